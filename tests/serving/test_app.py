@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from starlette.responses import PlainTextResponse
 
 from triskele import __version__
+from triskele.errors import StoreNewer
 from triskele.serving.app import MAX_ABANDONED, MAX_BODY, AppContext, Application, Rules
 
 TOKEN = "a-token-of-the-test"
@@ -33,14 +34,23 @@ class Home:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.asked = 0
+        self.left = 0
         self.opened: Callable[[], Any] = lambda: ENGINE
 
     def notice(self) -> None:
         self.asked += 1
 
+    def leave(self) -> None:
+        self.left += 1
+
     def house(self) -> AppContext:
         return AppContext(
-            lambda: self.opened(), lambda: {"engine": "open"}, self.lines.append, self.notice, CLIENTS.get
+            lambda: self.opened(),
+            lambda: {"engine": "open"},
+            self.lines.append,
+            self.notice,
+            CLIENTS.get,
+            leave=self.leave,
         )
 
 
@@ -233,6 +243,16 @@ def test_a_full_disk_or_a_locked_store_is_silence(home: Home, brain: Any) -> Non
     home.opened = refuse
     assert send(home, "POST", "/hook/stop", json={}).status_code == 204
     assert "OSError" in home.lines[0]
+
+
+def test_a_process_whose_store_a_newer_one_has_converted_ends(home: Home, brain: Any) -> None:
+    def refuse() -> Any:
+        raise StoreNewer("the store was written by a newer triskele")
+
+    assert send(home, "POST", "/hook/stop", json={}).status_code in (200, 204) and home.left == 0
+    home.opened = refuse
+    assert send(home, "POST", "/hook/stop", json={}).status_code == 204
+    assert home.left == 1
 
 
 def test_after_the_deadline_there_is_silence(home: Home, brain: Any) -> None:

@@ -342,6 +342,8 @@ def test_config_unset_removes_misspelt_settings(run: Run, home: Path, wrong: str
 
 def test_config_set_refuses_models_and_services_that_do_not_exist(run: Run, home: Path, tmp_path: Path) -> None:
     for key, value, words in (
+        ("recall.model", "", "unknown model ''"),
+        ("recall.model", "/nowhere/at/all", "there is no such folder"),
         ("recall.model", "bundeld", "unknown model 'bundeld': write bundled"),
         ("recall.model", str(tmp_path), "no model in"),
         ("hosted.service", "opnai", "hosted.service must be one of openai"),

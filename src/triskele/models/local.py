@@ -29,7 +29,9 @@ def _named(name: str, settings: Family | None, *, may_download: bool) -> Embedde
     folder = _absolute(name)
     if folder is not None and folder.is_dir():
         return _of_folder(folder, settings)
-    if folder is not None or name.startswith(".") or name.count("/") != 1:
+    if folder is not None:
+        raise BadInput(f"unknown model {name!r}: there is no such folder")
+    if name.startswith(".") or name.count("/") != 1:
         raise BadInput(f"unknown model {name!r}: write {BUNDLED}, a folder's absolute path, or owner/name on the hub")
     return HubEmbedder(fetched(name, may_download=may_download), name, settings)
 

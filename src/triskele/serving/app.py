@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triskele import __version__
-from triskele.errors import StoreUnavailable, UnknownEvent
+from triskele.errors import StoreNewer, StoreUnavailable, UnknownEvent
 from triskele.serving.error_messages import error_line
 from triskele.serving.hook import FORWARDED
 from triskele.serving.hook_client import NO_CHOICE, OTHER_STORE, release
@@ -60,6 +60,8 @@ class AppContext:
     serves: Callable[[Sequence[str]], bool] = lambda _: True
     page_address: Callable[[], str] = lambda: ""
     """where a browser reaches the pages; the first call opens the listener"""
+    leave: Callable[[], object] = lambda: None
+    """ends the process"""
     policy: AccessPolicy | None = None
     """what admits requests on a server with users; on a personal machine there is one owner"""
     verify: Callable[[str], Principal | None] | None = None
@@ -225,6 +227,9 @@ class Application:
             # Neither of them quotes a prompt.
             why = f": {error_line(error)}" if isinstance(error, StoreUnavailable | UnknownEvent) else ""
             self._context.log(f"{event[:40]!r} failed: {error_place(error)}{why}")
+            if isinstance(error, StoreNewer) and self._context.policy is None:
+                # A newer program has converted the store: the next hook starts that one.
+                self._context.leave()
             return ""
         finally:
             self._abandoned.release()

@@ -91,7 +91,7 @@ class Service:
 
     async def run(self, lock: ResidentLock, ready: Callable[[], None]) -> None:
         """Serve until it is time to stop, then finish open requests."""
-        stopping = asyncio.Event()
+        stopping, loop = asyncio.Event(), asyncio.get_running_loop()
         _handle_signals(stopping)
         to_thread.current_default_thread_limiter().total_tokens = _THREADS
         host, listener = self._host, self._listener
@@ -105,6 +105,7 @@ class Service:
                 host.client_of,
                 host.serves,
                 page_address=lambda: self._page_address(serve),
+                leave=lambda: loop.call_soon_threadsafe(stopping.set),
                 **self._for_users(),
             )
         )

@@ -170,7 +170,8 @@ def store_setting(key: str, value: str | None) -> Path:
             raise
         # The file was wrong before: the new value alone decides.
         changed = _check(_changed("", key, typed), settings.home)
-    if key in _CHECKS and value:
+    # An empty service means none; an empty model is a mistake.
+    if key in _CHECKS and (value or (key == "recall.model" and value is not None)):
         _CHECKS[key](changed, key, value)
     _write(file, text)
     if value is not None and (section := _no_section(before, key)):
