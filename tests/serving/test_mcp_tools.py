@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from mcp.shared.exceptions import MCPError
 
 from triskele.curation import usage
 from triskele.engine import Engine
+from triskele.serving.hook import events
 from triskele.serving.hook.injection import key_of
 from triskele.serving.mcp import registry
 from triskele.types import LinkKind, Origin, Sensitivity
@@ -388,11 +390,13 @@ async def test_the_tool_of_hooks_answers_and_is_not_listed(open_engine: Open, mo
 
 
 async def test_a_hook_that_would_come_late_is_silent(open_engine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRISKELE_HOOK_DEADLINE_MS", "1")
+    is_over = threading.Event()
+    monkeypatch.setenv("TRISKELE_HOOK_DEADLINE_MS", "50")
+    monkeypatch.setattr(events, "respond", lambda *_: is_over.wait(30) and "too late")
     async with connected(open_engine()) as agent:
-        await agent.store("The roses are watered on Mondays")
         call = {"event": "user-prompt-submit", "prompt": "when are the roses watered?"}
         assert text_of(await agent.client.call_tool("memory_hook", call)) == ""
+        is_over.set()
 
 
 @pytest.mark.parametrize(
