@@ -68,7 +68,7 @@ _WARM_UP = 10
 TABLES = {
     "versions": f"row, {VERSION_COLUMNS}, row_hash",
     "names": "owner, name, key, block, text, any_case, spread, concept",
-    "mentions": "owner, mention, row, name, kind",
+    "mentions": "owner, row, name, kind",
     "merges": "owner, merge, name, before, after, reason, at",
     "marks": "owner, name, value",
 }
