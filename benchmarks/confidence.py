@@ -52,7 +52,7 @@ SOURCES = (
 )  # fmt: skip
 KEPT, LEFT_OUT, ASKED, MISPLACED = 190, 50, 50, 30
 BINS = 10
-# Smaller ones give less log loss on the sets they are fitted on and more on a set left out (docs/decisions/0068).
+# Smaller ones give less log loss on the sets they are fitted on and more on a set left out.
 RIDGE = 1e-2
 _NAME = re.compile(r"(?<!^)\b[A-Z][a-z]{2,}\b")
 

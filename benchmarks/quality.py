@@ -1,9 +1,11 @@
-"""Quality over every data set of a folder and the bundled sample, written to docs/benchmarks.md.
+"""Quality over every data set of a folder and the bundled sample.
 
     TRISKELE_BENCH_DATA=folder python benchmarks/quality.py [--arms …] [--sets …]
 
-Tables hold R@5 / nDCG@10. Differences are to RRF with k = 60 over the same indexes in the same run, with paired 95 %
-intervals; both halves of the fixed split are shown, because constants were chosen with the tune halves in view.
+Writes every arm and kind of question to benchmarks/notebook/quality.md, and a table of the main arms between the marks
+of docs/benchmarks.md. Tables hold R@5 / nDCG@10. Differences are to RRF with k = 60 over the same indexes in the same
+run, with paired 95 % intervals; both halves of the fixed split are shown, because constants were chosen with the tune
+halves in view.
 """
 
 from __future__ import annotations
@@ -27,33 +29,64 @@ import texts
 from triskele.evaluation.bench import run_bench
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-MARK = "<!-- quality: written by benchmarks/quality.py -->"
+NOTEBOOK = Path(__file__).parent / "notebook" / "quality.md"
+BEGIN, END = "<!-- quality: written by make bench -->", "<!-- quality: end -->"
 REFERENCE = "rrf"
+SUMMARY = {"fts": "FTS5", "default": "default", "default+cross": "`--rerank gated`"}
 ARMS = (
     "fts,lexical,dense,rrf,cc,rsf,dbsf,sum,zscore,late,graph,default,"
-    "default-lexical,default-dense,default-late,default-graph,default-context,default-prior,default+exact"
+    "default-lexical,default-dense,default-late,default-graph,default-context,default-prior,default+exact,default+cross"
 )
 
 Report = Mapping[str, Any]
 
 
 def main() -> None:
-    """Measure every set and rewrite the quality part of the page."""
+    """Measure every set, rewrite the page of the notebook and the table of the document."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arms", default=ARMS)
     parser.add_argument("--sets", default="")
-    given = parser.parse_args()
-    arms = given.arms.split(",")
-    folders = list(_folders(given.sets.split(",") if given.sets else []))
+    options = parser.parse_args()
+    arms = options.arms.split(",")
+    folders = list(_folders(options.sets.split(",") if options.sets else []))
     # Sets do not know of each other: as many at a time as there are processors, the largest first.
     order = sorted(folders, key=lambda folder: -sum(file.stat().st_size for file in folder.glob("queries.jsonl*")))
     with ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=get_context("spawn")) as workers:
-        found = dict(zip(order, workers.map(partial(_measured, arms), order), strict=True))
-    reports = [found[folder] for folder in folders]
-    text = "\n".join(_page(reports, arms))
-    before = PAGE.read_text().split(MARK)[0] if PAGE.exists() else "# Benchmarks\n\n"
-    PAGE.write_text(f"{before}{MARK}\n\n{text}\n")
-    print(text)
+        by_folder = dict(zip(order, workers.map(partial(_measured, arms), order), strict=True))
+    reports = [by_folder[folder] for folder in folders]
+    NOTEBOOK.write_text("\n".join(_page(reports, arms)).rstrip() + "\n")
+    PAGE.write_text(with_table(PAGE.read_text(), "\n".join(_summary(reports, arms))))
+    print(NOTEBOOK.read_text())
+
+
+def with_table(page: str, table: str) -> str:
+    """Replace the text between the marks of a page."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"{PAGE} lacks the marks {BEGIN} and {END}")
+    return f"{before}{begin}\n\n{table}\n\n{end}{after}"
+
+
+def _summary(reports: Sequence[Report], arms: Sequence[str]) -> Iterator[str]:
+    """The main arms, one row for each set."""
+    shown = {arm: name for arm, name in SUMMARY.items() if arm in arms}
+    yield _measured_when(reports)
+    yield ""
+    yield "| set | questions | " + " | ".join(shown.values()) + " |"
+    yield "|---|---|" + "---|" * len(shown)
+    for report in reports:
+        figures = " | ".join(_pair(report["arms"][arm]["overall"]) for arm in shown)
+        yield f"| {report['dataset']} | {report['manifest']['counts']['measured']:,} | {figures} |"
+
+
+def _measured_when(reports: Sequence[Report]) -> str:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    versions = reports[0]["manifest"]["versions"]
+    return (
+        f"Measured on {datetime.now(UTC):%Y-%m-%d} at commit {commit.stdout.strip()} with triskele"
+        f" {versions['triskele']}, tantivy {versions['tantivy']}; R@5 / nDCG@10 in percent, all answerable questions."
+    )
 
 
 def _measured(arms: Sequence[str], folder: Path) -> Report:
@@ -71,14 +104,11 @@ def _folders(names: Sequence[str]) -> Iterator[Path]:
 
 
 def _page(reports: Sequence[Report], arms: Sequence[str]) -> Iterator[str]:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    versions = reports[0]["manifest"]["versions"]
-    yield "## Quality"
+    yield "# Quality by arm and kind of question"
     yield ""
-    yield (
-        f"Measured on {datetime.now(UTC):%Y-%m-%d} at commit {commit.stdout.strip()} with triskele"
-        f" {versions['triskele']}, tantivy {versions['tantivy']}; R@5 / nDCG@10 in percent, all answerable questions."
-    )
+    yield "Written by `make bench`; the summary is in [docs/benchmarks.md](../../docs/benchmarks.md)."
+    yield ""
+    yield _measured_when(reports)
     yield ""
     yield "| arm | " + " | ".join(f"{r['dataset']} ({r['manifest']['counts']['measured']})" for r in reports) + " |"
     yield "|---|" + "---|" * len(reports)

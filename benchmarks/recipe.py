@@ -2,7 +2,7 @@
 
 Every form fuses full-text search and pgvector by reciprocal ranks in one SQL statement; the driver prepares it. Guides
 differ in what `Form` holds. Filters by owner and project are ours: a guide's table belongs to one application, or to
-one user by row-level security. See decision 59 for the guides.
+one user by row-level security. benchmarks/notebook/postgres.md names the guides.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def size_mb(home: Path, number: int) -> float:
 
 
 def table(known: dict[str, Any]) -> Iterator[str]:
-    """The table of docs/scale.md."""
+    """The first table of benchmarks/notebook/postgres.md, “Scale”."""
     yield "| rows | owner | memories | cold s | p50 ms | p95 ms | write ms | files MB | memory MB |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for rows, found in known.items():

@@ -32,7 +32,7 @@ LAYERS: list[set[str]] = [
 MAX_LAYERS = 12
 MAX_ROOT_MODULES = 8
 MAX_ROOMS = 13
-# 200 for what 0.1.0 could do; code search, recovery, projects, time and evidence added the rest (decision 36).
+# 200 for what 0.1.0 could do; code search, recovery, projects, time and evidence added the rest.
 MAX_FILES = 346
 
 # What one warm recall runs through; before the rooms were drawn it was 40 files and 590 switches between them.

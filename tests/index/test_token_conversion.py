@@ -41,7 +41,7 @@ def before(slot: int) -> NDArray[np.int8]:
 
 
 def write_format_1(folder: Path, epoch: str, records: dict[int, NDArray[np.int8]], width: int = DIMENSIONS) -> None:
-    """The files as decision 12 describes them."""
+    """The files of format 1."""
     folder.mkdir(parents=True)
     np.array(list(records), dtype="<i8").tofile(folder / "slots")
     np.array([len(each) for each in records.values()], dtype="<i8").tofile(folder / "counts")

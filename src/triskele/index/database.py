@@ -44,7 +44,7 @@ EXACT_LIMIT = 5_000
 # No index finds the memories of a speaker: with more versions than this their speakers are not looked for.
 READ_WHOLE_LIMIT = 100_000
 # The list of the index, `hnsw.ef_search`: so many times the candidates, and so many times the root of the vectors,
-# divided by the root of the share of them that is in the scope. Decision 59 has what that finds.
+# divided by the root of the share of them that is in the scope. benchmarks/notebook/postgres.md has its recall.
 _LIST_PER_CANDIDATE, _LIST_PER_ROOT = 2, 2.5
 _SHORTEST_LIST, _LONGEST_LIST = 200, 1000
 # Whoever asks for fewer needs less of it.

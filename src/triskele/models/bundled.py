@@ -40,7 +40,7 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 MODEL_FOLDER = Path(__file__).parent / "weights"
 # The fingerprints of weights that shipped before: a store keeps what they made of its texts.
 EARLIER = ("triskele-minilm-l6@6aef5ed017d24625", "triskele-minilm-l6-2@b5a815a18232429c")
-# Those of them whose vectors fit questions that the weights of today encode, as measured (docs/decisions/0066).
+# Those of them whose vectors fit questions that the weights of today encode, as measured.
 FITTING = EARLIER[1:]
 # Every release names its weights so, and then a number.
 _NAME = "triskele-minilm-l6"

@@ -24,13 +24,13 @@ from triskele.recall.plan import OFF
 from triskele.types import Agreement, Ranking
 
 # The default's weight of each leg's share of its ceiling, for single memories and for turns of conversations
-# (docs/decisions/0067).
+# (docs/decisions/0006).
 ALONE: Mapping[str, float] = {LEXICAL: 0.12, DENSE: 0.41, LATE: 0.47}
 IN_CONVERSATION: Mapping[str, float] = {LEXICAL: 0.04, DENSE: 0.10, LATE: 0.86}
 # If the model splits the query's words into pieces, it has no vectors for them: the lexical leg counts most.
 FOREIGN: Mapping[str, float] = {LEXICAL: 0.70, DENSE: 0.10, LATE: 0.20}
 # The share of its score that a candidate gains from evidence in full. With named speakers nothing changes from .16 on,
-# conversations with an assistant gain up to .35 (docs/decisions/0034).
+# conversations with an assistant gain up to .35.
 BY_EVIDENCE: Mapping[str, float] = {SPEAKER: 0.25, TIME: 0.2}
 # What is added to that of time for the part of the query that names it: “what happened in June” asks for little else.
 BY_TIME_WORDS = 0.8
@@ -38,7 +38,7 @@ BY_TIME_WORDS = 0.8
 # text that holds it.
 BY_NAME = 0.4
 # What vectors give a memory whose words match none of the query, and what they give it more if all match, in the mean:
-# a memory without vectors gets that for them (docs/decisions/0070).
+# a memory without vectors gets that for them.
 STAND_IN, STAND_IN_BY_WORDS = 0.35, 0.5
 SMOOTHING = 0.2
 _MORE_IN_CONVERSATION = 0.5

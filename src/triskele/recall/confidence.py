@@ -1,6 +1,6 @@
 """Confidence: how likely the best hit answers, by a logistic model of a few signs.
 
-The weights are fitted by `benchmarks/confidence.py` (docs/decisions/0039, 0068, 0073); no sign is learned from a store.
+The weights are fitted by `benchmarks/confidence.py` (docs/decisions/0009); no sign is learned from a store.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WEIGHTS: Mapping[str, float] = {
 }
 # A query counts as if it had so many more terms, with so much deviation between them: one or two terms prove little.
 _MORE_TERMS, _MORE_DEVIATION = 5, 0.5
-# The cosine of a memory without vectors: what those with such words have on average (docs/decisions/0070).
+# The cosine of a memory without vectors: what those with such words have on average.
 _COSINE, _COSINE_BY_WORDS = 0.25, 0.3
 # Only the text of a memory counts, not its connections, its speaker or the turns around it.
 _NOT_OWN = frozenset({GRAPH, SPEAKER, TIME, REVIEW})
@@ -122,7 +122,7 @@ def _matches(found: CandidateSet, row: int) -> Floats | None:
     """A candidate's own matches of the query's tokens; None if it was not scored by them.
 
     In the words of a speaker whom the query names, the name and “say” match as well as the rest does at least: the
-    text need not hold them (docs/decisions/0068).
+    text need not hold them.
     """
     late = found.late
     if late is None or not (is_row := late.rows == row).any():
@@ -138,7 +138,7 @@ def _share(found: CandidateSet, candidate: Candidate) -> float:
     """What the legs give to a candidate for its own text.
 
     Turns lend their matches to those around them and to their whole conversation: by its score the best turn would
-    never lead the others (docs/decisions/0068).
+    never lead the others.
     """
     given = sum(part.contribution for leg, part in candidate.parts.items() if leg not in _NOT_OWN)
     late, weights, matches = candidate.parts.get(LATE), found.token_weights, _matches(found, candidate.row)

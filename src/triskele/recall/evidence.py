@@ -19,7 +19,7 @@ UNKNOWN_SHARE = 0.5
 # A suggestion is recorded in two turns, the one that makes it and the one that answers it: both are evidence.
 ASSISTANT_SHARE = 0.4
 # The name of somebody who takes part in a conversation says whose words are asked for, which is evidence. In texts it
-# is an address (“Thanks, Dave!”) or missing, so late interaction counts this share of its weight (docs/decisions/0064).
+# is an address (“Thanks, Dave!”) or missing, so late interaction counts this share of its weight (docs/decisions/0008).
 NAME_SHARE = 0.25
 # People write about events days before and after they happen: outside the period evidence falls to 1/e within a week
 # and half the length of the period.

@@ -3,9 +3,9 @@
 Title edges connect a memory with those that mention its subject; shared edges connect memories that mention the same
 concept, the stronger the fewer do. A name that very many memories mention connects none of them. A candidate gains
 if a walk from the best two reaches it, and if it matches query tokens that a linked one does not match. All of it
-counts more the more query tokens the best candidate leaves unmatched (docs/decisions/0014). Then the list is built from
+counts more the more query tokens the best candidate leaves unmatched (docs/decisions/0007). Then the list is built from
 the top: a connected candidate gains by what it matches beyond all those above it, so that memories that repeat the
-first one do not fill the list (docs/decisions/0034).
+first one do not fill the list.
 
 Walks are personalised PageRank, or the cheaper hop decay; edges are computed when a walk needs them.
 """

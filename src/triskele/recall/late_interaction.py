@@ -24,7 +24,7 @@ _DECAY = np.array([0.9, 0.85, 0.75, 0.7], dtype=np.float32)
 SESSION_SHARE = 0.4
 # The share of a turn's own match, which sets it apart from its neighbours.
 OWN_SHARE = 0.2
-# A match of few tokens is weak evidence: below this many tokens it counts less (docs/decisions/0050).
+# A match of few tokens is weak evidence: below this many tokens it counts less.
 FEW_TOKENS = 14
 BREVITY_POWER = 0.1
 _STOP_WORD_SHARE = 0.15
