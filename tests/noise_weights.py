@@ -16,11 +16,11 @@ from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
 WORDS, SIZE, TOKEN_SIZE = 30_522, 16, 8
 
 
-def noise_weights(folder: Path, name: str = "noise") -> BundledEmbedder:
+def noise_weights(folder: Path, name: str = "noise", *, common: float = 20) -> BundledEmbedder:
     """A folder like that of the bundled embedder, whose vectors mean nothing."""
     rng = np.random.default_rng(5)
-    # Every sentence is nearly the same to it: what is nearest is chance.
-    sentence = rng.normal(size=(WORDS, SIZE)).astype(np.float32) + 20
+    # With a large common part every sentence is nearly the same to it: what is nearest is chance.
+    sentence = rng.normal(size=(WORDS, SIZE)).astype(np.float32) + np.float32(common)
     tokens = rng.normal(size=(WORDS, TOKEN_SIZE)).astype(np.float32)
     tokens /= np.linalg.norm(tokens, axis=1, keepdims=True)
     nodes = [

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+import frozen
 import pytest
 from agents import ERAS, connected
+from mcp.server.mcpserver import MCPServer
 
 from triskele.engine import Engine
 from triskele.serving.mcp import descriptions
 from triskele.serving.mcp.bridge import READ_ONLY
+from triskele.serving.mcp.server import build
 
-GOLDEN = Path(__file__).parent.parent / "data" / "mcp_surface.json"
+if TYPE_CHECKING:
+    from triskele.serving.http.access import AccessPolicy
+
+GOLDEN = frozen.DATA / "mcp_surface.json"
+# The tools of a server with users, and the one for hooks.
+UNLISTED = frozen.DATA / "mcp_unlisted_tools.json"
 
 
 def surface(engine: Engine, era: str) -> dict[str, Any]:
@@ -47,10 +53,13 @@ def no_engine() -> Any:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_the_surface_is_as_agreed(no_engine: Any, era: str) -> None:
-    found = surface(no_engine, era)
-    if os.environ.get("TRISKELE_WRITE_GOLDEN"):
-        GOLDEN.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    assert found == json.loads(GOLDEN.read_text()), "changed on purpose? write it anew with TRISKELE_WRITE_GOLDEN=1"
+    frozen.check(surface(no_engine, era), GOLDEN)
+
+
+def test_the_tools_that_few_clients_see_are_as_agreed(no_engine: Any) -> None:
+    server: Any = build(lambda: no_engine, policy=cast("AccessPolicy", object()))
+    listed = _plain(asyncio.run(MCPServer.list_tools(server)))
+    frozen.check([tool for tool in listed if tool["name"] not in tools()], UNLISTED)
 
 
 def tools() -> dict[str, Any]:
