@@ -33,7 +33,7 @@ MAX_LAYERS = 12
 MAX_ROOT_MODULES = 8
 MAX_ROOMS = 13
 # 200 for what 0.1.0 could do; code search, recovery, projects, time and evidence added the rest (decision 36).
-MAX_FILES = 346
+MAX_FILES = 344
 
 # What one warm recall runs through; before the rooms were drawn it was 40 files and 590 switches between them.
 MAX_RECALL_FILES = 31
