@@ -27,7 +27,7 @@ IN_BATCH = "batch "
 # What is wrong with a store or backup from before the first release, and how its memories get into a new store.
 BEFORE_RELEASE = (
     "was written before the first release: run `triskele export FILE --private --with-secrets` with the checkout that"
-    " wrote it, move it away, and run `triskele import FILE --keep-origin` with this one"
+    " wrote it, and `triskele import FILE --keep-origin` with this one into a new store"
 )
 
 
