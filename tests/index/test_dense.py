@@ -404,20 +404,18 @@ def test_erased_vectors_leave_no_byte_in_the_rebuilt_file(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("can_write", [True, False])
-def test_the_file_of_the_format_before_is_replaced(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, can_write: bool
-) -> None:
+def test_the_file_of_another_format_is_replaced(shelf: Shelf, monkeypatch: pytest.MonkeyPatch, can_write: bool) -> None:
     vectors = units(8)
     shelf.put(vectors)
-    older = shelf.folder / "dense-1-some_model@1"
-    older.mkdir(parents=True)
-    (older / "values").write_bytes(vectors.tobytes())
+    other = shelf.folder / "dense-2-some_model@1"
+    other.mkdir(parents=True)
+    (other / "values").write_bytes(vectors.tobytes())
     if not can_write:
         monkeypatch.setattr(DenseIndex, "catch_up", lambda *_, **__: False)
     index = shelf.index()
     found, _ = index.over(shelf.columns).nearest(vectors[6], everyone(shelf.columns), 1)
     assert found.tolist() == [6]
-    assert older.exists() != can_write
+    assert other.exists() != can_write
     assert index.path.exists() == can_write
 
 

@@ -140,7 +140,7 @@ class PlacedVectors:
 class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
     """Finds versions by the cosines of their sentence vectors."""
 
-    kind, format, title, lock_name = "dense", 2, "the index of sentence vectors", "dense.lock"
+    kind, format, title, lock_name = "dense", 1, "the index of sentence vectors", "dense.lock"
 
     def __init__(
         self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int, *, tail_cap: int = 256
