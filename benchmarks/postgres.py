@@ -436,7 +436,7 @@ def _vectors(stores: Path, count: int, size: int) -> Any:
     real = []
     for path in sorted(stores.glob("*/harness-*/memories.db")):
         rows = apsw.Connection(str(path)).execute("SELECT vector FROM vectors")
-        real += [*restored(sound_rows([vector for (vector,) in rows], size)[0], size)]
+        real += [*restored(sound_rows([vector for (vector,) in rows], size)[0])]
     chance = np.random.default_rng(7)
     drawn = np.array(real, dtype=np.float32)[chance.integers(0, len(real), count)]
     noise = chance.standard_normal(drawn.shape, dtype=np.float32)

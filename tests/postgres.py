@@ -69,7 +69,6 @@ class PostgresProcess:
             EMBEDDINGS,
             GROUP_TABLES,
             OWNED,
-            SESSION_TABLES,
         )
 
         with psycopg.connect(url) as connection:
@@ -82,7 +81,6 @@ class PostgresProcess:
                 *OWNED,
                 *DERIVED,
                 *reversed(GROUP_TABLES),
-                *SESSION_TABLES,
                 *reversed(ACCOUNT_TABLES),
             ):
                 connection.execute(f"DELETE FROM triskele.{table}")

@@ -15,7 +15,7 @@ from triskele.base.ids import new_batch
 from triskele.config import Settings
 from triskele.curation import agreement, projects, recall_log, undo
 from triskele.curation.usage import AfterAnswer
-from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer
+from triskele.errors import AmbiguousId, BadInput, NotFound, StoreDamaged, StoreNewer, StoreOlder
 from triskele.index.analysis import analyzer_of
 from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, leg_depth
@@ -71,7 +71,7 @@ def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) 
         if not factory.exists(settings):
             raise StoreDamaged(f"the store {settings.store.url} is missing or empty")
         engine = open_memory(settings=settings, ask=ask)
-    except (StoreDamaged, StoreNewer):
+    except (StoreDamaged, StoreNewer, StoreOlder):
         kept = factory.replace_damaged(settings, source)
         engine = open_memory(settings=settings, ask=ask)
         engine.reindex()

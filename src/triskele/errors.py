@@ -11,7 +11,8 @@ TriskeleError
     ├── StoreUnavailable     the store is busy, read-only or full
     │   ├── StoreClosed      the memory was used after it was closed
     │   ├── StoreDamaged     the file is damaged, or not a database
-    │   └── StoreNewer       a newer version of triskele wrote the file
+    │   ├── StoreNewer       a newer version of triskele wrote the file
+    │   └── StoreOlder       triskele wrote the file before its first release
     ├── IndexUnavailable     a derived index can be neither read nor rebuilt
     ├── ModelUnavailable     a model file is missing, damaged or returns invalid values
     ├── VaultLocked, VaultDamaged   (privacy/keys.py) the key is missing, or a sealed text was altered
@@ -23,6 +24,11 @@ from __future__ import annotations
 
 # The remedy of a refused undo: the batch to undo instead, behind these letters.
 IN_BATCH = "batch "
+# What is wrong with a store or backup from before the first release, and how its memories get into a new store.
+BEFORE_RELEASE = (
+    "was written before the first release: run `triskele export FILE --private --with-secrets` with the checkout that"
+    " wrote it, and `triskele import FILE --keep-origin` with this one into a new store"
+)
 
 
 class TriskeleError(Exception):
@@ -75,6 +81,10 @@ class StoreDamaged(StoreUnavailable):
 
 class StoreNewer(StoreUnavailable):
     """A newer version of triskele wrote the store."""
+
+
+class StoreOlder(StoreUnavailable):
+    """Triskele wrote the store before its first release."""
 
 
 class IndexUnavailable(Unavailable):

@@ -137,7 +137,7 @@ class BruteForceCorpus:
         missing = np.full(width, np.nan, dtype=np.float32)
         # Rounded as in every store.
         found = [
-            restored(rounded(each.sentence[None]), width)[0] if (each := self._encoding(row)) else missing
+            restored(rounded(each.sentence[None]))[0] if (each := self._encoding(row)) else missing
             for row in rows.tolist()
         ]
         return np.array(found, dtype=np.float32).reshape(len(rows), width)

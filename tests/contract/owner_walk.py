@@ -303,7 +303,6 @@ VECTORS: Calls = {
         ),
     ],
     "token_page": [lambda store, _: store.vectors.token_page(MODEL)],
-    "convert_tokens": [lambda store, _: store.vectors.convert_tokens(MODEL, lambda _: b"theirs")],
     "complete": [
         lambda store, known: store.vectors.complete(MODEL, [memory.content_hash for memory in known.memories])
     ],

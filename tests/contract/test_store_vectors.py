@@ -346,27 +346,3 @@ def test_token_vectors_come_back_by_slot_where_the_store_keeps_them(store: Owner
     assert store.vectors.token_page(OTHER) == []
     store.erase([one.id], batch="gone")
     assert store.vectors.token_page(ONE) == expected[1:]
-
-
-def test_token_vectors_of_an_even_length_are_converted(store: OwnerStore, add: Make) -> None:
-    memories = [add(text) for text in ("none", "one", "two", "four")]
-    tokens = dict(
-        zip([memory.content_hash for memory in memories], (b"", b"\x01+", b"\x01++", b"\x01+++"), strict=True)
-    )
-    slots = store.vectors.keep(ONE, dict.fromkeys(tokens, b"sentence"), tokens=tokens)
-    store.vectors.keep(OTHER, dict.fromkeys(tokens, b"sentence"), tokens=tokens)
-    asked: list[bytes] = []
-
-    def convert(raw: bytes) -> bytes | None:
-        asked.append(raw)
-        return raw + b"?" if raw else None
-
-    wide = 3 if store.vectors.keeps_tokens else 0
-    others = store.vectors.token_page(OTHER)
-    assert store.vectors.convert_tokens(ONE, convert, 2) == min(2, wide)
-    assert store.vectors.convert_tokens(ONE, convert, 2) == max(0, wide - 2)
-    assert store.vectors.convert_tokens(ONE, convert, 2) == 0
-    assert asked == ([b"", b"\x01+", b"\x01+++"] if wide else [])
-    kept = {1: b"\x01+?", 2: b"\x01++", 3: b"\x01+++?"} if wide else {}
-    assert store.vectors.token_page(ONE) == [(slots[memories[at].content_hash], raw) for at, raw in kept.items()]
-    assert store.vectors.token_page(OTHER) == others

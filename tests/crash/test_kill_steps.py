@@ -1,11 +1,10 @@
-"""Backup, restore, vault and migration killed at their steps: nothing is lost, locked out or left behind."""
+"""Creation, backup, restore and vault killed at their steps: nothing is lost, locked out or left behind."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -25,7 +24,6 @@ TIMEOUT_S = 3600 if KILLS == "all" else 300 + 10 * int(KILLS)
 WORD = "Qxwvzkjhgfbcdprtml"
 CODE = "kqzjvwxpgfdb"
 MARKED = f"the pond is guarded by {WORD}"
-OLD_STORE = Path(__file__).parents[1] / "data" / "store_0_1_0" / "home.tar.gz"
 
 Deaths = Callable[[str, Path, Path], Iterator[Path]]
 
@@ -156,19 +154,12 @@ def test_a_rotation(folder: Path, deaths: Deaths) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_S)
-def test_a_migration(tmp_path: Path, deaths: Deaths) -> None:
-    folder = tmp_path / "old"
-    with tarfile.open(OLD_STORE) as archive:
-        archive.extractall(folder, filter="data")
-    [store] = folder.rglob("memories.db")
-    if store.parent.name != "home":
-        store.parent.rename(folder / "home")
-    shutil.copytree(folder, tmp_path / "whole")
-    with _own(tmp_path / "whole") as engine:
-        whole = _texts(engine)
-    for copy in deaths("open", folder, Path("none")):
+def test_a_creation(tmp_path: Path, deaths: Deaths) -> None:
+    (tmp_path / "empty" / "home").mkdir(parents=True)
+    for copy in deaths("create", tmp_path / "empty", Path("none")):
         with _own(copy) as engine:
-            assert _texts(engine) == whole
+            engine.remember("the heron fishes at dawn")
+            assert _texts(engine) == {"the heron fishes at dawn"}
             assert engine.maintenance.check(deep=True) == []
 
 

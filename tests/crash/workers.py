@@ -185,7 +185,7 @@ def die_at(store: str, work: str, step: int, file: str) -> None:
 
     for name in ("rename", "replace", "link", "unlink", "mkdir", "fsync", "write", "rmdir"):
         setattr(os, name, counted(getattr(os, name)))
-    if work != "open":
+    if work != "create":
         with open_store(store) as engine:
             engine.census()
     apsw.connection_hooks.append(trace)
@@ -208,7 +208,7 @@ DEEDS: dict[str, Callable[[Engine, Path], object]] = {
     "first secret": _seal_first,
     "seal": _seal,
     "rotate": lambda engine, _: engine.vault.rotate(renew=True),
-    "open": lambda engine, _: engine.census(),
+    "create": lambda engine, _: engine.census(),
 }
 
 

@@ -16,7 +16,7 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import compressed
 from triskele.models.bundled import bundled
-from triskele.stores.sentence_vectors import row_of
+from triskele.stores.sentence_vectors import row_bytes, row_of
 from triskele.types import Answer
 
 NOTES = (
@@ -105,9 +105,9 @@ def test_what_waits_is_counted(engine: Engine) -> None:
 
 
 UNSOUND = {
-    "not a number": np.full(384, np.nan, dtype="<f4").tobytes(),
     "of another length": b"\x00\x01\x02",
-    "of no length": bytes(4 * 384),
+    "of no length": bytes(row_bytes(384)),
+    "of another checksum": b"\x00\x00" + b"\x01" * 384,
 }
 
 
@@ -248,7 +248,7 @@ def test_an_index_of_another_model_is_not_believed(engine: Engine, tmp_path: Pat
         for path in SemanticIndex.files(plain._index_folder):
             path.rename(path.with_name(path.name.replace(ours.rpartition("@")[2], "0" * 16)))
         plain.store.vectors.drop([slot for slot, _, _ in plain.store.vectors.page(ours)])
-        older = {digest: np.ones(384, dtype="<f4").tobytes() for digest, _ in plain.store.vectors.waiting()}
+        older = {digest: row_of(np.ones(384, dtype=np.float32)) for digest, _ in plain.store.vectors.waiting()}
         plain.store.vectors.queue_for("an-older-model@0")
         plain.store.vectors.keep("an-older-model@0", older)
         assert plain.store.vectors.count_waiting() == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -20,9 +19,8 @@ from triskele.engine import Engine
 from triskele.errors import BadInput, Conflict, TriskeleError
 from triskele.exchange.archive import export_archive, import_archive
 from triskele.exchange.transfer import export_memories, import_memories
-from triskele.models.bundled import BundledEmbedder, bundled
+from triskele.models.bundled import BundledEmbedder
 from triskele.stores.archive import LEFT_OUT, TABLES
-from triskele.stores.sentence_vectors import row_of
 from triskele.types import Answer, LinkKind, Sensitivity
 
 Open = Callable[..., Engine]
@@ -239,35 +237,6 @@ def test_vectors_of_another_model_are_made_anew(
         assert [text for _, text in other.store.vectors.waiting()] == ["The lamp is green"]
         assert other.embed() == 1
     assert len(unembedded) == 2
-
-
-@pytest.mark.parametrize("target", ["file", "database"])
-def test_an_archive_of_the_format_before_is_read(
-    open_as: Open, tmp_path: Path, unembedded: list[str], target: str, request: pytest.FixtureRequest
-) -> None:
-    """Its vectors have four bytes per dimension."""
-    engine = open_as("one")
-    engine.remember("The lamp is green")
-    engine.embed()
-    written = _written(engine, tmp_path / "archive")
-    lines = [json.loads(line) for line in written.splitlines()[:-1]]
-    [made] = bundled().encode_documents(["The lamp is green"])
-    lines[0]["triskele archive"] = 1
-    place = 1 + TABLES["vectors"].names.index("vector")
-    for line in lines:
-        if isinstance(line, list) and line[0] == "vectors":
-            line[place] = base64.b64encode(made.sentence.astype("<f4").tobytes()).decode()
-    raw = b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
-    end = {"rows": sum(isinstance(line, list) for line in lines), "sha256": hashlib.sha256(raw).hexdigest()}
-    (tmp_path / "older").write_bytes(raw + json.dumps(end, separators=(",", ":")).encode() + b"\n")
-    count = len(unembedded)
-    url = request.getfixturevalue("postgres_url") if target == "database" else ""
-    other = open_as("other", url)
-    import_archive(other, tmp_path / "older", **MINE)
-    assert other.embed() == 0 and len(unembedded) == count
-    [(_, _, raw)] = other.store.vectors.page(bundled().fingerprint)
-    assert raw == row_of(made.sentence)
-    assert _written(other, tmp_path / "again") == written
 
 
 def test_every_table_with_an_owner_moves_or_is_named(open_as: Open) -> None:

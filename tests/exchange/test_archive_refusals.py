@@ -16,7 +16,7 @@ from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.exchange.archive import export_archive, import_archive
 from triskele.stores import archive
-from triskele.stores.archive import TABLES
+from triskele.stores.archive import TABLES, TITLE
 from triskele.types import LinkKind
 
 Lines = list[Any]
@@ -120,6 +120,13 @@ def test_rows_that_could_not_be_read_again_are_refused(
     with _open(tmp_path / "target") as target:
         _refused(target, _sealed(lines, tmp_path / "wrong"), f"line {number} of the archive is a row of {table} ")
         assert not target.recall("which lamp?").hits
+
+
+@pytest.mark.parametrize("format", [1, 3, "2"])
+def test_an_archive_of_another_format_is_refused(lines: Lines, tmp_path: Path, format: object) -> None:
+    lines[0][TITLE] = format
+    with _open(tmp_path / "target") as target:
+        _refused(target, _sealed(lines, tmp_path / "wrong"), "another version of triskele")
 
 
 @pytest.fixture

@@ -97,12 +97,12 @@ def test_a_crash_between_data_and_stamp_is_overwritten(file: AppendFile) -> None
 def test_the_stamp_has_the_keys_of_existing_files(file: AppendFile) -> None:
     file.append(EPOCH, _vectors(1, 2, count=2))
     stamp = json.loads((file.path / "stamp.json").read_text())
-    assert stamp == {"lineage": EPOCH, "width": WIDTH, "dtype": "<f4", "records": 2, "rows": 4}
+    assert stamp == {"epoch": EPOCH, "width": WIDTH, "dtype": "<f4", "records": 2, "rows": 4}
 
 
 def test_a_stamp_cut_short_is_never_read(file: AppendFile) -> None:
     file.append(EPOCH, _vectors(1))
-    (file.path / "stamp.new").write_text('{"lineage": "fir')
+    (file.path / "stamp.new").write_text('{"epoch": "fir')
     _assert_holds(file, _vectors(1))
     file.append(EPOCH, _vectors(2))
     _assert_holds(file, _vectors(1, 2))
@@ -141,7 +141,7 @@ def test_a_file_cut_short_or_gone_is_not_believed_and_begun_anew(file: AppendFil
         _assert_holds(file, _vectors(4))
 
 
-@pytest.mark.parametrize("stamp", ["[]", "null", "{}", "7", '{"lineage": "first-epoch"}', "\x00"])
+@pytest.mark.parametrize("stamp", ["[]", "null", "{}", "7", '{"epoch": "first-epoch"}', "\x00"])
 def test_a_stamp_of_nonsense_is_not_believed(file: AppendFile, stamp: str) -> None:
     file.append(EPOCH, _vectors(1))
     (file.path / "stamp.json").write_text(stamp)

@@ -81,18 +81,6 @@ def test_lost_tokens_come_back_in_the_background(engine: Engine) -> None:
     assert_whole(engine, 5)
 
 
-def test_rows_of_an_earlier_version_are_converted_until_there_are_none(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left = [64, 3, 0]
-    monkeypatch.setattr(TokenIndex, "convert_rows", lambda _self, _limit: left.pop(0))
-    semantic = engine.semantic()
-    assert semantic is not None
-    background = Worker(engine.store, engine.lexical, engine.semantic)
-    # Asked once more it would raise.
-    assert [background._converted(semantic) for _ in range(4)] == [64, 3, 0, 0]
-
-
 @pytest.mark.parametrize("error", [ModelUnavailable("the weights are gone"), OSError(28, "No space left on device")])
 def test_the_background_survives_a_failure_and_tries_again(
     engine: Engine, toy: Toy, monkeypatch: pytest.MonkeyPatch, error: Exception

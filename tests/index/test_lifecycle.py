@@ -156,12 +156,15 @@ def test_a_short_tail_stays_in_memory_and_a_long_one_is_written(folder: Path) ->
     assert index.view() is not before
 
 
-def test_files_of_the_format_before_are_replaced_however_short_the_tail(folder: Path) -> None:
+@pytest.mark.parametrize("number", [1, 2, 4, 30])
+def test_files_of_another_format_are_replaced_however_short_the_tail(folder: Path, number: int) -> None:
     index = ToyIndex(folder, ToyStore("one"))
-    older = folder / "toy-2-small_one"
-    older.mkdir(parents=True)
+    other, variant = folder / f"toy-{number}-small_one", folder / f"toy-{number}-large_one"
+    for path in (other, variant):
+        path.mkdir(parents=True)
     assert index.view() == ["ONE"]
-    assert index.kept() == ["ONE"] and not older.exists()
+    assert index.kept() == ["ONE"]
+    assert sorted(ToyIndex.files(folder)) == sorted([index.path, variant])
 
 
 def test_an_index_that_writes_at_once_has_no_first_tail(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +281,7 @@ def test_after_close_the_index_reads_again(folder: Path) -> None:
     assert MemoryIndex(store).damaged() == 0
 
 
-def test_folders_and_locks_have_the_names_of_existing_stores(folder: Path) -> None:
+def test_folders_and_locks_have_fixed_names(folder: Path) -> None:
     store = cast(OwnerStore, ToyStore())
     indexes: dict[str, DiskIndex[Any, Any, Any]] = {
         "writer.lock": LexicalIndex(folder, store, Analyzer()),
@@ -286,6 +289,6 @@ def test_folders_and_locks_have_the_names_of_existing_stores(folder: Path) -> No
         "tokens.lock": TokenIndex(folder, store, "some/model@1", 4),
         "mentions.lock": MentionIndex(folder, store),
     }
-    names = ["lexical-6-english", "dense-2-some_model@1", "tokens-2-some_model@1", "mentions-2"]
+    names = ["lexical-1-english", "dense-1-some_model@1", "tokens-1-some_model@1", "mentions-1"]
     assert [index.path.name for index in indexes.values()] == names
     assert [index._lock_path().name for index in indexes.values()] == list(indexes)

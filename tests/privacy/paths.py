@@ -281,16 +281,6 @@ def _learned(walk: Walk, canaries: Sequence[Canary], name: str) -> None:
         learn(walk.engine, _transcript(folder, told), dial="all", project="garden")
 
 
-def _old_export(folder: Path, canaries: Sequence[Canary]) -> Path:
-    """As written before anybody looked for secrets: everything is open."""
-    environment = {"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_MODEL": "none"}
-    with Engine(config.load(environment), folder) as other:
-        other.remember_all(other.draft(canary.memory, sensitivity=Sensitivity.OPEN) for canary in canaries)
-        export_memories(other, folder / "all.jsonl")
-    text = (folder / "all.jsonl").read_text().replace('{"triskele":2', '{"triskele":1', 1)
-    return _written(folder / "old.jsonl", text.splitlines())
-
-
 def _export_with_secrets(folder: Path, canaries: Sequence[Canary]) -> Path:
     environment = {"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_PRIVACY_KEY": "file"}
     with Engine(config.load({**environment, "TRISKELE_RECALL_MODEL": "none"}), folder) as other:
@@ -318,6 +308,5 @@ WRITERS: dict[str, Callable[[Walk, Sequence[Canary], str], None]] = {
     "transcript": _imported(_transcript),
     "file memory": _file_memory,
     "learn": _learned,
-    "old export": _imported(_old_export),
     "export with secrets": _imported(_export_with_secrets),
 }

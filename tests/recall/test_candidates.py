@@ -19,6 +19,7 @@ from triskele.models.bundled import bundled
 from triskele.recall.fusion import METHODS
 from triskele.recall.legs import LEAST_SIMILARITY
 from triskele.recall.plan import Plan
+from triskele.stores.sentence_vectors import row_of
 from triskele.stores.sqlite.vectors import SqliteVectors
 
 # Words alone
@@ -302,9 +303,9 @@ def test_as_many_hits_as_were_asked_for(engine: Engine) -> None:
     engine.remember_all([engine.draft(f"number {number} of the plums") for number in range(180)])
     model, random = bundled(), np.random.default_rng(1)
     while waiting := engine.store.vectors.waiting():
-        drawn = random.standard_normal((len(waiting), model.dimensions)).astype("<f4")
+        drawn = random.standard_normal((len(waiting), model.dimensions), dtype=np.float32)
         drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-        found = {digest: vector.tobytes() for (digest, _), vector in zip(waiting, drawn, strict=True)}
+        found = {digest: row_of(vector) for (digest, _), vector in zip(waiting, drawn, strict=True)}
         engine.store.vectors.keep(model.fingerprint, found)
     for fusion, rerank in (("default", "default"), ("rrf", "off"), ("rrf", "late")):
         assert len(engine.recall("plums", limit=200, fusion=fusion, rerank=rerank).hits) == 180

@@ -18,6 +18,7 @@ from triskele.recall import reasons
 from triskele.recall.legs import QueryTerms
 from triskele.recall.pipeline import pack
 from triskele.recall.plan import Plan
+from triskele.stores.sentence_vectors import row_of
 from triskele.types import Answer, Hit, LinkKind, Memory, Term
 
 MEMORIES = (
@@ -156,7 +157,7 @@ def test_a_turn_that_only_stands_beside_the_words_says_so(fresh: Engine) -> None
     semantic = fresh.semantic()
     assert semantic is not None
     [made] = semantic.embedder.encode_documents([lone[1]])
-    fresh.store.vectors.keep(semantic.embedder.fingerprint, {lone[0]: made.sentence.astype("<f4").tobytes()})
+    fresh.store.vectors.keep(semantic.embedder.fingerprint, {lone[0]: row_of(made.sentence)})
     reasons = {hit.memory.content: hit.reason for hit in fresh.ask("caterer something", Plan()).hits}
     assert reasons[turns[0]] == "shares the word “caterer”"
     assert reasons[turns[1]] == "is next to a turn that shares words with the query"

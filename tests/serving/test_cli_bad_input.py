@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from triskele.errors import StoreUnavailable
+from triskele.stores.sqlite.schema import OLD_APPLICATION_ID
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
@@ -181,6 +182,16 @@ def test_a_store_from_a_newer_version(run: Run, tmp_path: Path) -> None:
     connection.pragma("user_version", 99)
     connection.close()
     assert run("list", *store_at(path)).is_refused(3, "newer triskele")
+
+
+def test_a_store_from_before_the_first_release(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "older.db"
+    run("add", "x", *store_at(path))
+    connection = apsw.Connection(str(path))
+    connection.pragma("application_id", OLD_APPLICATION_ID)
+    connection.close()
+    for command in (["list"], ["add", "y"], ["doctor"]):
+        assert run(*command, *store_at(path)).is_refused(3, "`triskele export FILE --private --with-secrets`")
 
 
 def test_a_corrupt_store(run: Run, tmp_path: Path) -> None:

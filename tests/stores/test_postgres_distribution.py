@@ -15,7 +15,7 @@ from contract import owner_walk
 from triskele import config
 from triskele.engine import Engine
 from triskele.exchange.archive import export_archive
-from triskele.stores.postgres.migrations import ACCOUNT_TABLES, DERIVED, EMBEDDINGS, OWNED, SESSION_TABLES
+from triskele.stores.postgres.migrations import ACCOUNT_TABLES, DERIVED, EMBEDDINGS, OWNED
 from triskele.stores.postgres.truth import PostgresStore
 from triskele.types import LinkKind, Memory
 
@@ -95,8 +95,8 @@ def test_the_script_distributes_every_table_with_an_owner(postgres: Any) -> None
     assert {colocated for _, kind, colocated in calls if kind == "owner"} == {"none", "triskele.owners"}
     assert {name for name, kind, _ in calls if kind == "reference"} == {"triskele.meta"}
     # What stays behind has no owner, and keeps its policies.
-    assert tables - set(distributed) - {"meta"} >= {*ACCOUNT_TABLES, *SESSION_TABLES}
-    assert not guarded & set(distributed) and guarded >= {*ACCOUNT_TABLES, *SESSION_TABLES}
+    assert tables - set(distributed) - {"meta"} >= set(ACCOUNT_TABLES)
+    assert not guarded & set(distributed) and guarded >= set(ACCOUNT_TABLES)
     assert all(leads for _, leads in keys) and {name.removeprefix("triskele.") for name, _ in keys} >= set(OWNED)
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psycopg
 import pytest
 from postgres import PostgresProcess
 
-from triskele.errors import BadInput, StoreDamaged, StoreNewer, StoreUnavailable
+from triskele.errors import BEFORE_RELEASE, BadInput, StoreDamaged, StoreNewer, StoreOlder, StoreUnavailable
 from triskele.stores.postgres import migrations
 from triskele.stores.postgres.connections import Connections, OwnerTransactions
 from triskele.stores.postgres.migrations import MIGRATIONS, Migration
+from triskele.stores.postgres.truth import PostgresStore
 
 TABLES = (*migrations.OWNED, *migrations.DERIVED)
 ALSO_READ = {"shares", "shared_memories", "groups", "group_members"}
@@ -37,7 +40,46 @@ def _meta(url: str) -> dict[str, str]:
 def test_several_processes_make_the_tables_once(empty: str) -> None:
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(_open, [empty] * 6))
-    assert _meta(empty)["format"] == str(len(MIGRATIONS))
+    assert _meta(empty)["steps"] == str(len(MIGRATIONS))
+
+
+def test_a_new_database_has_format_1(empty: str) -> None:
+    _open(empty)
+    assert (_meta(empty)["steps"], _meta(empty)["least"]) == ("1", "1")
+
+
+@pytest.mark.parametrize("number", ["1", "5"])
+def test_an_old_database_is_refused_and_stays_as_it_is(empty: str, number: str) -> None:
+    with psycopg.connect(empty) as connection:
+        connection.execute("CREATE SCHEMA triskele; CREATE TABLE triskele.meta (name text, value text)")
+        connection.execute(
+            "INSERT INTO triskele.meta VALUES ('format', %s), ('least', %s), ('epoch', 'one')", [number, number]
+        )
+    before = _meta(empty)
+    with pytest.raises(StoreOlder) as raised:
+        _open(empty)
+    assert str(raised.value).endswith(BEFORE_RELEASE) and "\n" not in str(raised.value)
+    with psycopg.connect(empty) as connection:
+        assert connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'triskele'").fetchall() == [
+            ("meta",)
+        ]
+    assert _meta(empty) == before
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [({"format": 5}, StoreOlder), ({"steps": len(MIGRATIONS) + 1}, StoreNewer)], ids=["old", "new"]
+)
+def test_a_backup_of_another_format_is_refused(
+    postgres_url: str, tmp_path: Path, number: dict[str, int], kind: type[StoreUnavailable]
+) -> None:
+    store = PostgresStore(postgres_url, folder=tmp_path)
+    store.maintenance.backup(tmp_path / "backup")
+    head, *rows = (tmp_path / "backup").read_text().splitlines(keepends=True)
+    values = json.loads(head)
+    (tmp_path / "backup").write_text(json.dumps({"title": values["title"], "owners": [], **number}) + "\n" + rows[-1])
+    with pytest.raises(kind, match="the backup"):
+        store.maintenance.restore(tmp_path / "backup")
+    store.close()
 
 
 def test_the_owner_leads_every_key_and_index(postgres_url: str) -> None:
@@ -77,10 +119,10 @@ def test_a_step_that_fails_leaves_nothing_and_is_taken_again(empty: str, monkeyp
     monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, broken))
     with pytest.raises(StoreUnavailable):
         _open(empty)
-    assert _meta(empty)["format"] == str(len(MIGRATIONS))
+    assert _meta(empty)["steps"] == str(len(MIGRATIONS))
     monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, Migration("CREATE TABLE half (owner {text});")))
     _open(empty)
-    assert (_meta(empty)["format"], _meta(empty)["least"]) == (str(len(MIGRATIONS) + 1), _meta(empty)["least"])
+    assert (_meta(empty)["steps"], _meta(empty)["least"]) == (str(len(MIGRATIONS) + 1), _meta(empty)["least"])
 
 
 def test_an_older_program_goes_on_until_a_step_takes_something_away(

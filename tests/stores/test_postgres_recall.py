@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
 
-import numpy as np
 import psycopg
 import pytest
 
@@ -106,36 +105,6 @@ def test_an_index_that_cannot_be_written_is_read_from_the_database(
     found = [[(hit.memory.id, hit.score) for hit in each.recall("who waters plants?").hits] for each in (first, second)]
     assert found[0] == found[1] != []
     assert not semantic.tokens.path.exists()
-
-
-def test_rows_of_the_previous_version_are_read_and_converted_without_the_model(
-    open_as: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = open_as("first", postgres_url)
-    texts = ["Anna waters the plants on Mondays", "Releases go out by Argo CD", "The printer is on the second floor"]
-    for text in texts:
-        first.remember(text)
-    first.embed()
-    expected = _ranking(first.recall("who waters plants?"))
-    bits = _token_rows(postgres_url)
-    with psycopg.connect(postgres_url) as connection:
-        for slot, raw in bits.items():
-            signs, far = np.unpackbits(np.frombuffer(raw, np.uint8, offset=1)).reshape(-1, 2).T
-            before = (np.where(signs, 1, -1) * np.where(far, 20, 5)).astype(np.int8).tobytes()
-            connection.execute("UPDATE triskele.vectors SET tokens = %s WHERE slot = %s", [before, slot])
-    monkeypatch.setattr(BundledEmbedder, "encode_documents", _refuse)
-    second = open_as("second", postgres_url)
-    assert _ranking(second.recall("who waters plants?")) == expected
-    semantic = second.semantic()
-    assert semantic is not None
-    assert [semantic.tokens.convert_rows(2) for _ in range(3)] == [2, 1, 0]
-    assert _token_rows(postgres_url) == bits
-    assert _ranking(open_as("third", postgres_url).recall("who waters plants?")) == expected
-
-
-def _token_rows(url: str) -> dict[int, bytes]:
-    with psycopg.connect(url) as connection:
-        return dict(connection.execute("SELECT slot, tokens FROM triskele.vectors ORDER BY slot").fetchall())
 
 
 def test_owners_have_indexes_of_their_own(postgres_url: str, tmp_path: Path) -> None:

@@ -109,6 +109,8 @@ def _zeroed(data: bytes, place: int) -> bytes:
         ("UPDATE versions SET content = content || '!' WHERE row = 3", "versions"),
         ("UPDATE versions SET importance = 0.9 WHERE row = 3", "versions"),
         ("UPDATE versions SET known_to = NULL WHERE row = 3", "versions"),
+        ("UPDATE versions SET speaker = 'Bo' WHERE row = 3", "versions"),
+        ("UPDATE versions SET role = 'user' WHERE row = 3", "versions"),
         ("UPDATE links SET target = source WHERE row = 3", "links"),
         ("DELETE FROM versions WHERE row = 3", "link"),
         ("DROP TRIGGER journal_keeps_words; UPDATE journal SET id = 'x' WHERE seq = 3", "journal"),

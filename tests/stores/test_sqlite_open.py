@@ -18,7 +18,7 @@ from triskele.base.files import file_lock
 from triskele.engine import Engine
 from triskele.errors import StoreUnavailable
 from triskele.stores.protocols import Use
-from triskele.stores.sqlite.schema import MIGRATIONS
+from triskele.stores.sqlite.schema import FORMAT, OLD_APPLICATION_ID
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 
@@ -42,13 +42,6 @@ def _refusal(path: Path) -> str:
     return str(raised.value)
 
 
-def test_a_store_of_a_newer_version_is_refused_unchanged(tmp_path: Path) -> None:
-    path = tmp_path / "newer.db"
-    SqliteStore(path).close()
-    _database(path, f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
-    assert "newer triskele" in _refusal(path)
-
-
 @pytest.mark.parametrize("pragma", ["journal_mode = delete", "journal_mode = wal"])
 def test_the_database_of_another_program_is_refused_unchanged(tmp_path: Path, pragma: str) -> None:
     path = tmp_path / "browser.db"
@@ -58,7 +51,7 @@ def test_the_database_of_another_program_is_refused_unchanged(tmp_path: Path, pr
 
 def test_the_database_of_another_program_with_our_version_number_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "browser.db"
-    _database(path, "CREATE TABLE versions (name)", f"PRAGMA user_version = {len(MIGRATIONS)}")
+    _database(path, "CREATE TABLE versions (name)", f"PRAGMA user_version = {FORMAT}")
     assert "not one of triskele's" in _refusal(path)
 
 
@@ -102,43 +95,10 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path, make_memory: Make, is_the
     store.apply([Add(make_memory())], batch="one")
     assert unbound.maintenance.check(deep=True) == []
     connection = apsw.Connection(str(path))
-    assert connection.pragma("user_version") == len(MIGRATIONS)
+    assert connection.pragma("user_version") == FORMAT
     assert connection.pragma("journal_mode") == "wal"
     connection.close()
     unbound.close()
-
-
-def test_a_crash_during_the_foundation_leaves_an_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "new.db"
-    broken = (MIGRATIONS[0] + "CREATE TABLE broken (;",)
-    monkeypatch.setattr("triskele.stores.sqlite.schema.MIGRATIONS", broken)
-    with pytest.raises(StoreUnavailable):
-        SqliteStore(path)
-    monkeypatch.undo()
-    unbound = SqliteStore(path)
-    assert unbound.maintenance.check(deep=True) == []
-    unbound.close()
-
-
-def test_an_older_store_is_brought_forward_with_all_it_holds(
-    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, memory = tmp_path / "older.db", make_memory()
-    unbound = SqliteStore(path)
-    older = unbound.of("me")
-    older.apply([Add(memory)], batch="one")
-    unbound.maintenance.backup(tmp_path / "older.backup")
-    unbound.close()
-    monkeypatch.setattr("triskele.stores.sqlite.schema.MIGRATIONS", (*MIGRATIONS, "CREATE TABLE novelty (name)"))
-    for name in ("older.db", "older.backup"):
-        unbound = SqliteStore(tmp_path / name)
-        store = unbound.of("me")
-        assert store.memories([memory.id]).keys() == {memory.id}
-        unbound.maintenance.restore(tmp_path / "older.backup")
-        assert store.memories([memory.id]).keys() == {memory.id}
-        unbound.close()
-    monkeypatch.undo()
-    assert "newer triskele" in _refusal(path)
 
 
 def test_every_connection_is_durable(tmp_path: Path) -> None:
@@ -272,17 +232,16 @@ def test_a_log_beside_a_read_only_database_is_read_or_told(common_folder: Path, 
     unbound.close()
 
 
-def test_an_older_format_that_cannot_be_migrated_is_told(common_folder: Path) -> None:
+def test_an_old_store_that_may_only_be_read_is_refused(common_folder: Path) -> None:
     path = common_folder / "memories.db"
     SqliteStore(path).close()
-    with closing(apsw.Connection(str(path))) as connection:
-        connection.pragma("user_version", 6)
+    _database(path, f"PRAGMA application_id = {OLD_APPLICATION_ID}")
     for name in common_folder.iterdir():
         name.chmod(0o444)
     common_folder.chmod(0o555)
     told = _as_a_stranger(lambda: _refusal(path))
     common_folder.chmod(0o755)
-    assert "read-only and has an older format" in told
+    assert "before the first release" in told
 
 
 def _as_a_stranger(act: Callable[[], str]) -> str:

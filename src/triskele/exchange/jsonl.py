@@ -25,11 +25,10 @@ from triskele.privacy import detect
 from triskele.stores import archive
 from triskele.types import Link, LinkKind, Memory, Origin, Role, Sensitivity, is_secret
 
-FORMAT_VERSION = 3
-# Format 1 is older than secret detection, so "open" was not a decision there.
-_CLASSIFIED_SINCE = 2
-_SPOKEN_SINCE = 3
-_SPOKEN = frozenset({"speaker", "role"})
+FORMAT = 3
+# The last checkout before the first release wrote format 2 where nobody speaks, without these fields.
+_WITHOUT_SPEAKERS = 2
+_SPOKEN = ("speaker", "role")
 _COUNTED = {"memory": "versions", "link": "links"}
 _MAX_VERSION = 2**31
 _SECRET = "secret"
@@ -67,12 +66,11 @@ def _read_export(
     if isinstance(header, Problem):
         yield header
         return
-    format: int = first["triskele"]
     found = dict.fromkeys(header, 0)
     for place, record in records:
         for name in _COUNTED.keys() & (record if isinstance(record, dict) else ()):
             found[_COUNTED[name]] += 1
-        yield _attempt(record, place, lambda values, place: _stored(values, place, settings, format))
+        yield _attempt(record, place, lambda values, place: _stored(values, place, settings))
     for name, announced in header.items():
         if found[name] != announced:
             yield Problem("the end", f"{announced} {name} announced, {found[name]} found: the file is incomplete")
@@ -102,17 +100,11 @@ def _attempt(
 
 
 def lines(histories: Sequence[Sequence[Memory]], links: Sequence[Link], *, ascii_only: bool = False) -> Iterator[str]:
-    """An export, line by line: each memory's versions oldest first, then the links.
-
-    Without speakers the records have format 2, which older programs read.
-    """
+    """An export, line by line: each memory's versions oldest first, then the links."""
     versions = [memory for history in histories for memory in history]
-    is_spoken = any(memory.speaker is not None or memory.role is not None for memory in versions)
-    format, unknown = (FORMAT_VERSION, frozenset[str]()) if is_spoken else (_SPOKEN_SINCE - 1, _SPOKEN)
-    yield _line({"triskele": format, "versions": len(versions), "links": len(links)}, ascii_only)
+    yield _line({"triskele": FORMAT, "versions": len(versions), "links": len(links)}, ascii_only)
     for memory in versions:
-        values = {name: value for name, value in _values_of(memory).items() if name not in unknown}
-        yield _line({"memory": values}, ascii_only)
+        yield _line({"memory": _values_of(memory)}, ascii_only)
     for link in links:
         yield _line({"link": _values_of(link)}, ascii_only)
 
@@ -123,13 +115,15 @@ def _line(record: dict[str, Any], ascii_only: bool) -> str:
 
 def _checked_header(record: dict[str, Any], _place: str) -> dict[str, int]:
     version = whole(record["triskele"], "the format's version")
-    if not 1 <= version <= FORMAT_VERSION:
-        raise BadInput(f"has format {version}, this triskele reads up to format {FORMAT_VERSION}: upgrade triskele")
+    if version > FORMAT:
+        raise BadInput(f"has format {version}, this triskele reads up to format {FORMAT}: upgrade triskele")
+    if version < _WITHOUT_SPEAKERS:
+        raise BadInput(f"has format {version}, from before the first release: export it again with a later checkout")
     _check_names(record, {"triskele", *_COUNTED.values()}, "the header")
     return {name: whole(record[name], f"the number of {name}") for name in _COUNTED.values()}
 
 
-def _stored(record: dict[str, Any], place: str, settings: MemorySettings, format: int) -> StoredVersion | StoredLink:
+def _stored(record: dict[str, Any], place: str, settings: MemorySettings) -> StoredVersion | StoredLink:
     kind = next(iter(record), "")
     if len(record) != 1 or kind not in _COUNTED:
         raise BadInput(f"has an unknown kind: {', '.join(map(shown, record))[:60] or 'an empty object'}")
@@ -138,7 +132,7 @@ def _stored(record: dict[str, Any], place: str, settings: MemorySettings, format
         raise BadInput(f"the {kind} is not a JSON object")
     if kind == "link":
         return StoredLink(place, _link_of(values))
-    return StoredVersion(place, _memory_of(values, settings, format))
+    return StoredVersion(place, _memory_of(values, settings))
 
 
 def _note(record: dict[str, Any], place: str) -> Note:
@@ -183,14 +177,10 @@ def _link_of(values: dict[str, Any]) -> Link:
     return link
 
 
-def _memory_of(values: dict[str, Any], settings: MemorySettings, format: int) -> Memory:
-    """The version that the values describe; refuses what validation would refuse or change.
-
-    An open memory stays open, unless the format is older than the detection of secrets; then its text decides.
-    """
-    rows = {name: value for name, value in values.items() if name != _SECRET}
-    readers = _MEMORY_FIELDS if format >= _SPOKEN_SINCE else _UNSPOKEN_FIELDS
-    memory: Memory = _built(Memory, rows, readers, "the memory")
+def _memory_of(values: dict[str, Any], settings: MemorySettings) -> Memory:
+    """The version that the values describe; refuses what validation would refuse or change."""
+    rows = dict.fromkeys(_SPOKEN) | {name: value for name, value in values.items() if name != _SECRET}
+    memory: Memory = _built(Memory, rows, _MEMORY_FIELDS, "the memory")
     _check_id(memory.id)
     _check_texts(memory, settings)
     if content_hash(memory.content) != memory.content_hash:
@@ -213,9 +203,7 @@ def _memory_of(values: dict[str, Any], settings: MemorySettings, format: int) ->
         return _unsealed(memory, values, settings)
     if _SECRET in values:
         raise BadInput(f"has the text of a secret although it is {memory.sensitivity}")
-    is_decided = format >= _CLASSIFIED_SINCE and memory.sensitivity is Sensitivity.OPEN
-    given = memory.sensitivity if is_decided or memory.sensitivity is not Sensitivity.OPEN else None
-    return ingest.classified(memory, given, settings)
+    return ingest.classified(memory, memory.sensitivity, settings)
 
 
 def _unsealed(memory: Memory, values: dict[str, Any], settings: MemorySettings) -> Memory:
@@ -312,7 +300,6 @@ _MEMORY_FIELDS: dict[str, _Reader] = {
     "version": whole,
     **_KNOWN,
 }
-_UNSPOKEN_FIELDS = {name: reader for name, reader in _MEMORY_FIELDS.items() if name not in _SPOKEN}
 _ALIASES = {"text": "content", "created_at": "created", "updated_at": "updated"}
 _NOTE_FIELDS: dict[str, Callable[[Any, str], Any]] = {
     "content": string,

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-# The key of the epoch in the stamp, as in every file written so far.
-_EPOCH = "lineage"
 _LONGEST_STAMP = 4096
 
 
@@ -86,11 +84,6 @@ class Records:
         return np.array(wrong, dtype=np.int64)
 
 
-def slots_of(records: Records | None) -> set[int]:
-    """The slots of some records, if there are any."""
-    return set() if records is None else set(records.slots.tolist())
-
-
 def sound_records(records: Records | None, slots: set[int]) -> Iterator[tuple[int, NDArray[Any]]]:
     """The values of the records of some slots that are as they were written."""
     if records is None or not slots:
@@ -115,7 +108,7 @@ class AppendFile:
         state = self.state()
         try:
             stamp = json.loads((self.path / "stamp.json").read_text())
-            if (stamp[_EPOCH], stamp["width"], stamp["dtype"]) != (epoch, self.width, self.dtype):
+            if (stamp["epoch"], stamp["width"], stamp["dtype"]) != (epoch, self.width, self.dtype):
                 return None
             records, rows = int(stamp["records"]), int(stamp["rows"])
             slots = np.fromfile(self.path / "slots", dtype="<i8", count=records)
@@ -167,7 +160,7 @@ class AppendFile:
         size = np.dtype(self.dtype).itemsize * self.width
         self._write("values", rows * size, b"".join(values.tobytes() for values in arrays))
         stamp = {
-            _EPOCH: epoch,
+            "epoch": epoch,
             "width": self.width,
             "dtype": self.dtype,
             "records": records + len(arrays),

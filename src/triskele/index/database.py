@@ -445,7 +445,7 @@ def _text(vector: Floats) -> str:
 
 
 def _sound_vectors(raws: Sequence[bytes], width: int) -> list[Floats | None]:
-    """Sentence vectors as a store keeps them; None for one that has another size or is not of length 1."""
+    """Sentence vectors as a store keeps them; None for one that is damaged or of another size."""
     rows, is_sound = sound_rows(raws, width)
-    vectors = iter(restored(rows, width))
+    vectors = iter(restored(rows))
     return [next(vectors) if sound else None for sound in is_sound.tolist()]

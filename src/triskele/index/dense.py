@@ -19,7 +19,7 @@ from triskele.index.catalog import Columns
 from triskele.index.corpus import Bits, Floats, Ints
 from triskele.index.lifecycle import DiskIndex
 from triskele.stores.protocols import Heads, OwnerStore
-from triskele.stores.sentence_vectors import TOLERANCE, cosines, restored, row_bytes, sound_rows
+from triskele.stores.sentence_vectors import cosines, restored, row_bytes, sound_rows
 
 EXACT_LIMIT = 20_000
 BIT_CANDIDATES = 3000
@@ -27,6 +27,8 @@ _GATHERED = 256
 _PARTS_OF_LIMIT = 4
 # So many vectors at a time become bits.
 _AT_ONCE = 4096
+# What rounding adds to a cosine at most.
+_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class _Vectors:
     def _of_file(self, at: Ints) -> Floats:
         if self.file is not None:
             return self.file.take(at, axis=0)
-        return restored(self.rows.take(at, axis=0), self.tail.shape[1])
+        return restored(self.rows.take(at, axis=0))
 
     def scanned(self, vector: Floats) -> Floats:
         """The products of a vector with those of the file."""
@@ -138,7 +140,7 @@ class PlacedVectors:
 class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
     """Finds versions by the cosines of their sentence vectors."""
 
-    kind, format, title, lock_name = "dense", 2, "the index of sentence vectors", "dense.lock"
+    kind, format, title, lock_name = "dense", 1, "the index of sentence vectors", "dense.lock"
 
     def __init__(
         self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int, *, tail_cap: int = 256
@@ -197,7 +199,7 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
         known = kept.slots if kept else np.empty(0, dtype=np.int64)
         rows = kept.values if kept else np.empty((0, self._file.width), dtype=np.uint8)
         fresh = np.array(list(tail.values()), dtype=np.uint8).reshape(-1, self._file.width)
-        vectors = restored(fresh, self._dimensions)
+        vectors = restored(fresh)
         slots = np.concatenate([known, np.array(list(tail), dtype=np.int64)])
         if len(slots) <= EXACT_LIMIT:
             return _Vectors(slots, rows, self._in_floats(rows, kept.state if kept else None), vectors, None)
@@ -207,7 +209,7 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
     def _in_floats(self, rows: Bits, state: object) -> Floats:
         """The vectors of the file, made once for each state of it: a memory that is added changes the tail alone."""
         if self._floats is None or self._floats[0] != state:
-            self._floats = state, restored(rows, self._dimensions)
+            self._floats = state, restored(rows)
         return self._floats[1]
 
     def _kept_bits(self, records: Records | None) -> NDArray[np.uint8]:
@@ -226,11 +228,11 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
 
     def _bits_of(self, rows: Bits) -> NDArray[np.uint8]:
         pieces = (rows[first : first + _AT_ONCE] for first in range(0, len(rows), _AT_ONCE))
-        made = [_bits(restored(piece, self._dimensions)) for piece in pieces]
+        made = [_bits(restored(piece)) for piece in pieces]
         return np.concatenate([np.empty((0, self._bit_file.width), dtype=np.uint8), *made])
 
     def _read_past(self, slot: int) -> tuple[dict[int, Bits], list[int]]:
-        """The store's sound vectors past a slot, and the slots of unsound ones: wrong size, not of length 1."""
+        """The store's sound vectors past a slot, and the slots of unsound ones: damaged, or of another size."""
         found: dict[int, Bits] = {}
         unsound: list[int] = []
         while page := self._store.vectors.page(self.fingerprint, after=slot):
@@ -254,7 +256,7 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
 
 def _is_cosine(numbers: Floats) -> NDArray[np.bool_]:
     """Whether numbers can be cosines; those of a damaged file may be anything, NaN included."""
-    return np.abs(numbers) <= 1 + TOLERANCE
+    return np.abs(numbers) <= 1 + _TOLERANCE
 
 
 def _bits(vectors: Floats) -> NDArray[np.uint8]:

@@ -94,7 +94,7 @@ class Shards:
 class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
     """Finds versions of memories by terms, as fresh as the journal."""
 
-    kind, format, title, lock_name = "lexical", 6, "the lexical index", "writer.lock"
+    kind, format, title, lock_name = "lexical", 1, "the lexical index", "writer.lock"
     writes_at_once = True
 
     def __init__(self, folder: Path, store: OwnerStore, analyzer: Analyzer, *, tail_cap: int = 256) -> None:

@@ -7,6 +7,7 @@ hooks `_position`, `_open`, `_since` and `_join`, and with files also `_append` 
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from abc import ABC, abstractmethod
@@ -139,19 +140,21 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
         """The folders of this kind of index, of any format, model or language."""
         return list(folder.glob(f"{cls.kind}-*"))
 
-    def earlier(self) -> Path:
-        """The folder of the format before."""
-        return self.path.with_name(
-            self.path.name.replace(f"{self.kind}-{self.format}", f"{self.kind}-{self.format - 1}", 1)
-        )
+    def _other_formats(self) -> list[Path]:
+        """The folders of the same index in other formats."""
+        variant = self.path.name.removeprefix(f"{self.kind}-{self.format}")
+        name = re.compile(rf"{self.kind}-\d+{re.escape(variant)}")
+        return [path for path in self.files(self._folder) if path != self.path and name.fullmatch(path.name)]
 
     def catch_up(self, *, wait_s: float | None = None) -> bool:
         """Bring the files up to the store; False if another process holds the lock."""
         with self._lock(wait_s) as is_held:
             if is_held:
+                # First, because other formats are looked for only until there are files of this one.
+                for path in self._other_formats():
+                    shutil.rmtree(path, ignore_errors=True)
                 epoch = self._store.epoch()
                 self._append(epoch, self._open(epoch))
-                shutil.rmtree(self.earlier(), ignore_errors=True)
         with self._mutex:
             self._view = None
         return is_held
@@ -188,10 +191,10 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
     def _load(self, epoch: str) -> View:
         kept = self._open(epoch)
         tail = self._since(kept)
-        # Files that cannot be used may hold what was erased: they are replaced however short the tail is.
-        is_due = len(tail) > self._tail_cap or (kept is None and (self.writes_at_once or self.path.exists()))
-        # And those of the format before take space.
-        is_due = is_due or self.earlier().exists()
+        is_due = len(tail) > self._tail_cap
+        if kept is None:
+            # Files that cannot be used may hold what was erased: they are replaced however short the tail is.
+            is_due = is_due or self.writes_at_once or self.path.exists() or bool(self._other_formats())
         if is_due and self._has_caught_up():
             kept = self._open(epoch)
             tail = self._since(kept)

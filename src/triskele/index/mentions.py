@@ -150,7 +150,7 @@ class _Tail:
 class MentionIndex(DiskIndex[Records, _Tail, Layers]):
     """Which memories mention which concepts, as fresh as the store."""
 
-    kind, format, title, lock_name = "mentions", 2, "the index of mentions", "mentions.lock"
+    kind, format, title, lock_name = "mentions", 1, "the index of mentions", "mentions.lock"
 
     def __init__(self, folder: Path, store: OwnerStore, *, tail_cap: int = 20_000) -> None:
         super().__init__(folder, store, tail_cap=tail_cap)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 
@@ -13,22 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from triskele.base.text import STOP_WORDS
-from triskele.index.append_file import AppendFile, Records, slots_of, sound_records
+from triskele.index.append_file import AppendFile, Records, sound_records
 from triskele.index.corpus import Bits, Floats, Ints
 from triskele.index.lifecycle import DiskIndex
 from triskele.models.embedders import Encoding
 from triskele.stores.protocols import Heads, OwnerStore
 
-# Token vectors were int8 before; their bits are made from that, so that converted ones equal fresh ones.
+# Token vectors are rounded to int8 first, which decides between dimensions that are about as far from 0.
 _SCALE = 127.0
 # Of normally distributed numbers this share is more than a deviation from 0, and this much larger than the others.
 _FAR_SHARE, _FAR_LEVEL = 0.32, 10 / 3
 # Per byte the levels of its four dimensions.
 _PAIRS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 _LEVELS = (np.where(_PAIRS[:, ::2], 1, -1) * np.where(_PAIRS[:, 1::2], _FAR_LEVEL, 1)).astype(np.float32)
-# Before the bits of a row's token vectors: with it the length is odd, which no even number of int8 dimensions has.
-_BITS_MARK = b"\x02"
-_CONVERTED_AT_ONCE = 4096
+# The first byte of a row: a text without token vectors has a row too.
+_MARK = b"\x02"
 _BLOCK = 512
 
 
@@ -65,17 +63,16 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
     """The token vectors of every embedded content.
 
     A store that keeps them is followed like any other. If it does not, there is no tail: the worker adds them, and
-    computes missing ones again. Files of format 1, with int8 vectors, are converted by the first process that reads.
+    computes missing ones again.
     """
 
-    kind, format, title, lock_name = "tokens", 2, "the index of token vectors", "tokens.lock"
+    kind, format, title, lock_name = "tokens", 1, "the index of token vectors", "tokens.lock"
 
     def __init__(self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int) -> None:
         super().__init__(folder, store, fingerprint)
         self.fingerprint = fingerprint
         self._dimensions = dimensions
         self._file = AppendFile(self.path, "u1", bytes_of(dimensions))
-        self._older = AppendFile(self.earlier(), "i1", dimensions)
         self._whole: tuple[Ints, Records | None] | None = None
 
     def add(self, encodings: Mapping[int, Bits], *, wait: bool = True) -> None:
@@ -112,39 +109,23 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
 
     def damaged(self) -> int:
         """The number of records that differ from what was written."""
-        epoch = self._store.epoch()
-        return self._file.damaged(epoch) + self._older.damaged(epoch)
+        return self._file.damaged(self._store.epoch())
 
     def orphans(self, slots: Ints) -> int:
         """The number of records that belong to none of the store's slots: an erasure was interrupted."""
-        epoch = self._store.epoch()
-        return self._file.others(epoch, slots) + self._older.others(epoch, slots)
-
-    def convert_rows(self, limit: int) -> int:
-        """Turn rows of the store that hold int8 vectors into bits; returns how many there were."""
-
-        def convert(raw: bytes) -> bytes | None:
-            bits = from_row(raw, self._dimensions)
-            return None if bits is None else to_row(bits)
-
-        return self._store.vectors.convert_tokens(self.fingerprint, convert, limit)
+        return self._file.others(self._store.epoch(), slots)
 
     def _write_again(self) -> None:
         if self._store.vectors.keeps_tokens:
             super()._write_again()
             return
         epoch = self._store.epoch()
-        known = slots_of(self._file.open(epoch)) | slots_of(self._older.open(epoch))
+        records = self._file.open(epoch)
         # Only sound records, and only of contents that the store still has: what was erased leaves no byte.
-        slots = set(self._store.vectors.contents(list(known)))
-        kept = dict(self._converted(epoch, slots))
-        kept |= {slot: np.array(bits) for slot, bits in sound_records(self._file.open(epoch), slots)}
+        slots = set(self._store.vectors.contents([] if records is None else records.slots.tolist()))
+        kept = {slot: np.array(bits) for slot, bits in sound_records(records, slots)}
         self._remove_files()
         self._file.append(epoch, kept)
-
-    def _converted(self, epoch: str, slots: set[int]) -> Iterator[tuple[int, Bits]]:
-        """The sound records of the file of format 1 for some slots, as bits."""
-        return ((slot, packed(vectors)) for slot, vectors in sound_records(self._older.open(epoch), slots))
 
     def _position(self, heads: Heads) -> object:
         return self._file.state(), heads.slot if self._store.vectors.keeps_tokens else 0
@@ -152,17 +133,9 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
     def _open(self, epoch: str) -> Records | None:
         return self._file.open(epoch)
 
-    def _load(self, epoch: str) -> TokenVectors:
-        if self._older.path.exists():
-            # First, so that a large file is converted in pieces; if it cannot be written now, it is converted in RAM.
-            self._has_caught_up()
-        return super()._load(epoch)
-
     def _since(self, kept: Records | None) -> dict[int, Bits]:
-        epoch = self._store.epoch()
-        older = self._older.open(epoch)
-        found = dict(self._converted(epoch, slots_of(older) - slots_of(kept)))
-        slot = max(records.last_slot if records else 0 for records in (kept, older))
+        found: dict[int, Bits] = {}
+        slot = kept.last_slot if kept else 0
         while page := self._store.vectors.token_page(self.fingerprint, after=slot):
             made = {at: from_row(raw, self._dimensions) for at, raw in page}
             # What is damaged counts as missing and is computed again.
@@ -171,11 +144,7 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
         return found
 
     def _append(self, epoch: str, kept: Records | None) -> None:
-        converted = self._converted(epoch, slots_of(self._older.open(epoch)) - slots_of(kept))
-        while piece := dict(islice(converted, _CONVERTED_AT_ONCE)):
-            self._file.append(epoch, piece)
-        shutil.rmtree(self._older.path, ignore_errors=True)
-        self._file.append(epoch, self._since(self._open(epoch)))
+        self._file.append(epoch, self._since(kept))
 
     def _join(self, kept: Records | None, tail: dict[int, Bits]) -> TokenVectors:
         slots = np.empty(0, dtype=np.int64) if kept is None else kept.slots
@@ -240,15 +209,15 @@ def _far(dimensions: int) -> int:
 
 def to_row(bits: Bits) -> bytes:
     """Token vectors as the value of a row."""
-    return _BITS_MARK + bits.tobytes()
+    return _MARK + bits.tobytes()
 
 
 def from_row(raw: bytes, dimensions: int) -> Bits | None:
-    """The token vectors in a row, which may still be int8; None if they are damaged."""
+    """The token vectors in a row; None if they are damaged."""
     width = bytes_of(dimensions)
-    if raw[:1] == _BITS_MARK and len(raw) % width == 1:
-        return np.frombuffer(raw, np.uint8, offset=1).reshape(-1, width)
-    return packed(np.frombuffer(raw, np.int8).reshape(-1, dimensions)) if len(raw) % dimensions == 0 else None
+    if raw[:1] != _MARK or len(raw) % width != 1:
+        return None
+    return np.frombuffer(raw, np.uint8, offset=1).reshape(-1, width)
 
 
 def bytes_of(dimensions: int) -> int:

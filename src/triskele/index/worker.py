@@ -234,7 +234,6 @@ class Worker:
         self._changed_at = 0.0
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._has_wide_rows = True
         self._model = ""
         self._thread: threading.Thread | None = None
         self._mutex = threading.Lock()
@@ -267,8 +266,7 @@ class Worker:
                     self._queue_for(semantic.embedder.fingerprint)
                     done = self._embedded(semantic)
                     done += read_names(self._store, self._lexical, limit=BATCH)
-                    done = done or restore_tokens(self._store, semantic, limit=BATCH) or self._converted(semantic)
-                    done = done or self._settled_update()
+                    done = done or restore_tokens(self._store, semantic, limit=BATCH) or self._settled_update()
                     # A hosted model may take long: what can be done here is done first.
                     if not done and not self._embed_hosted(BATCH):
                         break
@@ -292,12 +290,6 @@ class Worker:
         if fingerprint != self._model:
             self._store.vectors.queue_for(fingerprint)
             self._model = fingerprint
-
-    def _converted(self, semantic: SemanticIndex) -> int:
-        """Convert rows of an earlier version; checked until none is left, since new ones are never written."""
-        done = semantic.tokens.convert_rows(BATCH) if self._has_wide_rows else 0
-        self._has_wide_rows = done > 0
-        return done
 
     def _pause_s(self) -> float | None:
         if self._is_shared and self._seen != self._settled:

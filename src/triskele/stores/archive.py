@@ -34,11 +34,10 @@ from triskele.stores.rows import (
     to_memory,
     version_hash,
 )
-from triskele.stores.sentence_vectors import narrowed, width_of
 
 TITLE = "triskele archive"
-# In the first one, which is still read, sentence vectors have four bytes per dimension.
-FORMATS = (1, 2)
+# 1 was never released: its sentence vectors had four bytes per dimension.
+FORMAT = 2
 _BATCH = 500
 _BATCH_BYTES = 2**23
 # Longer than any row: a document of a few megabytes at most.
@@ -218,7 +217,7 @@ def write(
         for kind in totals:
             totals[kind] += len(_Ranks(reader, owner, kind))
     columns = {name: table.names for name, table in TABLES.items()}
-    line({TITLE: FORMATS[-1], "owners": len(owners), "numbers": totals, "columns": columns})
+    line({TITLE: FORMAT, "owners": len(owners), "numbers": totals, "columns": columns})
     for owner in owners:
         ranks = {kind: _Ranks(reader, owner, kind) for kind in _NUMBERED}
         line({"owner": owner, "numbers": {kind: len(each) for kind, each in ranks.items()}})
@@ -254,8 +253,7 @@ def _with_tokens(rows: Iterator[Values], owner: str, tokens: Tokens) -> Iterator
                 missing.setdefault(row["fingerprint"], []).append(row["slot"])
         made = {slot: raw for model, slots in missing.items() for slot, raw in tokens(owner, model, slots).items()}
         for row in batch:
-            tokens_of = made.get(row["slot"], row["tokens"])
-            yield row | {"vector": narrowed(row["vector"]), "tokens": tokens_of}
+            yield row | {"tokens": made.get(row["slot"], row["tokens"])}
 
 
 def guard(table: str, owner: str, row: Values) -> str:
@@ -326,7 +324,7 @@ def records(lines: Iterator[bytes], end: bytes | None = None) -> Iterator[Head |
 def _head_of(value: Any, number: int) -> Head | OwnerRows:
     if number > 1:
         return OwnerRows(str(value["owner"]), {kind: int(value["numbers"][kind]) for kind in _NUMBERED})
-    if value[TITLE] not in FORMATS or value["columns"] != {name: table.names for name, table in TABLES.items()}:
+    if value[TITLE] != FORMAT or value["columns"] != {name: table.names for name, table in TABLES.items()}:
         raise BadInput("the archive was written by another version of triskele: import it with that version")
     return Head(int(value["owners"]), {kind: int(value["numbers"][kind]) for kind in _NUMBERED})
 
@@ -337,7 +335,7 @@ def _row_of(value: list[Any]) -> tuple[str, Values]:
     for name in row:
         if (table, name) in _BYTES and row[name] is not None:
             row[name] = base64.b64decode(row[name], validate=True)
-    return table, row | {"vector": narrowed(row["vector"])} if table == "vectors" else row
+    return table, row
 
 
 def lines_of(file: Any) -> Iterator[bytes]:
@@ -412,9 +410,9 @@ def _refuse_unreadable(table: str, row: Values, widths: dict[str, int]) -> None:
         json.loads(row["value"])
         json.loads(row["about"])
     elif table == "vectors":
-        size = width_of(row["vector"])
+        size = len(row["vector"])
         # Every vector of a model has as many dimensions.
-        if not row["vector"] or widths.setdefault(row["fingerprint"], size) != size:
+        if not size or widths.setdefault(row["fingerprint"], size) != size:
             raise ValueError("a vector of another size")
 
 

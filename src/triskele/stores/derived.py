@@ -166,13 +166,6 @@ class VectorStore(Protocol):
         """A page of a model's token vectors past a slot, as (slot, vectors); none if the store keeps none."""
         ...
 
-    def convert_tokens(self, fingerprint: str, convert: Callable[[bytes], bytes | None], limit: int = 64) -> int:
-        """Convert int8 rows (of even length; those written now have an odd one); returns how many there were.
-
-        Those that cannot be converted are dropped.
-        """
-        ...
-
     def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:
         """Remove contents from the queue of a model; do nothing if they are now queued for another one."""
         ...

@@ -81,12 +81,7 @@ class _Sqlite:
             raise BadInput(
                 f"the folder of the store {path} does not exist: correct the address, or run `mkdir -p {path.parent}`"
             )
-        return SqliteStore(
-            path,
-            busy_timeout_s=settings.store.busy_timeout_s,
-            owner=settings.memory.owner,
-            traces=self._traces(settings),
-        )
+        return SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s, traces=self._traces(settings))
 
     def exists(self, settings: Settings) -> bool:
         path = sqlite_path(settings.store.url)
@@ -100,12 +95,7 @@ class _Sqlite:
         path = sqlite_path(settings.store.url)
         if not (store_file.looks_like_one(path) or any(trace.exists() for trace in self._traces(settings))):
             raise StoreUnavailable(f"{path} is not a database, and nothing shows that it was: nothing was moved")
-        return maintenance.replace_damaged(
-            path,
-            source,
-            timeout_s=settings.store.busy_timeout_s,
-            owner=settings.memory.owner,
-        )
+        return maintenance.replace_damaged(path, source, timeout_s=settings.store.busy_timeout_s)
 
     def _traces(self, settings: Settings) -> list[Path]:
         """The files that show that the database of these settings held memories."""

@@ -362,7 +362,7 @@ def _vectors(engine: Engine, memories: Iterable[Memory]) -> Mapping[str, NDArray
         known = [(digest, raw) for _, digest, raw in page if digest in wanted]
         rows, is_sound = sound_rows([raw for _, raw in known], semantic.embedder.dimensions)
         sound = compress((digest for digest, _ in known), is_sound)
-        found |= zip(sound, restored(rows, semantic.embedder.dimensions), strict=True)
+        found |= zip(sound, restored(rows), strict=True)
         last = page[-1][0]
     return found
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from triskele.base.files import disk_errors, settle_folder
-from triskele.errors import BadInput, StoreDamaged, StoreUnavailable
+from triskele.errors import BEFORE_RELEASE, BadInput, StoreDamaged, StoreNewer, StoreOlder, StoreUnavailable
 from triskele.stores.postgres.connections import Connection
-from triskele.stores.postgres.migrations import DERIVED, MIGRATIONS, OWNED
+from triskele.stores.postgres.migrations import DERIVED, MIGRATIONS, OLD_STEPS, OWNED, STEPS
 
 _TITLE = "triskele backup of a Postgres store"
 _BATCH = 500
@@ -65,7 +65,7 @@ def _write_lines(file: IO[str], owners: list[str], rows_of: Callable[[str, str],
         digest.update(line.encode())
         file.write(line)
 
-    put({"title": _TITLE, "format": len(MIGRATIONS), "owners": owners})
+    put({"title": _TITLE, STEPS: len(MIGRATIONS), "owners": owners})
     for owner in owners:
         for table in OWNED:
             for row in rows_of(owner, table):
@@ -101,11 +101,14 @@ def verify(source: Path) -> list[str]:
 def _head(source: Path, line: bytes) -> list[str]:
     try:
         head = json.loads(line)
-        is_ours, taken, owners = head["title"] == _TITLE, int(head["format"]), list(head["owners"])
+        is_ours, is_old, owners = head["title"] == _TITLE, OLD_STEPS in head, list(head["owners"])
+        taken = 0 if is_old else int(head[STEPS])
     except (ValueError, TypeError, KeyError):
         raise StoreUnavailable(f"{source} is not a backup of a Postgres store: nothing was changed") from None
+    if is_ours and is_old:
+        raise StoreOlder(f"the backup {source} {BEFORE_RELEASE}")
     if not is_ours or taken > len(MIGRATIONS):
-        raise StoreUnavailable(f"the backup {source} was written by a newer triskele: nothing was changed")
+        raise StoreNewer(f"the backup {source} was written by a newer triskele: nothing was changed")
     return owners
 
 

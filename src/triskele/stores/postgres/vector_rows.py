@@ -147,21 +147,6 @@ class PostgresVectors:
             [self._owner, fingerprint, after, _PAGE],
         )
 
-    def convert_tokens(self, fingerprint: str, convert: Callable[[bytes], bytes | None], limit: int = 64) -> int:
-        """Convert token vectors of an even length; those that cannot be are dropped. Returns how many there were."""
-        with self._transactions.writing() as connection:
-            rows = connection.execute(
-                "SELECT slot, tokens FROM vectors WHERE owner = %s AND fingerprint = %s"
-                " AND octet_length(tokens) %% 2 = 0 ORDER BY slot LIMIT %s",
-                [self._owner, fingerprint, limit],
-            ).fetchall()
-            connection.execute(
-                "UPDATE vectors SET tokens = made.tokens FROM unnest(%s::bigint[], %s::bytea[]) AS made (slot, tokens)"
-                " WHERE vectors.owner = %s AND vectors.slot = made.slot",
-                [[slot for slot, _ in rows], [convert(tokens) for _, tokens in rows], self._owner],
-            )
-        return len(rows)
-
     def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:
         """Remove contents from the queue of a model; do nothing if they are now queued for another one."""
         with self._transactions.writing(wait=wait) as connection:

@@ -14,8 +14,8 @@ from triskele.base.timestamps import from_micros
 from triskele.errors import Conflict
 from triskele.stores.archive import Values
 from triskele.stores.sqlite import lost_writes
-from triskele.stores.sqlite.compaction import add_reading
 from triskele.stores.sqlite.database import Database
+from triskele.stores.sqlite.entities import add_reading
 from triskele.types import Action, Outcome
 
 # Token vectors are in index files.

@@ -16,7 +16,7 @@ import apsw
 
 from triskele.base.files import file_lock, has_no_room, is_full
 from triskele.errors import StoreClosed, StoreDamaged, StoreUnavailable
-from triskele.stores.sqlite import compaction, lost_writes, schema, store_file
+from triskele.stores.sqlite import lost_writes, schema, store_file
 
 _NO_FILE = (0, 0)
 _CLOSE_TRIES, _CLOSE_PAUSE_S = 500, 0.01
@@ -47,10 +47,10 @@ class Database:
     If there is no file, one of `traces` shows that it is lost rather than new.
     """
 
-    def __init__(self, path: Path, *, busy_timeout_s: float, owner: str, traces: Sequence[Path]) -> None:
+    def __init__(self, path: Path, *, busy_timeout_s: float, traces: Sequence[Path]) -> None:
         self.path = path
         self._busy_timeout_s = busy_timeout_s
-        self._owner, self._traces = owner, tuple(traces)
+        self._traces = tuple(traces)
         self._local = _OfThread()
         # Weak, so that a thread's connection goes when the thread does.
         self._opened: WeakSet[apsw.Connection] = WeakSet()
@@ -62,18 +62,18 @@ class Database:
             self._open()
 
     def _open(self) -> None:
-        """Open the file at the path and bring it up to this version."""
+        """Open the file at the path; a new one gets its tables."""
         path = self.path
         store_file.refuse_lost(path, self._traces)
+        is_restored = store_file.committed_restore(path).exists()
+        if not is_restored:
+            schema.refuse_old_file(path)
         if store_file.cannot_be_written(path):
             self._open_address = store_file.read_only_address(path)
             self._file = _file_number(path)
-            if self.connection().pragma("user_version") < len(schema.MIGRATIONS):
-                raise StoreUnavailable(
-                    f"the store {path} is read-only and has an older format: open it once where it can be written"
-                )
+            self.connection()
             return
-        if not (store_file.looks_like_one(path) or store_file.committed_restore(path).exists()):
+        if not (is_restored or store_file.looks_like_one(path)):
             # Checked before a lock file is written next to a file of another program.
             raise apsw.NotADBError("file is not a database")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,9 +87,7 @@ class Database:
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
             self._file = _file_number(path)
             try:
-                schema.migrate(self.connection(), self._owner)
-                compaction.give_back(self.connection())
-                store_file.settle_index_folder(self.connection(), path)
+                schema.create(self.connection())
                 lost_writes.set_aside(self.connection(), path)
             except BaseException:
                 # Closed late, a connection would meddle with the files that replace these.
@@ -114,7 +112,7 @@ class Database:
                 self._opened.add(connection)
             connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
             # Before anything is written: another program's file stays as it is.
-            schema.refuse_foreign(connection)
+            schema.refuse_other_format(connection)
             if not self.is_read_only:
                 connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", "full")
@@ -218,7 +216,7 @@ class Database:
             connection = self.connection()
             self._begin(connection, wait=wait)
             try:
-                # Another process may have migrated the file since it was opened.
+                # Another program may have changed the format since the file was opened.
                 self._refuse_other_format(connection)
                 yield connection
                 connection.execute("COMMIT")
@@ -310,7 +308,7 @@ class Database:
 
     def _refuse_other_format(self, connection: apsw.Connection) -> None:
         # Not by `pragma`, which would parse the statement again at every recall.
-        if self.kept("PRAGMA user_version") != [(len(schema.MIGRATIONS),)]:
+        if self.kept("PRAGMA user_version") != [(schema.FORMAT,)]:
             schema.refuse_other_format(connection)
 
     def _begin(self, connection: apsw.Connection, *, wait: bool) -> None:
@@ -325,7 +323,7 @@ class Database:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Tell a file that a newer triskele has migrated meanwhile from a damaged one."""
+        """Distinguish a file whose format another program has changed from a damaged one."""
         with told(self.path):
             try:
                 yield

@@ -14,7 +14,6 @@ from triskele.errors import NotFound
 from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, NameCounts, Named
 from triskele.stores.rows import VERSION_COLUMNS, to_memory
 from triskele.stores.sqlite import vectors
-from triskele.stores.sqlite.compaction import add_reading
 from triskele.stores.sqlite.database import Database, listed
 from triskele.types import Memory
 
@@ -218,6 +217,23 @@ def drop_unused_names(connection: apsw.Connection, owner: str) -> None:
         " instr(content || char(10) || keywords || char(10) || tags, text))",
         [owner, _json(name for (name,) in said)],
     )
+
+
+def add_reading(connection: apsw.Connection, owner: str, row: int, mentions: Iterable[tuple[int, str]]) -> None:
+    """Write what a version mentions, as (name, kind), without names that it is known to mention."""
+    known: list[Any] = connection.execute("SELECT names FROM readings WHERE row = ?", [row]).fetchall()
+    said = {name for (names,) in known for listed in json.loads(names).values() for name in listed}
+    fresh: dict[str, list[int]] = {}
+    for name, kind in mentions:
+        if name not in said:
+            said.add(name)
+            fresh.setdefault(kind, []).append(name)
+    if fresh:
+        connection.execute(
+            "INSERT INTO readings SELECT coalesce(max(seq), 0) + ?, ?, ?, ? FROM sqlite_sequence"
+            " WHERE name = 'readings'",
+            [sum(map(len, fresh.values())), owner, row, json.dumps(fresh, separators=(",", ":"))],
+        )
 
 
 def _write(connection: apsw.Connection, owner: str, one: Named) -> int:

@@ -30,7 +30,7 @@ _MAX_BYTES = 256 * 1024
 _TAIL_BYTES = 4096
 _WAL_HEADER, _FRAME_HEADER = 32, 24
 _LEAF = 0x0D
-_ID_COLUMN, _CONTENT_COLUMN, _COLUMNS = 1, 3, 22
+_ID_COLUMN, _CONTENT_COLUMN, _COLUMNS = 1, 3, 24
 
 # By epoch.
 _Entries = dict[str, list[LostWrite]]

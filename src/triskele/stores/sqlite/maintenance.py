@@ -15,9 +15,11 @@ from triskele.base import timestamps
 from triskele.base.files import settle_folder
 from triskele.base.ids import content_hash
 from triskele.errors import (
+    BEFORE_RELEASE,
     BadInput,
     StoreDamaged,
     StoreNewer,
+    StoreOlder,
     StoreUnavailable,
     TriskeleError,
 )
@@ -35,8 +37,7 @@ from triskele.stores.sqlite import copies, lost_writes
 from triskele.stores.sqlite.archive_file import SqliteArchive
 from triskele.stores.sqlite.database import Database, told
 from triskele.stores.sqlite.documents import DOCUMENT_COLUMNS
-from triskele.stores.sqlite.ownership import INDEX_OWNER
-from triskele.stores.sqlite.schema import is_empty, migrate
+from triskele.stores.sqlite.schema import is_empty, refuse_other_format
 from triskele.stores.sqlite.sqlite_rows import UNSCRUBBED, SqliteRows
 from triskele.stores.sqlite.store_file import replace
 from triskele.stores.writer import Writer
@@ -76,14 +77,15 @@ AND NOT EXISTS (
 ) LIMIT 20
 """
 _KNOWN = "SELECT 1 FROM versions WHERE owner = ? AND id = ?"
+# A store with more free pages than this part of it is rewritten without them.
+_MOST_FREE = 1 / 4
 
 
 class SqliteMaintenance:
-    """Checks, copies and scrubs one file; `owner` gets the rows of a backup that have none."""
+    """Checks, copies and scrubs one file."""
 
-    def __init__(self, database: Database, owner: str) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._owner = owner
         self.archive = SqliteArchive(database)
 
     def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
@@ -127,7 +129,7 @@ class SqliteMaintenance:
         """
         path = self._database.path
         kept = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
-        with _verified(source, path, self._owner) as staged:
+        with _verified(source, path) as staged:
             try:
                 with told(path):
                     self.backup(kept)
@@ -177,6 +179,24 @@ class SqliteMaintenance:
         with self._database.reading() as connection:
             return lost_writes.lost(connection, self._database.path)
 
+    def give_back(self) -> None:
+        """Rewrite the file without its free pages if they are many and nothing is in the way.
+
+        It waits for nobody; what is left is given back at a later opening, or filled by what is written next.
+        """
+        if self._database.is_read_only:
+            return
+        connection = self._database.connection()
+        timeout_ms = connection.pragma("busy_timeout")
+        connection.set_busy_timeout(0)
+        # Another process uses the file, the disk is full, or a page is damaged: none of it keeps a store from opening.
+        with suppress(apsw.Error):
+            if connection.pragma("freelist_count") > _MOST_FREE * connection.pragma("page_count"):
+                connection.execute("VACUUM")
+                # All of the new file is in the log.
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.set_busy_timeout(timeout_ms)
+
     def scrub(self) -> None:
         """Leave no byte of deleted rows in the files."""
         with self._database.reading() as connection:
@@ -187,16 +207,16 @@ class SqliteMaintenance:
         return not self._database.all("SELECT 1 FROM meta WHERE name = ?", [UNSCRUBBED])
 
 
-def replace_damaged(path: Path, source: Path, *, timeout_s: float, owner: str) -> Path | None:
+def replace_damaged(path: Path, source: Path, *, timeout_s: float) -> Path | None:
     """Put a verified backup in the place of a store that cannot be opened; the folder that keeps its files."""
-    with _verified(source, path, owner) as fresh:
+    with _verified(source, path) as fresh:
         return replace(path, fresh, timeout_s=timeout_s)
 
 
 def _has_erased(copy: Path, ids: Sequence[str], owner: str) -> bool:
     """Erase memories from a copy; False if it cannot be opened or has none of them."""
     with suppress(TriskeleError):
-        database = Database(copy, busy_timeout_s=0, owner=owner, traces=())
+        database = Database(copy, busy_timeout_s=0, traces=())
         try:
             with database.writing() as connection:
                 known = [id for id in ids if connection.execute(_KNOWN, [owner, id]).fetchone()]
@@ -218,7 +238,7 @@ def _not_backed_up(path: Path, problem: str) -> StoreDamaged:
 
 
 @contextmanager
-def _verified(source: Path, path: Path, owner: str) -> Iterator[Path]:
+def _verified(source: Path, path: Path) -> Iterator[Path]:
     """A copy of a backup in which every hash holds, durable in the folder of the store that it is for."""
     if not source.is_file():
         raise BadInput(f"no backup at {source}")
@@ -233,22 +253,21 @@ def _verified(source: Path, path: Path, owner: str) -> Iterator[Path]:
             if (log := source.with_name(source.name + "-wal")).is_file():
                 shutil.copyfile(log, staged.with_name(staged.name + "-wal"))
             with _of_backup(source), _closing(apsw.Connection(str(staged))) as copy:
-                _prepare(copy, source, owner)
+                _prepare(copy, source)
             staged.chmod(0o600)
             _sync(staged)
             yield staged
 
 
-def _prepare(copy: apsw.Connection, source: Path, owner: str) -> None:
-    """Bring the copy of a backup up to this version, check it, and begin a new epoch in it."""
+def _prepare(copy: apsw.Connection, source: Path) -> None:
+    """Check the copy of a backup, and begin a new epoch in it."""
     if is_empty(copy):
         raise BadInput(f"{source} is not a backup: there is nothing in it")
-    migrate(copy, owner)
+    refuse_other_format(copy)
     if findings := check(copy, deep=True):
         raise StoreDamaged(f"{findings[0].subject}: {findings[0].problem}")
     # A new epoch invalidates the stamp of every derived index.
     copy.execute("UPDATE meta SET value = lower(hex(randomblob(8))) WHERE name = 'epoch'")
-    copy.execute("DELETE FROM meta WHERE name = ?", [INDEX_OWNER])
     copy.pragma("journal_mode", "delete")
 
 
@@ -259,6 +278,8 @@ def _of_backup(source: Path) -> Iterator[None]:
         yield
     except (apsw.CorruptError, apsw.SQLError, UnicodeDecodeError, StoreDamaged) as error:
         raise StoreDamaged(f"the backup {source} is damaged ({error}): nothing was changed; use another") from error
+    except StoreOlder as error:
+        raise StoreOlder(f"the backup {source} {BEFORE_RELEASE}") from error
     except StoreNewer as error:
         raise StoreNewer(f"the backup {source} was written by a newer triskele: nothing was changed") from error
     except (apsw.NotADBError, StoreUnavailable) as error:

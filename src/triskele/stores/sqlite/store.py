@@ -23,7 +23,6 @@ from triskele.stores.sqlite.database import Database, listed
 from triskele.stores.sqlite.documents import SqliteDocuments
 from triskele.stores.sqlite.entities import SqliteEntities
 from triskele.stores.sqlite.maintenance import SqliteMaintenance
-from triskele.stores.sqlite.ownership import FIRST
 from triskele.stores.sqlite.sqlite_rows import SqliteRows
 from triskele.stores.sqlite.usage import SqliteUsage
 from triskele.stores.sqlite.vectors import SqliteJobs, SqliteModels, SqliteVectors
@@ -50,15 +49,14 @@ _HEADS = (
 
 
 class SqliteStore:
-    """One file with the memories of any number of owners; `owner` gets the rows of an older format that had none."""
+    """One file with the memories of any number of owners."""
 
-    def __init__(
-        self, path: Path, *, busy_timeout_s: float = 30.0, owner: str = FIRST, traces: Sequence[Path] = ()
-    ) -> None:
-        self._database = Database(path, busy_timeout_s=busy_timeout_s, owner=owner, traces=traces)
+    def __init__(self, path: Path, *, busy_timeout_s: float = 30.0, traces: Sequence[Path] = ()) -> None:
+        self._database = Database(path, busy_timeout_s=busy_timeout_s, traces=traces)
         self._bound: dict[str, SqliteOwnerStore] = {}
         self._lock = threading.Lock()
-        self.maintenance = SqliteMaintenance(self._database, owner)
+        self.maintenance = SqliteMaintenance(self._database)
+        self.maintenance.give_back()
 
     def of(self, owner: str) -> SqliteOwnerStore:
         """What one owner sees of the store."""

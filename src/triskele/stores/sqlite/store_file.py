@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -13,9 +12,11 @@ from urllib.parse import quote
 import apsw
 
 from triskele.base.files import file_lock, settle_folder
+from triskele.config import MemorySettings
 from triskele.errors import StoreDamaged, StoreUnavailable
-from triskele.stores.sqlite import ownership
 
+# The owner of a new installation.
+FIRST = MemorySettings().owner
 _SET_UP_S = 30.0
 _LOGS = ("-wal", "-shm")
 _MAGIC = b"SQLite format 3\0"
@@ -47,20 +48,7 @@ def read_only_address(path: Path) -> str:
 def index_folder(path: Path, owner: str) -> Path:
     """Where the files derived from one owner's rows are; the owner of a new installation has the plain name."""
     folder = path.with_name(path.name + ".index")
-    return folder if owner == ownership.FIRST else folder.with_name(f"{folder.name}.{quote(owner, safe='')}")
-
-
-def settle_index_folder(connection: apsw.Connection, path: Path) -> None:
-    """After a migration, give the index folder to the owner of all its rows; remove one of several owners."""
-    found = connection.execute("SELECT value FROM meta WHERE name = ?", [ownership.INDEX_OWNER]).fetchone()
-    if found is None:
-        return
-    old, new = index_folder(path, ownership.FIRST), index_folder(path, str(found[0]))
-    if found[0] and old.exists() and not new.exists():
-        old.rename(new)
-    else:
-        shutil.rmtree(old, ignore_errors=True)
-    connection.execute("DELETE FROM meta WHERE name = ?", [ownership.INDEX_OWNER])
+    return folder if owner == FIRST else folder.with_name(f"{folder.name}.{quote(owner, safe='')}")
 
 
 def replace(path: Path, fresh: Path, *, timeout_s: float) -> Path | None:

@@ -210,10 +210,6 @@ class SqliteVectors:
         """None: the file keeps no token vectors."""
         return []
 
-    def convert_tokens(self, fingerprint: str, convert: Callable[[bytes], bytes | None], limit: int = 64) -> int:  # noqa: ARG002 - there are none
-        """Nothing: token vectors are only in index files."""
-        return 0
-
     def complete(self, fingerprint: str, hashes: Iterable[str], *, wait: bool = True) -> None:
         """Remove contents from the queue of a model; do nothing if they are now queued for another one."""
         with self._database.writing(wait=wait) as connection:
