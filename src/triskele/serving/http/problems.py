@@ -103,9 +103,7 @@ def problem_of(error: BaseException) -> ProblemDetails:
 
 def response_of(error: BaseException, headers: Mapping[str, str] | None = None) -> Response:
     """The response for an error."""
-    told = dict(headers or {})
-    if isinstance(error, HTTPException) and error.headers:
-        told |= error.headers
+    told = {**(headers or {}), **(getattr(error, "headers", None) or {})}
     if isinstance(error, QuotaExceeded) and error.remedy.isdigit():
         told["Retry-After"] = error.remedy
     return _response(problem_of(error), told)
