@@ -159,7 +159,9 @@ def test_a_rotation(folder: Path, deaths: Deaths) -> None:
 def test_a_migration(tmp_path: Path, deaths: Deaths) -> None:
     folder = tmp_path / "old"
     with tarfile.open(OLD_STORE) as archive:
-        archive.extractall(folder, filter="data")
+        # `extractall` has no `filter` before Python 3.11.4.
+        archive.extraction_filter = lambda member, _: member
+        archive.extractall(folder)
     [store] = folder.rglob("memories.db")
     if store.parent.name != "home":
         store.parent.rename(folder / "home")

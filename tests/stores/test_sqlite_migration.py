@@ -55,7 +55,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The data folder that 0.1.0 wrote."""
     monkeypatch.setenv("TRISKELE_PASSPHRASE", PASSPHRASE)
     with tarfile.open(FIXTURE / "home.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+        # `extractall` has no `filter` before Python 3.11.4.
+        archive.extraction_filter = lambda member, _: member
+        archive.extractall(tmp_path)
     return tmp_path / "home"
 
 
