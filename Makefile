@@ -21,7 +21,7 @@ quick: $(VENV)/dev.done  ## style, types and the tests of the core, in about a m
 		-k 'not postgres' -p no:schemathesis --hypothesis-profile quick -o tmp_path_retention_policy=failed; tests=$$?; wait $$lint && exit $$tests
 
 e2e: $(VENV)/dev.done  ## real clients from npm in a scratch folder, and the pages in Chromium (pictures in build/e2e)
-	TRISKELE_SCREENSHOTS=$(CURDIR)/build/e2e $(BIN)/python -m pytest tests/e2e -m e2e -rs
+	TRISKELE_SCREENSHOTS=$(CURDIR)/build/e2e $(BIN)/python -m pytest tests/e2e -m e2e
 
 lint: $(VENV)/dev.done  ## style and types
 	$(BIN)/ruff check .

@@ -14,7 +14,6 @@ from pathlib import Path
 import psycopg
 from postgres import PostgresProcess
 
-PROGRAM = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
 CONNECTIONS = 2
 # Only a part of the name of its socket: it listens on no port.
 _PORT = 6432
@@ -37,7 +36,6 @@ class PgBouncer:
 @contextmanager
 def running_pgbouncer(server: PostgresProcess, connections: int = CONNECTIONS) -> Iterator[PgBouncer]:
     """A pooler in transaction mode, with a few connections to the server."""
-    assert PROGRAM is not None
     folder = Path(tempfile.mkdtemp(prefix="triskele-pgb-"))
     settings = folder / "pgbouncer.ini"
     settings.write_text(
@@ -52,7 +50,7 @@ def running_pgbouncer(server: PostgresProcess, connections: int = CONNECTIONS) -
         folder.chmod(0o755)
     bouncer = PgBouncer(folder)
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([PROGRAM, str(settings)], stdout=log, stderr=log, user=user, cwd=folder)
+        process = subprocess.Popen(["pgbouncer", str(settings)], stdout=log, stderr=log, user=user, cwd=folder)
     try:
         _wait_for(bouncer, server, process)
         yield bouncer

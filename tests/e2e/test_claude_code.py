@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import model_stub
 import pytest
 from model_stub import Model
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("npm")]
 
 CLAUDE = "@anthropic-ai/claude-code-linux-x64"
 VERSION = "2.1.325"
@@ -90,8 +89,6 @@ class Desk:
 
 @pytest.fixture(scope="session")
 def claude(npm: Callable[..., Path]) -> Path:
-    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        pytest.skip("Claude Code is fetched for Linux on x86-64 only")
     return npm(f"{CLAUDE}@{VERSION}", into="claude-code").parent / CLAUDE / "claude"
 
 

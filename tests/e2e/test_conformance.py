@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("npm")]
 HERE = Path(__file__).parent
 # How many scenarios of each version of the protocol pass.
 PASSED = {"2026-07-28": 38, "2025-11-25": 20}

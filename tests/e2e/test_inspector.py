@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("npm"), pytest.mark.timeout(400)]
 TRISKELE = Path(sys.executable).with_name("triskele")
 TOOLS = 14
 

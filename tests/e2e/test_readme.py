@@ -36,7 +36,7 @@ def test_the_lines_for_a_terminal(environ: dict[str, str], tmp_path: Path) -> No
     script = "set -e\n" + "\n".join(_blocks(README, "sh"))
     try:
         done = subprocess.run(
-            ["bash", "-c", script], cwd=tmp_path / "shop", env=environ, capture_output=True, text=True, timeout=240
+            ["sh", "-c", script], cwd=tmp_path / "shop", env=environ, capture_output=True, text=True, timeout=240
         )
     finally:
         subprocess.run(["triskele", "serve", "--stop"], env=environ, capture_output=True, check=False)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import CHROMIUM
 
 from triskele import config
 from triskele.engine import Engine
@@ -21,9 +22,8 @@ from triskele.serving.cli.demo import temporary_memory
 from triskele.stores.access_keys import SCOPES
 from triskele.stores.postgres.accounts import Accounts
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("chromium")]
 
-CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 AXE = "axe-core@4.14.0"
 MEMORIES = 5000
 PAYLOAD = "<img src=x onerror=document.title='broken'>"
@@ -70,8 +70,6 @@ class Pages:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    if not Path(CHROMIUM).exists():
-        pytest.skip("Chromium is not installed")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -253,6 +251,7 @@ def axe(npm: Callable[..., Path]) -> Callable[[Any], list[str]]:
     return serious
 
 
+@pytest.mark.needs("npm")
 def test_no_page_has_serious_findings_or_breaks_the_policy(large: Pages, axe: Callable[[Any], list[str]]) -> None:
     found: list[str] = []
     for theme in ("light", "dark"):
@@ -274,6 +273,7 @@ EMPTY = {
 }  # fmt: skip
 
 
+@pytest.mark.needs("npm")
 def test_every_page_of_an_empty_store_says_what_to_do(
     opened: Callable[[Path], Pages], tmp_path: Path, axe: Callable[[Any], list[str]]
 ) -> None:
@@ -337,6 +337,7 @@ def server(postgres_url: str, tmp_path: Path) -> Iterator[tuple[str, Accounts, s
     accounts.close()
 
 
+@pytest.mark.needs("npm")
 def test_a_server_is_signed_into_by_key_and_managed_by_an_admin(
     chromium: Any, server: tuple[str, Accounts, subprocess.Popen[str]], axe: Callable[[Any], list[str]]
 ) -> None:

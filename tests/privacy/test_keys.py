@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import keyring
 import pytest
 from drawer import Drawer
 
@@ -213,14 +214,12 @@ def test_a_keyring_that_fails_is_told_in_one_line() -> None:
 
 @pytest.mark.parametrize("name", ["fail", "null"])
 def test_a_keyring_without_a_real_backend_is_none(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    keyring = pytest.importorskip("keyring")
     backend = __import__(f"keyring.backends.{name}", fromlist=["Keyring"]).Keyring()
     monkeypatch.setattr(keyring, "get_keyring", lambda: backend)
     assert keys.system_keyring() is None
 
 
 def test_a_real_backend_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    keyring = pytest.importorskip("keyring")
     drawer = Drawer()
     drawer.priority = 5  # type: ignore[attr-defined]
     monkeypatch.setattr(keyring, "get_keyring", lambda: drawer)

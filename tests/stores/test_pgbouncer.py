@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from pgbouncer import CONNECTIONS, PROGRAM, PgBouncer, running_pgbouncer
+from pgbouncer import CONNECTIONS, PgBouncer, running_pgbouncer
 from postgres import PostgresProcess
 
 from triskele import config
@@ -25,7 +25,7 @@ from triskele.engine import Engine
 from triskele.stores.postgres.truth import PostgresStore
 from triskele.types import Add, Memory
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="PgBouncer is not installed")
+pytestmark = pytest.mark.needs("pgbouncer")
 CORE = ("journal", "links")
 
 
