@@ -87,3 +87,22 @@ def test_an_identifier_is_spelled_with_other_joints() -> None:
     assert {"hrn-417", "hrn_417", "h-rn417"} <= set(spellings("hrn417"))
     assert spellings("x" * 50) == []
     assert shape("hrn-417") == shape("hrn_99") != shape("bkr-99")
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "part"),
+    [
+        ("ERR_4312 means open", "ERR_9981", "ERR"),
+        ("at https://x.example/d/Kq7HiX92/tills", "hi", "Hi"),
+        ("see getUserById", "user", "User"),
+        ("the well-known lake", "known", "known"),
+        ("in l'eau", "eau", "eau"),
+        ("in версия_новая", "новая", "новая"),
+        ("ask Nate's dog", "nate", "Nate's"),
+        ("see src/main.py", "src/main.py", "src/main.py"),
+    ],
+)
+def test_first_places_are_those_of_the_matched_parts(text: str, asked: str, part: str) -> None:
+    [places] = ENGLISH.first_places_of_each([text], frozenset(ENGLISH.query_terms(asked)))
+    assert part in [text[token.start : token.end] for token in places]
+    assert all(part in text[token.start : token.end] or len(places) > 1 for token in places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
@@ -35,6 +36,7 @@ _CHARACTERS_PER_TOKEN = 4
 _AT_THE_TIME = 0.1
 # Below this share the age of a memory is a reason worth naming.
 _AGED = 0.9
+_IS_JOINT = re.compile(r"[_.:/@+#'-]*").fullmatch
 _NEARNESS = ((0.45, "close"), (0.25, "related"), (-math.inf, "hardly related"))
 
 
@@ -175,10 +177,10 @@ def _evidence(resolved: Resolved, terms: tuple[Term, ...], path: Path | None) ->
 
 
 def _words(terms: Sequence[Term], content: str) -> tuple[str, ...]:
-    """The matched words as the memory writes them: an identifier or a run of characters once, not part by part."""
+    """The matched words as the memory writes them: parts of an identifier that stand together are one."""
     spans: list[tuple[int, int]] = []
     for start, end in sorted((term.start, term.end) for term in terms if term.start >= 0):
-        if spans and start < spans[-1][1]:
+        if spans and _IS_JOINT(content, min(start, spans[-1][1]), start):
             spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
         else:
             spans.append((start, end))
