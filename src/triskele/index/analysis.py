@@ -33,6 +33,8 @@ _IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _IDENTIFIER = re.compile(r"[_/@:.]|-.*[0-9]|[0-9].*-|[a-z][A-Z]|[A-Z]{2}[a-z]|[+#]$")
 # A word of letters with digits or underscores: a ticket, a code, a variable. `27th` and `10am` do not count.
 _NUMBERED = re.compile(r"(?=[^\W\d_])(?=.*[\d_]).{3,}")
+# A run that is one name or number: an assignment, the query of a URL, a path, digits in groups.
+_JOINED = re.compile(r"\w(?:[\\=&?~]|->)\w|\w/(?:[\[{<]|\W*$)|\d,\d|^\W*[~/\\]\w")
 _DIGITS = re.compile(r"\d+")
 _JOINTS = re.compile(r"[-_]")
 _LONGEST_RESPELLED = 30
@@ -124,6 +126,25 @@ class Analyzer:
         if (pattern := _spaced(text)) is not None:
             return [term for word in pattern.findall(text) for term in self._terms_of[word]]
         return [token.text for token in self.tokens(text)]
+
+    def plain_terms(self, text: str) -> frozenset[str]:
+        """The terms of the words that stand alone in a text, and of its identifiers as a whole."""
+        # The text of a Markdown link is no part of its address.
+        runs = text.replace("](", " ").split()
+        return frozenset(term for run in runs for word in _words(run) for term in self._whole_terms(word))
+
+    def missing_words(self, query: str, text: str) -> frozenset[str]:
+        """The terms of the plain words of a query that do not stand alone in a text."""
+        words = " ".join(run for run in query.split() if not has_identifier(run))
+        return self.plain_terms(words) - self.plain_terms(text)
+
+    def _whole_terms(self, word: str) -> Sequence[str]:
+        if IS_UNSPACED.match(word):
+            return [term for term, _, _ in _grams(word)]
+        if "'" in word:
+            return [term for _, half in _halves(word) for term in self._whole_terms(half)]
+        terms = self._terms_of[word]
+        return terms[-1:] if _IDENTIFIER.search(word) else terms
 
     def terms_of_each(self, texts: Iterable[str]) -> list[list[str]]:
         """The terms of several texts."""
@@ -222,6 +243,18 @@ def identifiers(text: str) -> list[Token]:
     """The words of a text that look like identifiers, folded."""
     words = (_spaced(text) or _token()).finditer(text)
     return [Token(fold(word.group()), *word.span()) for word in words if _NUMBERED.fullmatch(word.group())]
+
+
+def has_identifier(text: str) -> bool:
+    """Whether any word of a text looks like an identifier."""
+    words = (_spaced(text) or _token()).findall(text)
+    return any(_IDENTIFIER.search(word) or _NUMBERED.fullmatch(word) for word in words)
+
+
+def _words(run: str) -> Iterator[str]:
+    """The words of a run without spaces; if it is one name, only those of scripts that use no spaces."""
+    is_name = _JOINED.search(run) is not None
+    return (word for word in (_spaced(run) or _token()).findall(run) if not is_name or IS_UNSPACED.match(word))
 
 
 def spellings(identifier: str) -> list[str]:
