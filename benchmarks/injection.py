@@ -140,8 +140,8 @@ def _tell(name: str, engine: Engine, asked: Sequence[Asked]) -> None:
 def _meet(engine: Engine, asked: Asked) -> Met:
     conversation = Conversation(None, asked.project, False, {})
     query = injection.query_of(asked.query.text)
-    answer = engine.recall(query, limit=injection.CONSIDERED, logged=False, hurried=True, **conversation.filters)
-    memories = injection.for_prompt(engine, answer, conversation)
+    answer = injection.recalled(engine, query, conversation)
+    memories = injection.for_prompt(engine, query, answer, conversation)
     budget = engine.settings.agents.budget_tokens
     parcel = injection.injection(engine, "UserPromptSubmit", memories, budget=budget)
     context = json.loads(parcel.document)["hookSpecificOutput"]["additionalContext"] if parcel.document else ""

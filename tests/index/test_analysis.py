@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from triskele.index.analysis import Analyzer, identifiers, shape, spellings
+from triskele.index.analysis import Analyzer, has_identifier, identifiers, shape, spellings
 
 ENGLISH = Analyzer()
 
@@ -87,3 +87,91 @@ def test_an_identifier_is_spelled_with_other_joints() -> None:
     assert {"hrn-417", "hrn_417", "h-rn417"} <= set(spellings("hrn417"))
     assert spellings("x" * 50) == []
     assert shape("hrn-417") == shape("hrn_99") != shape("bkr-99")
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "part"),
+    [
+        ("ERR_4312 means open", "ERR_9981", "ERR"),
+        ("at https://x.example/d/Kq7HiX92/tills", "hi", "Hi"),
+        ("see getUserById", "user", "User"),
+        ("the well-known lake", "known", "known"),
+        ("in l'eau", "eau", "eau"),
+        ("in версия_новая", "новая", "новая"),
+        ("ask Nate's dog", "nate", "Nate's"),
+        ("see src/main.py", "src/main.py", "src/main.py"),
+    ],
+)
+def test_first_places_are_those_of_the_matched_parts(text: str, asked: str, part: str) -> None:
+    [places] = ENGLISH.first_places_of_each([text], frozenset(ENGLISH.query_terms(asked)))
+    assert part in [text[token.start : token.end] for token in places]
+    assert all(part in text[token.start : token.end] or len(places) > 1 for token in places)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://x.example/d/Kq7HiX92/tills",
+        "https://x.example/d?go=hi&next=2",
+        "https://x.example/hi/2",
+        "src/hi/2.py",
+        "/hi",
+        "~/hi",
+        "hi/",
+        "C:\\Users\\hi\\2",
+        "\\\\share\\hi",
+        "/users/{hi}/2",
+        "app/[hi]/2",
+        "hiThere",
+        "sayHi",
+        "say_hi",
+        "say_hi_2",
+        "r-2026-hi",
+        "42-hi-7d2f",
+        "KEY=hi",
+        "x->hi",
+        "std::hi",
+        "hi.txt",
+        "hi@x.example",
+        "2.4.1",
+        "v2.0",
+        "10:2",
+        "2026-2-1",
+        "4,2",
+    ],
+)
+def test_plain_terms_leave_out_parts_of_identifiers(text: str) -> None:
+    assert ENGLISH.plain_terms(f"see ({text}), as ever").isdisjoint({"hi", "2"})
+    assert ENGLISH.missing_words("hi 2", f"see {text}") == {"hi", "2"}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("Say hi, Bob", "HI!"),
+        ("re-deploy on Friday", "deploy"),
+        ("the “deploy”", "deploy"),
+        ("*Deploys* fail", "deploy"),
+        ("[deploy](https://x.example/a?b=c)", "deploy"),
+        ("Nate's dog", "nate"),
+        ("We use GitHub's runners", "github"),
+        ("build7431", "build7431"),
+        ("2 reviewers", "2"),
+        ("我们用a=b数据库", "数据库"),
+        ("Café at noon", "cafe"),
+        ("ci/build7431/log", "build7431"),
+        ("src/app/main.py", "main.py"),
+    ],
+)
+def test_words_that_stand_alone_and_identifiers_are_not_missing(text: str, word: str) -> None:
+    assert ENGLISH.missing_words(word, text) == frozenset()
+
+
+@pytest.mark.parametrize("text", ["x92", "say_hi", "sayHi", "main.py", "C++", "MB-17", "see x/y now"])
+def test_has_identifier_is_true_for_names_with_signs_and_digits(text: str) -> None:
+    assert has_identifier(text)
+
+
+@pytest.mark.parametrize("text", ["", "hi", "Deploy!", "well-known", "2", "10am", "Nate's", "deploy. Now", "数据库"])
+def test_has_identifier_is_false_for_words_and_numbers(text: str) -> None:
+    assert not has_identifier(text)

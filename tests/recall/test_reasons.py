@@ -129,6 +129,27 @@ def test_matched_words_point_into_the_text(engine: Engine) -> None:
     assert hit.reason.count("build.lock") == 1
 
 
+@pytest.mark.parametrize(
+    ("content", "asked", "words"),
+    [
+        ("ERR_4312 means that the drawer is open", "ERR_9981", ("ERR",)),
+        ("ERR_4312 means that the drawer is open", "err_4312", ("ERR_4312",)),
+        ("The board is at https://x.example/d/Kq7HiX92/tills", "tills board", ("board", "tills")),
+        ("The board is at https://y.example/d/Kq7HiX92/tills", "Kq7HiX92", ("Kq7HiX92",)),
+        ("snake_case_name is a switch", "snake case switch", ("snake_case", "switch")),
+        ("The step-ca certificates", "step-ca renewal", ("step-ca",)),
+    ],
+)
+def test_reason_names_the_matched_part_of_an_identifier(
+    fresh: Engine, content: str, asked: str, words: tuple[str, ...]
+) -> None:
+    fresh.remember(content)
+    hit = _first(fresh, asked, legs=("lexical",))
+    assert hit.words == words
+    named = ", ".join(f"“{word}”" for word in words)
+    assert hit.reason == f"shares the word{'s' if len(words) > 1 else ''} {named}"
+
+
 def test_many_words_are_cut_short(fresh: Engine) -> None:
     words = "apples pears plums quinces medlars cherries walnuts chestnuts grapes figs"
     fresh.remember(words)

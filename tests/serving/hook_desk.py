@@ -14,14 +14,14 @@ from triskele.serving.hook import events
 class Desk:
     """An agent's client over a store of its own, working in a folder called garden."""
 
-    def __init__(self, folder: Path, agents: str = "") -> None:
+    def __init__(self, folder: Path, agents: str = "", *, model: str = "none") -> None:
         self.home = folder / "home"
         self.home.mkdir(exist_ok=True)
         (self.home / "config.toml").write_text(f"[agents]\n{agents}\n")
         for name in ("garden", "kitchen"):
             (folder / name / ".git").mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        environment = {"TRISKELE_HOME": str(self.home), "TRISKELE_RECALL_MODEL": "none", "TRISKELE_PRIVACY_KEY": "file"}
+        environment = {"TRISKELE_HOME": str(self.home), "TRISKELE_RECALL_MODEL": model, "TRISKELE_PRIVACY_KEY": "file"}
         self.engine = Engine(config.load(environment), Path("/"))
 
     def add(self, text: str, *, project: str = "garden", **details: Any) -> str:

@@ -29,6 +29,22 @@ STOP_WORDS = frozenset(
     s t d ll m re ve don didn doesn isn aren wasn weren won wouldn couldn shouldn hasn haven hadn
     """.split()
 )
+# Greetings, thanks, answers and commands to go on: a prompt of these, stop words, numbers and letters has no topic.
+CONVERSATIONAL_WORDS = frozenset(
+    """
+    hi hiya hello hey howdy yo greetings morning afternoon evening night bye goodbye welcome
+    thank thanks thx ty cheers appreciated sorry worries problem pls plz
+    yep yeah yea ya yup nope nah sure fine right correct exactly true absolutely definitely certainly agreed alright
+    good great nice cool perfect excellent awesome amazing wonderful fantastic brilliant lovely super wow better best
+    bad wrong idea job mind sense work works working look looks seems sounds
+    lgtm sgtm ack nvm lol haha hm hmm uh um ah aha huh oops
+    continue proceed next step commit push merge run execute start begin stop cancel abort quit exit wait hold pause
+    resume try retry repeat redo undo revert rerun back ahead forward keep carry come move take ship apply accept
+    approve approved confirm confirmed reject skip ignore save finish finished ready help check fix change show open
+    close explain first second third last two three previous option both another others moment minute sec
+    hallo danke bitte ja nein genau weiter bonjour salut merci oui hola gracias ciao grazie
+    """.split()
+)
 # Words that begin sentences or are capitalised without being names.
 COMMON_WORDS = frozenset(
     """
@@ -73,6 +89,19 @@ TITLE_STOP_WORDS = frozenset(
 SENTENCE_WORDS = frozenset(
     "the is are in see ask stored for to of and or must at least das der die im ist und siehe".split()
 )
+# `C++` and `F#` are more than letters.
+_WORD = re.compile(r"[^\W\d][+#]+|\w+")
+
+
+def has_topic(text: str) -> bool:
+    """Whether any word of a text says what it is about."""
+    return any(map(_is_topical, _WORD.findall(fold(text))))
+
+
+def _is_topical(word: str) -> bool:
+    has_letter = any(character.isalpha() for character in word)
+    is_one_letter = len(word) == 1 and word.isascii()
+    return has_letter and not is_one_letter and word not in STOP_WORDS and word not in CONVERSATIONAL_WORDS
 
 
 def fold(word: str) -> str:

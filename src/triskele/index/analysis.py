@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import filterfalse
 from typing import NamedTuple
@@ -33,9 +33,13 @@ _IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _IDENTIFIER = re.compile(r"[_/@:.]|-.*[0-9]|[0-9].*-|[a-z][A-Z]|[A-Z]{2}[a-z]|[+#]$")
 # A word of letters with digits or underscores: a ticket, a code, a variable. `27th` and `10am` do not count.
 _NUMBERED = re.compile(r"(?=[^\W\d_])(?=.*[\d_]).{3,}")
+# A run that is one name or number: an assignment, the query of a URL, a path, digits in groups.
+_JOINED = re.compile(r"\w(?:[\\=&?~]|->)\w|\w/(?:[\[{<]|\W*$)|\d,\d|^\W*[~/\\]\w")
 _DIGITS = re.compile(r"\d+")
 _JOINTS = re.compile(r"[-_]")
 _LONGEST_RESPELLED = 30
+_HALF = re.compile(r"[^']+")
+_BETWEEN_UNDERSCORES = re.compile(r"[^_]+")
 _CONTRACTIONS = {"s", "t", "d", "ll", "m", "re", "ve"}
 _SCRIPTS = (
     ("\u0370", "\u03ff", "greek"),
@@ -123,6 +127,25 @@ class Analyzer:
             return [term for word in pattern.findall(text) for term in self._terms_of[word]]
         return [token.text for token in self.tokens(text)]
 
+    def plain_terms(self, text: str) -> frozenset[str]:
+        """The terms of the words that stand alone in a text, and of its identifiers as a whole."""
+        # The text of a Markdown link is no part of its address.
+        runs = text.replace("](", " ").split()
+        return frozenset(term for run in runs for word in _words(run) for term in self._whole_terms(word))
+
+    def missing_words(self, query: str, text: str) -> frozenset[str]:
+        """The terms of the plain words of a query that do not stand alone in a text."""
+        words = " ".join(run for run in query.split() if not has_identifier(run))
+        return self.plain_terms(words) - self.plain_terms(text)
+
+    def _whole_terms(self, word: str) -> Sequence[str]:
+        if IS_UNSPACED.match(word):
+            return [term for term, _, _ in _grams(word)]
+        if "'" in word:
+            return [term for _, half in _halves(word) for term in self._whole_terms(half)]
+        terms = self._terms_of[word]
+        return terms[-1:] if _IDENTIFIER.search(word) else terms
+
     def terms_of_each(self, texts: Iterable[str]) -> list[list[str]]:
         """The terms of several texts."""
         return [self.terms(text) for text in texts]
@@ -134,17 +157,12 @@ class Analyzer:
         # Once for all texts: most of their words have none of the terms.
         forms = self._terms_of.forms(wanted, {word for each in pieces for word in each[1::2]})
         return [
-            self._first(self._pieces(each, forms) if pattern else self.tokens(text), wanted)
+            self._first_places(self._pieces(each, forms) if pattern else self.tokens(text), text, wanted)
             for text, pattern, each in zip(texts, patterns, pieces, strict=True)
         ]
 
-    @staticmethod
-    def _first(tokens: Iterable[Token], wanted: frozenset[str]) -> list[Token]:
-        found: dict[str, Token] = {}
-        for token in tokens:
-            if token.text in wanted:
-                found.setdefault(token.text, token)
-        return list(found.values())
+    def _first_places(self, tokens: Iterable[Token], text: str, wanted: frozenset[str]) -> list[Token]:
+        return [self._narrowed(token, text) for token in _first(token for token in tokens if token.text in wanted)]
 
     def _pieces(self, pieces: list[str], forms: set[str]) -> list[Token]:
         """The tokens of some words of a text at the first place of each."""
@@ -179,17 +197,25 @@ class Analyzer:
     def _word_terms(self, word: str) -> tuple[str, ...]:
         if _is_plain(word):
             return (self._stem(word.lower())[:MAX_TERM_CHARACTERS],)
+        return tuple(token.text for token in self._placed_terms(word))
+
+    def _placed_terms(self, word: str) -> list[Token]:
+        """The terms of a word at their places in it: of its parts, then of the whole if it is an identifier."""
         if "'" in word:
-            head, *rest = word.split("'")
-            # "Nate's" is Nate; "l'eau" and "O'Brien" keep both halves.
-            halves = [head, *(half for half in rest if half.lower() not in _CONTRACTIONS)]
-            return tuple(term for half in halves for term in self._word_terms(half))
-        pattern = _ASCII_PARTS if word.isascii() else _parts()
-        parts = [piece for part in pattern.findall(word) for piece in _pieces(part)]
-        terms = [self._stem(fold(part)) for part in parts]
+            halves = [(at, self._placed_terms(half)) for at, half in _halves(word)]
+            return [Token(term, at + start, at + end) for at, tokens in halves for term, start, end in tokens]
+        terms = [(self._stem(fold(word[start:end])), start, end) for start, end in _pieces(word)]
         if _IDENTIFIER.search(word):
-            terms.append(fold(word))
-        return tuple(dict.fromkeys(term[:MAX_TERM_CHARACTERS] for term in terms if term))
+            terms.append((fold(word), 0, len(word)))
+        return _first(Token(term[:MAX_TERM_CHARACTERS], start, end) for term, start, end in terms if term)
+
+    def _narrowed(self, token: Token, text: str) -> Token:
+        """A token at the place of its part, if its word has several."""
+        parts = self._placed_terms(text[token.start : token.end])
+        if len(parts) < 2:
+            return token
+        start, end = next((part.start, part.end) for part in parts if part.text == token.text)
+        return Token(token.text, token.start + start, token.start + end)
 
     def _stem(self, word: str) -> str:
         if word.isascii():
@@ -217,6 +243,18 @@ def identifiers(text: str) -> list[Token]:
     """The words of a text that look like identifiers, folded."""
     words = (_spaced(text) or _token()).finditer(text)
     return [Token(fold(word.group()), *word.span()) for word in words if _NUMBERED.fullmatch(word.group())]
+
+
+def has_identifier(text: str) -> bool:
+    """Whether any word of a text looks like an identifier."""
+    words = (_spaced(text) or _token()).findall(text)
+    return any(_IDENTIFIER.search(word) or _NUMBERED.fullmatch(word) for word in words)
+
+
+def _words(run: str) -> Iterator[str]:
+    """The words of a run without spaces; if it is one name, only those of scripts that use no spaces."""
+    is_name = _JOINED.search(run) is not None
+    return (word for word in (_spaced(run) or _token()).findall(run) if not is_name or IS_UNSPACED.match(word))
 
 
 def spellings(identifier: str) -> list[str]:
@@ -270,13 +308,26 @@ def _is_plain(word: str) -> bool:
     return is_one_case and word.isascii() and word.isalnum()
 
 
-def _pieces(part: str) -> list[str]:
-    """The words inside an identifier: `getUserById` and `user_id` give theirs, plain words themselves."""
-    pieces: list[str] = []
-    for word in part.split("_"):
-        is_camel = word.isascii() and _IS_CAMEL.search(word) is not None
-        pieces += _CAMEL.findall(word) if is_camel else [word] if word else []
-    return pieces
+def _halves(word: str) -> list[tuple[int, str]]:
+    """What stands before and after apostrophes: "Nate's" is Nate; "l'eau" and "O'Brien" keep both halves."""
+    first, *rest = ((match.start(), match.group()) for match in _HALF.finditer(word))
+    return [first, *(half for half in rest if half[1].lower() not in _CONTRACTIONS)]
+
+
+def _pieces(word: str) -> Iterator[tuple[int, int]]:
+    """Where the words inside an identifier stand: `getUserById` and `user_id` have some, plain words themselves."""
+    for part in (_ASCII_PARTS if word.isascii() else _parts()).finditer(word):
+        for run in _BETWEEN_UNDERSCORES.finditer(word, *part.span()):
+            is_camel = run.group().isascii() and _IS_CAMEL.search(run.group()) is not None
+            yield from (piece.span() for piece in _CAMEL.finditer(word, *run.span())) if is_camel else [run.span()]
+
+
+def _first(tokens: Iterable[Token]) -> list[Token]:
+    """The first token of each term."""
+    first: dict[str, Token] = {}
+    for token in tokens:
+        first.setdefault(token.text, token)
+    return list(first.values())
 
 
 def _grams(run: str) -> list[tuple[str, int, int]]:

@@ -99,10 +99,10 @@ def _rarity(count: int, memories: int) -> float:
     return math.log(1 + (memories - count + 0.5) / (count + 0.5)) if memories > count else 0.0
 
 
-def is_search(query: QueryTerms) -> bool:
+def is_search(text: str) -> bool:
     """Whether a query is a few words, none of them a stop word."""
-    words = _WORD.findall(query.text.lower())
-    return 0 < len(words) <= _BARE_WORDS and STOP_WORDS.isdisjoint(words) and "?" not in query.text
+    words = _WORD.findall(text.lower())
+    return 0 < len(words) <= _BARE_WORDS and STOP_WORDS.isdisjoint(words) and "?" not in text
 
 
 def has_signs(found: CandidateSet, best: Candidate) -> bool:

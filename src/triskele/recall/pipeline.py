@@ -143,7 +143,7 @@ def retrieve(query: Query, plan: Plan, terms: QueryTerms, corpus: Corpus, source
         scored = _scored(EncodedQuery(query, plan, encoding, weights), corpus, lexical, titles, sources.hosted)
     # What a name adds is a share of the default's scale; other fusions have scales of their own.
     is_default = plan.fusion == DEFAULT and SPEAKER in plan.evidence
-    if is_default and query.sort is Sort.RELEVANCE and is_search(terms):
+    if is_default and query.sort is Sort.RELEVANCE and is_search(query.text):
         scored = replace(scored, fused=candidates.with_spoken(scored.fused, corpus.said_by(query.text, query.depth)))
     second = sources.second_stage
     if second is not None and second.is_worth(reasons.first_confidence(scored, terms)):

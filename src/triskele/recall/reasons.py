@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
@@ -35,6 +36,7 @@ _CHARACTERS_PER_TOKEN = 4
 _AT_THE_TIME = 0.1
 # Below this share the age of a memory is a reason worth naming.
 _AGED = 0.9
+_IS_JOINT = re.compile(r"[_.:/@+#'-]*").fullmatch
 _NEARNESS = ((0.45, "close"), (0.25, "related"), (-math.inf, "hardly related"))
 
 
@@ -47,7 +49,8 @@ class Coverage:
 
     def of(self, memory: Memory) -> float:
         """From 0, no query term, to 1, all of them."""
-        total, covered = self.query.ceiling, self.covered(memory)
+        total = self.query.ceiling
+        covered = self.whole_words(memory) if is_search(self.query.text) else self.covered(memory)
         # In the order of the query: a sum over a set depends on the hashes of its terms in the last digits.
         return sum(self.query.rarity[term] for term in self.query.terms if term in covered) / total if total else 0.0
 
@@ -76,7 +79,7 @@ class Coverage:
         return not {shape(each) for each in names}.isdisjoint(map(shape, self._terms(memory)))
 
     def _terms(self, memory: Memory) -> frozenset[str]:
-        return frozenset(self.analyzer.terms(f"{memory.content} {_labels(memory)}"))
+        return frozenset(self.analyzer.terms(text_of(memory)))
 
     def _parts(self, identifier: str) -> list[str]:
         """The words that an identifier is made of; itself if it is one word."""
@@ -86,12 +89,21 @@ class Coverage:
         """The query terms that a memory or its labels contain."""
         return self._terms(memory).intersection(self.query.terms)
 
+    def whole_words(self, memory: Memory) -> frozenset[str]:
+        """The covered terms, without words that are only parts of identifiers in the memory."""
+        return self.covered(memory) - self.analyzer.missing_words(self.query.text, text_of(memory))
+
 
 def _terms(text: str, inside: Sequence[Token], labels: str, beside: Sequence[Token]) -> tuple[Term, ...]:
     found = {token.text: Term(text[token.start : token.end], token.start, token.end) for token in inside}
     for token in beside:
         found.setdefault(token.text, Term(labels[token.start : token.end], -1, -1))
     return tuple(found.values())
+
+
+def text_of(memory: Memory) -> str:
+    """A memory with its labels, as one text."""
+    return f"{memory.content} {_labels(memory)}"
 
 
 def _labels(memory: Memory) -> str:
@@ -175,10 +187,10 @@ def _evidence(resolved: Resolved, terms: tuple[Term, ...], path: Path | None) ->
 
 
 def _words(terms: Sequence[Term], content: str) -> tuple[str, ...]:
-    """The matched words as the memory writes them: an identifier or a run of characters once, not part by part."""
+    """The matched words as the memory writes them: parts of an identifier that stand together are one."""
     spans: list[tuple[int, int]] = []
     for start, end in sorted((term.start, term.end) for term in terms if term.start >= 0):
-        if spans and start < spans[-1][1]:
+        if spans and _IS_JOINT(content, min(start, spans[-1][1]), start):
             spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
         else:
             spans.append((start, end))
@@ -244,7 +256,7 @@ def confidence(resolved: Sequence[Resolved], found: CandidateSet, coverage: Cove
             return max(likely, CERTAIN)
     else:
         likely = coverage.of(best.matched)
-    if is_search(coverage.query) and _is_searched(best.matched, coverage):
+    if is_search(coverage.query.text) and _is_searched(best.matched, coverage):
         return max(likely, SEARCHED)
     return likely
 
@@ -265,7 +277,7 @@ def _unheard(memory: Memory, found: CandidateSet, coverage: Coverage, memories: 
 def _is_searched(memory: Memory, coverage: Coverage) -> bool:
     """Whether a few bare words are the name of a memory's speaker, or all of them stand in a memory."""
     # A turn of a conversation holds many words in passing.
-    is_whole = memory.session is None and coverage.is_whole(memory)
+    is_whole = memory.session is None and len(coverage.whole_words(memory)) == len(coverage.query.terms)
     return is_whole or (memory.speaker is not None and is_called(memory.speaker, coverage.query.text))
 
 

@@ -63,11 +63,11 @@ def _user_prompt_submit(engine: Engine, payload: Mapping[str, Any]) -> str:
         return NOTHING
     conversation = Conversation.of(engine, payload)
     answer = injection.recalled(engine, query, conversation)
-    memories = injection.for_prompt(engine, answer, conversation)
+    memories = injection.for_prompt(engine, query, answer, conversation)
     budget = engine.settings.agents.budget_tokens
     given = injection.injection(engine, "UserPromptSubmit", memories, budget=budget)
     if not given.memories and callable(log := payload.get("log")):
-        log(f"user-prompt-submit gave nothing: {injection.silence(engine, answer, memories)}")
+        log(f"user-prompt-submit gave nothing: {injection.silence(engine, query, answer, memories)}")
     return NOTHING if _is_late(payload) else _given(engine, given, conversation, payload)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+from triskele.base.text import has_topic
 from triskele.engine import Engine
 from triskele.errors import BadInput
 from triskele.serving.hook import injection
@@ -74,14 +75,16 @@ def _explained(engine: Engine, event: str, payload: Mapping[str, Any], conversat
 def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanation:
     settings = engine.settings.agents
     answer = injection.recalled(engine, query, conversation)
-    chosen = injection.for_prompt(engine, answer, conversation)
+    chosen = injection.for_prompt(engine, query, answer, conversation)
     given = injection.injection(engine, "UserPromptSubmit", chosen, budget=settings.budget_tokens).memories
     is_sure = answer.confidence >= settings.least_confidence
     untrusted = _untrusted(engine, answer, conversation)
+    trusted = [hit for hit in answer.hits if conversation.trusts(hit.memory)]
+    holder_ids = {hit.memory.id for hit in injection.holders(engine, query, trusted)}
     considered = [
         Considered(memory, untrusted[memory.id])
         if memory.id in untrusted
-        else _considered(engine, answer, memory, given, conversation, is_sure)
+        else _considered(engine, answer, memory, given, conversation, holder_ids, is_sure)
         for memory in (hit.memory for hit in answer.hits)
     ]
     found = {each.memory.id for each in considered}
@@ -90,6 +93,8 @@ def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanati
         verdict = _speaks(given)
     elif chosen:
         verdict = f"silent: {injection.too_long(engine)}"
+    elif not has_topic(query):
+        verdict = f"silent: {injection.NO_TOPIC}"
     elif not answer.hits:
         verdict = "silent: nothing was found that this client may see"
     elif all(hit.memory.id in untrusted for hit in answer.hits):
@@ -101,6 +106,8 @@ def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanati
         )
     elif next(hit.memory.id for hit in answer.hits if conversation.trusts(hit.memory)) in untrusted:
         verdict = "silent: the best hit is written by a user whom you do not trust"
+    elif not holder_ids:
+        verdict = f"silent: {injection.NO_HOLDER}"
     else:
         verdict = "silent: everything relevant is in the conversation already"
     return Explanation(
@@ -127,6 +134,7 @@ def _considered(
     memory: Memory,
     given: Sequence[Memory],
     conversation: Conversation,
+    holder_ids: Set[str],
     is_sure: bool,
 ) -> Considered:
     """One hit, with the first reason that keeps it out."""
@@ -136,6 +144,8 @@ def _considered(
     best = injection.best_score(answer, conversation)
     if not is_sure:
         reason = "the answer is not sure enough"
+    elif memory.id not in holder_ids:
+        reason = "it does not hold the word as a word of its own"
     elif not conversation.is_not_in_context(memory):
         reason = "this conversation has it already"
     elif hit.superseded:

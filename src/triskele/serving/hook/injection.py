@@ -12,14 +12,17 @@ from typing import Any
 
 from triskele import validation
 from triskele.base import timestamps
-from triskele.base.text import SENTENCE_END
+from triskele.base.text import SENTENCE_END, has_topic
 from triskele.curation.projects import project_of
 from triskele.engine import Engine
 from triskele.errors import BadInput
-from triskele.recall.reasons import tokens_of
+from triskele.index.analysis import Analyzer, analyzer_of, has_identifier
+from triskele.index.corpus import is_called
+from triskele.recall.confidence import is_search
+from triskele.recall.reasons import text_of, tokens_of
 from triskele.serving.hook import fence
 from triskele.stores.protocols import Given
-from triskele.types import EVERYWHERE, Answer, Memory, Origin, Sensitivity, Sort
+from triskele.types import EVERYWHERE, Answer, Hit, Memory, Origin, Sensitivity, Sort
 
 # A longer prompt is reduced to what it is about: the rest is often pasted text, which hides the request.
 WHOLE_CHARACTERS = 500
@@ -34,6 +37,8 @@ _NAMES = re.compile(r"(?<![.!?]\s)(?<!^)\b(?:[A-Z][\w-]{2,}|\w+[_/.-]\w[\w/.-]*|
 CONSIDERED = 20
 # A hit below this share of the best score is not worth its tokens.
 LEAST_SHARE = 0.5
+NO_TOPIC = "the prompt has no topic"
+NO_HOLDER = "no memory holds a word of the prompt as a word of its own"
 # Clients cut longer texts.
 MOST_CHARACTERS = 9500
 STANDING = ("preferences", "decisions", "lessons")
@@ -98,23 +103,27 @@ def is_from_user(payload: Mapping[str, Any]) -> bool:
     return is_own and not is_agent and not _NOT_THE_USER.match(text_in(payload, "prompt"))
 
 
-def for_prompt(engine: Engine, answer: Answer, conversation: Conversation) -> list[Memory]:
+def for_prompt(engine: Engine, query: str, answer: Answer, conversation: Conversation) -> list[Memory]:
     """The memories for a prompt, best first, then those that a compaction removed from the context."""
     settings = engine.settings.agents
-    found = _relevant(engine, answer, conversation) if answer.confidence >= settings.least_confidence else []
+    found = _relevant(engine, query, answer, conversation) if answer.confidence >= settings.least_confidence else []
     wanted = [*found[: settings.most], *lost_to_compaction(engine, conversation)]
     return _not_in_context(wanted, conversation)
 
 
-def silence(engine: Engine, answer: Answer, chosen: Sequence[Memory]) -> str:
+def silence(engine: Engine, query: str, answer: Answer, chosen: Sequence[Memory]) -> str:
     """Why a prompt gets none of the memories of an answer, without any text of them; `chosen` did not fit."""
     least = engine.settings.agents.least_confidence
     if chosen:
         return too_long(engine)
+    if not has_topic(query):
+        return NO_TOPIC
     if not answer.hits:
         return "nothing was found that this client may see"
     if answer.confidence < least:
         return f"the confidence {answer.confidence:.2f} is below agents.least_confidence ({least:g})"
+    if not holders(engine, query, answer.hits):
+        return NO_HOLDER
     return f"all that is relevant is in the conversation already, or not trusted (confidence {answer.confidence:.2f})"
 
 
@@ -124,7 +133,12 @@ def too_long(engine: Engine) -> str:
 
 
 def recalled(engine: Engine, query: str, conversation: Conversation) -> Answer:
-    """The answer to a prompt; where untrusted memories take places of it, a longer one, as sure as without them."""
+    """The answer to a prompt; where untrusted memories take places of it, a longer one, as sure as without them.
+
+    A prompt without a topic is not asked: its answer is empty.
+    """
+    if not has_topic(query):
+        return Answer(hits=(), resolutions=(), confidence=0.0, project=conversation.project, took_ms=0.0)
     answer = engine.recall(query, limit=CONSIDERED, logged=False, hurried=True, **conversation.filters)
     if all(conversation.trusts(hit.memory) for hit in answer.hits):
         return answer
@@ -137,11 +151,34 @@ def best_score(answer: Answer, conversation: Conversation) -> float:
     return next((hit.score for hit in answer.hits if conversation.trusts(hit.memory)), 0.0)
 
 
-def _relevant(engine: Engine, answer: Answer, conversation: Conversation) -> list[Memory]:
+def holders(engine: Engine, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
+    """The hits that hold a bare word of the prompt; all hits if the prompt is more than such words.
+
+    Several words may also match by meaning: then the best hit does not hold them all.
+    """
+    words = " ".join(filter(has_topic, query.split()))
+    if not is_search(query) or has_identifier(words):
+        return hits
+    analyzer = analyzer_of(engine.settings)
+    if not (terms := analyzer.plain_terms(words)):
+        return hits
+    older = engine.store.memories([hit.stands_for for hit in hits if hit.stands_for])
+    matched = [older.get(hit.stands_for or "", hit.memory) for hit in hits]
+    shared = [_shared_terms(terms, query, memory, analyzer) for memory in matched]
+    is_by_meaning = len(terms) > 1 and shared[:1] != [terms]
+    return hits if is_by_meaning else [hit for hit, some in zip(hits, shared, strict=True) if some]
+
+
+def _shared_terms(terms: frozenset[str], query: str, memory: Memory, analyzer: Analyzer) -> frozenset[str]:
+    """The terms that stand alone in a memory; all of them if the query is the name of its speaker."""
+    return terms if is_called(memory.speaker or "", query) else terms & analyzer.plain_terms(text_of(memory))
+
+
+def _relevant(engine: Engine, query: str, answer: Answer, conversation: Conversation) -> list[Memory]:
     from triskele.recall.pipeline import pack
 
     best = best_score(answer, conversation)
-    hits = [hit for hit in answer.hits if conversation.trusts(hit.memory)]
+    hits = holders(engine, query, [hit for hit in answer.hits if conversation.trusts(hit.memory)])
     near = [hit for hit in hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
     untrusted = untrusted_writers(engine, [hit.memory for hit in near], conversation)
     written = tuple(hit for hit in near if hit.memory.id not in untrusted)
