@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from triskele import config
 from triskele.engine import Engine
-from triskele.errors import BadInput, Unavailable
+from triskele.errors import BadInput, QuotaExceeded, Unavailable
 from triskele.exchange import sync_notes, sync_states
 from triskele.exchange.sync import Sync, SyncReport
 from triskele.exchange.sync_states import Outgoing, PulledPage, PushReply
@@ -25,7 +25,6 @@ from triskele.serving.http.bodies import SyncBody, SyncQuery
 from triskele.serving.http.metrics import Metrics
 from triskele.serving.http.mount import ApiContext
 from triskele.serving.http.operations import Call
-from triskele.serving.http.problems import QuotaExceeded
 from triskele.serving.http.replies import adapter
 from triskele.stores import factory
 from triskele.stores.protocols import Store

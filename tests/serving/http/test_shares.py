@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from test_tenants import Server, server, settings  # noqa: F401 - fixtures
 
 import triskele
-from triskele.errors import BadInput, NotAllowed, NotFound
+from triskele.errors import BadInput, NotAllowed, NotFound, QuotaExceeded
 from triskele.serving import remaining_access
 from triskele.serving.cli.main import cli
 from triskele.serving.hook.explanation import explain
-from triskele.serving.http.problems import AccessDenied, QuotaExceeded
+from triskele.serving.http.problems import AccessDenied
 from triskele.stores.access_keys import SCOPES, Quotas
 
 FACT = "The zeppelin lands in Friedrichshafen"

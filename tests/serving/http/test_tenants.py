@@ -17,10 +17,10 @@ import triskele
 from triskele import config
 from triskele.config import ServerSettings, Settings
 from triskele.curation.curator import Curated, Curator
-from triskele.errors import BadInput
+from triskele.errors import BadInput, QuotaExceeded
 from triskele.serving.app import AppContext, Application
 from triskele.serving.http.api import OPERATIONS
-from triskele.serving.http.problems import AccessDenied, QuotaExceeded
+from triskele.serving.http.problems import AccessDenied
 from triskele.serving.http.tenants import Tenants
 from triskele.serving.listener import http_address
 from triskele.serving.service import server_rules

@@ -14,7 +14,7 @@ from itertools import accumulate
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
 from triskele.engine import Engine
-from triskele.errors import BadInput, Conflict, NotFound
+from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.exchange import sync_states
 from triskele.exchange.reconcile import WITHDRAWN, Push, Standing
 from triskele.exchange.sync_states import (
@@ -31,7 +31,6 @@ from triskele.exchange.sync_states import (
 )
 from triskele.serving.http.bodies import SyncBody, SyncItem, SyncQuery
 from triskele.serving.http.operations import Call, Operation, given
-from triskele.serving.http.problems import QuotaExceeded
 from triskele.stores.access_keys import WRITE
 from triskele.stores.protocols import Cursor, Document
 from triskele.types import (

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from triskele.base import timestamps
 from triskele.config import ServerSettings, Settings
 from triskele.curation.usage import AfterAnswer
+from triskele.errors import QuotaExceeded
 from triskele.serving.chosen_memory import gated
 from triskele.serving.http.access import Access, Principal
-from triskele.serving.http.problems import QuotaExceeded
 from triskele.stores import factory
 
 if TYPE_CHECKING:
