@@ -197,7 +197,7 @@ def _capitalised(text: str) -> str:
 
 
 def secrets_from_turn(captured: CapturedText, secrets: Sequence[Finding]) -> Iterator[Finding]:
-    """The secrets of the turn as written that reach into a captured text, by their place in it."""
+    """The secrets of the turn that reach into a captured text."""
     if not secrets:
         return
     text, places = _without_spaces(captured.text)
