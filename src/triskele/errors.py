@@ -16,7 +16,8 @@ TriskeleError
     ├── IndexUnavailable     a derived index can be neither read nor rebuilt
     ├── ModelUnavailable     a model file is missing, damaged or returns invalid values
     ├── VaultLocked, VaultDamaged   (privacy/keys.py) the key is missing, or a sealed text was altered
-    ├── AccessDenied, QuotaExceeded   (serving/http/problems.py) a server refuses the key, or a quota is used up
+    ├── QuotaExceeded        a quota of the user on a server is used up
+    ├── AccessDenied         (serving/http/problems.py) a server refuses the key
     └── EndpointUnavailable  (models/egress.py) a hosted service does not answer as it should
 """
 
@@ -85,6 +86,10 @@ class StoreNewer(StoreUnavailable):
 
 class StoreOlder(StoreUnavailable):
     """Triskele wrote the store before its first release."""
+
+
+class QuotaExceeded(Unavailable):
+    """A quota of the user is used up: memories, requests a minute or model tokens."""
 
 
 class IndexUnavailable(Unavailable):

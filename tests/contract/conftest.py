@@ -11,15 +11,16 @@ from contract.memory_store import MemoryStores
 from triskele import config
 from triskele.stores import factory
 from triskele.stores.protocols import Maintenance, OwnerStore, Store
+from triskele.stores.writer import MemoryLimits
 from triskele.types import Add, Change, Memory, Outcome
 
-Open = Callable[[Path], Store]
+Open = Callable[[Path, MemoryLimits | None], Store]
 
 
 def _sqlite(_: pytest.FixtureRequest) -> Open:
-    def open_one(folder: Path) -> Store:
+    def open_one(folder: Path, limits: MemoryLimits | None) -> Store:
         settings = config.load({"TRISKELE_HOME": str(folder)}, store_url=f"sqlite:///{folder / 'store.db'}")
-        return factory.open_store(settings)
+        return factory.open_store(settings, limits=limits)
 
     return open_one
 
@@ -28,9 +29,9 @@ def _postgres(request: pytest.FixtureRequest) -> Open:
     """A database for each folder, on the server of the session."""
     new_postgres, urls = request.getfixturevalue("new_postgres"), dict[Path, str]()
 
-    def open_one(folder: Path) -> Store:
+    def open_one(folder: Path, limits: MemoryLimits | None) -> Store:
         urls[folder] = urls.get(folder) or new_postgres()
-        return factory.open_store(config.load({"TRISKELE_HOME": str(folder)}, store_url=urls[folder]))
+        return factory.open_store(config.load({"TRISKELE_HOME": str(folder)}, store_url=urls[folder]), limits=limits)
 
     return open_one
 
@@ -53,10 +54,10 @@ def open_unbound(store_kind: str, tmp_path: Path, request: pytest.FixtureRequest
     opened: list[Store] = []
     opener = (WHOLE | TRUTH_ALONE)[store_kind](request)
 
-    def open_one(name: str = "first") -> Store:
+    def open_one(name: str = "first", limits: MemoryLimits | None = None) -> Store:
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
-        opened.append(opener(folder))
+        opened.append(opener(folder, limits))
         return opened[-1]
 
     yield open_one

@@ -19,8 +19,9 @@ from typing import Any, NoReturn
 
 from triskele.base import timestamps
 from triskele.base.ids import content_hash, same_words
-from triskele.errors import BadInput, Conflict, NotFound
+from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.stores.protocols import START, VAULT, Census, ChangePage, Cursor, Document, KnownPlace, SealedRow
+from triskele.stores.writer import MemoryLimits
 from triskele.types import (
     USER,
     Action,
@@ -51,8 +52,8 @@ class MemoryStores:
     def __init__(self) -> None:
         self._files: dict[Path, File] = {}
 
-    def __call__(self, folder: Path) -> MemoryStore:
-        return MemoryStore(self._files.setdefault(folder, File()))
+    def __call__(self, folder: Path, limits: MemoryLimits | None = None) -> MemoryStore:
+        return MemoryStore(self._files.setdefault(folder, File()), limits)
 
 
 class MemoryStore:
@@ -60,12 +61,12 @@ class MemoryStore:
 
     maintenance = None
 
-    def __init__(self, file: File) -> None:
-        self._file = file
+    def __init__(self, file: File, limits: MemoryLimits | None) -> None:
+        self._file, self._limits = file, limits
 
     def of(self, owner: str) -> Any:
         """What one owner sees."""
-        return MemoryOwnerStore(owner, self._file, self._file.owners.setdefault(owner, Owned()))
+        return MemoryOwnerStore(owner, self._file, self._file.owners.setdefault(owner, Owned()), self._limits)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -84,6 +85,9 @@ class State:
 
     def copied(self) -> State:
         return State(*(copy(getattr(self, name)) for name in self.__dataclass_fields__))
+
+    def current(self) -> int:
+        return sum(each.known_to is None for each in self.versions.values())
 
     def history(self, id: str) -> list[Memory]:
         return sorted((each for each in self.versions.values() if each.id == id), key=lambda each: each.version)
@@ -111,9 +115,10 @@ class File:
 class MemoryOwnerStore:
     """The truth of one owner, with the documents that sealing needs."""
 
-    def __init__(self, owner: str, file: File, owned: Owned) -> None:
+    def __init__(self, owner: str, file: File, owned: Owned, limits: MemoryLimits | None) -> None:
         self.owner = owner
         self.documents = self
+        self._most = limits and limits.usual
         self._file, self._owned, self._pinned = file, owned, threading.local()
 
     @property
@@ -135,6 +140,8 @@ class MemoryOwnerStore:
         with self._file.lock:
             state, known = self._owned.state.copied(), len(self._owned.state.journal)
             outcome = act(Writer(state, self.owner, self._file, timestamps.now(), batch, actor, undoes))
+            if self._most and state.current() > max(self._most, self._owned.state.current()):
+                raise QuotaExceeded(f"the quota is {self._most}")
             self._owned.state = state
             self._owned.cursors += [Cursor(secrets.token_hex(6)) for _ in state.journal[known:]]
             return outcome

@@ -11,8 +11,9 @@ from random import Random
 import pytest
 
 from triskele.base import timestamps
-from triskele.errors import BadInput, Conflict, NotFound, StoreClosed, StoreUnavailable
+from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded, StoreClosed, StoreUnavailable
 from triskele.stores.protocols import Maintenance, OwnerStore, Store
+from triskele.stores.writer import MemoryLimits
 from triskele.types import Action, Add, Connect, Forget, Link, LinkKind, Memory, Outcome, Revise
 
 Do = Callable[..., list[Outcome]]
@@ -175,6 +176,23 @@ def test_a_restored_store_begins_a_epoch_and_goes_on(
         memory = add(f"after restore {number}")
         assert watching.memories([memory.id]).keys() == {memory.id}
     assert len(epochs) == 3
+
+
+def test_restore_lets_the_limit_count_again(
+    open_unbound: Callable[..., Store], make_memory: Make, tmp_path: Path
+) -> None:
+    unbound = open_unbound(limits=MemoryLimits(3))
+    store, memories = unbound.of("me"), [make_memory(f"fern {number}") for number in range(3)]
+    assert unbound.maintenance is not None
+    store.apply(list(map(Add, memories)), batch="ferns")
+    unbound.maintenance.backup(tmp_path / "copy.backup")
+    store.apply([Forget(each.id) for each in memories], batch="none")
+    store.apply([Add(make_memory("moss"))], batch="moss")
+    unbound.maintenance.restore(tmp_path / "copy.backup")
+    with pytest.raises(QuotaExceeded):
+        store.apply([Add(make_memory("one too many"))], batch="one")
+    store.apply([Forget(memories[0].id)], batch="fewer")
+    store.apply([Add(make_memory("the last one"))], batch="last")
 
 
 def test_a_backup_never_overwrites(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from triskele.curation.capture import capture, sorted_out
+from triskele.curation.capture import CapturedText, capture, secrets_from_turn, sorted_out
 from triskele.evaluation.curation_pairs import measure_capture
+from triskele.privacy.findings import Finding
 from triskele.types import SpokenTurn
 
 
@@ -85,3 +86,25 @@ def test_the_labelled_conversations_hold_their_promise(half: str) -> None:
     assert report.conversations == 30
     assert report.precision >= 0.9
     assert report.recall >= 0.6
+
+
+@pytest.mark.parametrize(
+    ("text", "secret", "hidden"),
+    [
+        ("We use kelp 9931", "kelp 9931", ["kelp 9931"]),
+        # The text ends inside the secret, or begins there.
+        ("We use kelp", "kelp 9931", ["kelp"]),
+        ("9931 here.", "kelp 9931", ["9931"]),
+        ("The lab is red", "kelp 9931", []),
+        # Of two equal texts one has the secret.
+        ("Here", "here. The", ["Here"]),
+        # Worded anew.
+        ("Kelp is used", "kelp 9931", ["Kelp is used"]),
+    ],
+)
+def test_secrets_from_turn_are_those_that_reach_into_the_text(text: str, secret: str, hidden: list[str]) -> None:
+    own = "here  we use\nkelp 9931  here. The lab is red"
+    captured = CapturedText(text, "rule", "facts", 0.9, SpokenTurn("user", own))
+    at = own.index(secret)
+    findings = list(secrets_from_turn(captured, [Finding("password", at, at + len(secret), "")]))
+    assert [text[finding.start : finding.end] for finding in findings] == hidden

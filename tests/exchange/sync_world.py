@@ -25,10 +25,10 @@ from triskele.serving.http.bodies import SyncBody, SyncQuery
 from triskele.serving.http.metrics import Metrics
 from triskele.serving.http.mount import ApiContext
 from triskele.serving.http.operations import Call
-from triskele.serving.http.problems import QuotaExceeded
 from triskele.serving.http.replies import adapter
 from triskele.stores import factory
 from triskele.stores.protocols import Store
+from triskele.stores.writer import MemoryLimits
 from triskele.types import Memory, Outcome, Sensitivity
 
 ADDRESS = "https://memory.example.com"
@@ -106,26 +106,14 @@ class FaultyEngine:
         return outcomes
 
 
-class Quota(SingleOwner):
-    """Lets so many memories in."""
-
-    def __init__(self, engine: Any, most: int | None) -> None:
-        super().__init__(lambda: engine)
-        self._engine, self._most = engine, most
-
-    def admit_memories(self, principal: Any, count: int) -> None:
-        if count and self._most is not None and self._engine.store.census().memories + count > self._most:
-            raise QuotaExceeded("the quota is used up")
-
-
 class Wire:
     """The server's operations behind the bytes of their requests and replies; the network is a step too."""
 
-    def __init__(self, engine: Engine, faults: Faults | None = None, *, most: int | None = None, page: int = 3) -> None:
+    def __init__(self, engine: Engine, faults: Faults | None = None, *, page: int = 3) -> None:
         self._page = page
         self._faults = faults or Faults()
-        served = FaultyEngine(engine, self._faults)
-        self._context = ApiContext(Quota(served, most), Metrics(), print)
+        served: Any = FaultyEngine(engine, self._faults)
+        self._context = ApiContext(SingleOwner(lambda: served), Metrics(), print)
         self.heard: list[str] = []
 
     def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
@@ -147,6 +135,7 @@ class Wire:
         return adapter(kind).validate_json(reply)
 
 
+LIMITS = MemoryLimits()
 Stores = dict[str, tuple[config.Settings, Store]]
 
 
@@ -160,7 +149,7 @@ def opened(folder: Path, **addresses: str) -> Iterator[Stores]:
         environment |= {"TRISKELE_STORE": addresses[name]} if name in addresses else {}
         chosen = config.load(environment)
         chosen.home.mkdir(parents=True)
-        found[name] = chosen, factory.open_store(chosen)
+        found[name] = chosen, factory.open_store(chosen, limits=LIMITS if name == "server" else None)
     try:
         yield found
     finally:
@@ -184,19 +173,22 @@ class World:
         self.heard: list[str] = []
         self.steps = 0
 
-    def sync(
-        self, name: str, *, here: int = -1, there: int = -1, cut: int = -1, most: int | None = None
-    ) -> SyncReport | None:
-        """Sync a laptop; it ends at a step of its own, or the server at one of its, or the network at one."""
+    def sync(self, name: str, *, here: int = -1, there: int = -1, cut: int = -1, most: int = 0) -> SyncReport | None:
+        """Sync a laptop; it ends at a step of its own, or the server at one of its, or the network at one.
+
+        `most` is the quota of memories on the server.
+        """
         own = Faults(here)
         faults = Faults(cut, kind=Unavailable) if cut > 0 else Faults(there, kind=Unavailable)
-        wire = Wire(self.server, faults, most=most)
+        wire = Wire(self.server, faults)
+        LIMITS.usual = most
         engine: Any = FaultyEngine(self.engines[name], own)
         try:
             return Sync(engine, wire, ADDRESS).run()
         except (Killed, Unavailable):
             return None
         finally:
+            LIMITS.usual = 0
             self.heard += wire.heard
             self.steps = own.steps if there < 0 and cut < 0 else faults.steps
 

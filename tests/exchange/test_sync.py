@@ -252,12 +252,41 @@ def test_what_a_quota_refuses_waits_and_the_rest_passes(world: World) -> None:
     assert world.sync("a")
     a.edit(first, content="one and a half")
     second = a.remember("two").id
+    used_up = "1 memories are stored and the quota is 1: forget some, or ask an admin"
     report = world.sync("a", most=1)
-    assert report is not None and report.waiting == {second: "the quota is used up"}
+    assert report is not None and report.waiting == {second: used_up}
     assert world.standing("server") == ["one and a half"]
     report = world.sync("a", most=2)
     assert report is not None and not report.waiting
     assert world.standing("server") == ["one and a half", "two"]
+    a.forget(first)
+    third = a.remember("three").id
+    assert world.sync("a", most=2)
+    a.restore(first)
+    report = world.sync("a", most=2)
+    assert report is not None and list(report.waiting) == [first]
+    a.edit(third, content="three and a half")
+    a.forget(second)
+    # What waited is pushed first.
+    world.sync("a", most=2)
+    report = world.sync("a", most=2)
+    assert report is not None and not report.waiting
+    assert world.standing("server") == ["one and a half", "three and a half"]
+
+
+def test_a_full_quota_keeps_no_erasure_and_no_withdrawal_waiting(world: World) -> None:
+    a = world.engines["a"]
+    ids = [a.remember(text).id for text in ("one", "two", "three")]
+    assert world.sync("a")
+    a.forget(ids[0])
+    assert world.sync("a")
+    a.edit(a.restore(ids[0]).id, sensitivity="private")
+    report = world.sync("a", most=2)
+    assert report is not None and not report.waiting
+    a.erase(ids[1])
+    report = world.sync("a", most=2)
+    assert report is not None and not report.waiting
+    assert world.latest("server").keys() == {ids[2]}
 
 
 def test_a_key_of_another_user_is_refused(world: World, stores: Stores) -> None:

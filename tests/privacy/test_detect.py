@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,109 @@ def test_each_new_form_is_found_as_a_whole(kind: str, template: str) -> None:
     (finding,) = find(before + secret + after)
     assert finding.kind == kind
     assert finding.start <= len(before) and len(before + secret) <= finding.end
+
+
+# Names of programs and keywords stand in «», options are exact.
+COMMAND_LINES = {
+    "redis-cli": ["«redis-cli» -h cache -a ⟦‹alnum:14›⟧ ping", "«rediscli_auth»=⟦‹alnum:14›⟧ cat keys"],
+    "redis": ["6379> «auth» ⟦‹alnum:14›⟧", "«requirepass» ⟦‹alnum:14›⟧", "«masterauth» ⟦‹alnum:14›⟧"],
+    "mysql": ["«mysqldump» -uapp -p⟦‹alnum:14›⟧ garden", "«mariadb» -uapp -p⟦‹alnum:14›⟧ garden"],
+    "mongo": ["«mongosh» garden -u admin -p ⟦‹alnum:14›⟧"],
+    "curl": [
+        "«curl» -u admin:⟦‹alnum:14›⟧ box7",
+        "«wget» --user admin:⟦‹alnum:14›⟧ box7",
+        "«http» -a admin:⟦‹alnum:14›⟧ box7",
+    ],
+    "wget": ["«wget» --ftp-password=⟦‹alnum:14›⟧ box7"],
+    "sshpass": ["«sshpass» -p ⟦‹alnum:14›⟧ ssh box7"],
+    "login": ["«docker login» -u ci -p ⟦‹alnum:14›⟧", "helm «registry login» --password ⟦‹alnum:14›⟧"],
+    "htpasswd": ["«htpasswd» -bc .users anna ⟦‹alnum:14›⟧"],
+    "smbclient": ["«smbclient» //nas/media -U anna%⟦‹alnum:14›⟧"],
+    "net use": ["«net use» Z: nas «/user»:anna ⟦‹alnum:14›⟧"],
+    "openssl": ["«openssl» rsa -in a.pem -passin pass:⟦‹alnum:14›⟧"],
+    "7z": ["«7za» x a.7z -p⟦‹alnum:14›⟧", "«unrar» x -p⟦‹alnum:14›⟧ a.rar"],
+    "zip": ["«unzip» -P ⟦‹alnum:14›⟧ docs.zip"],
+    "ldap": ["«ldapsearch» -x -w ⟦‹alnum:14›⟧"],
+    "sqlcmd": ["«sqlcmd» -S db1 -U sa -P ⟦‹alnum:14›⟧"],
+    "rabbitmqctl": ["«rabbitmqctl» add_user worker ⟦‹alnum:14›⟧"],
+    "mosquitto": ["«mosquitto_pub» -u sensor -P ⟦‹alnum:14›⟧"],
+    "ipmitool": ["«ipmitool» -U admin -P ⟦‹alnum:14›⟧ power status"],
+    "snmp": ["«snmpwalk» -v3 -u anna -A ⟦‹alnum:14›⟧"],
+    "remote desktop": ["«xfreerdp» /u:anna /p:⟦‹alnum:14›⟧", "«rdesktop» -u anna -p ⟦‹alnum:14›⟧"],
+    "chpasswd": ["«echo» anna:⟦‹alnum:14›⟧ | «chpasswd»", "«printf» anna:⟦‹alnum:14›⟧ | sudo «chpasswd»"],
+    "a pipe": [
+        "«echo» ⟦‹alnum:14›⟧ | «sudo» -S make install",
+        "«echo» ⟦‹alnum:14›⟧ | «kinit»",
+        "echo ⟦‹alnum:14›⟧ | «passwd» --stdin",
+    ],
+    "gpg": ["«gpg» --passphrase ⟦‹alnum:14›⟧ -d notes.gpg"],
+    "keytool": ["«keytool» -list -storepass ⟦‹alnum:14›⟧"],
+    "lftp": ["«lftp» -u anna,⟦‹alnum:14›⟧ box7"],
+    "wpa_passphrase": ["«wpa_passphrase» Attic ⟦‹alnum:14›7⟧"],
+    "nmcli": ["«nmcli» connection modify Attic wifi-sec.«psk» ⟦‹alnum:14›⟧"],
+    "SQL": ["create user anna «identified by» '⟦‹alnum:14›⟧'"],
+}
+KEYWORDS = [
+    "«private-lines»: 1\n⟦‹b64:47›=⟧",
+    "«sig»=⟦‹b64x:43›⟧%3D&sv=2022-11-02",
+    "«client-key-data»: ⟦‹b64:80›⟧",
+    "«token»: ⟦‹lower:6›.‹lower:16›⟧",
+    "kubeadm init «--certificate-key» ⟦‹hex:64›⟧",
+    "«wifi»:T:WPA;S:Attic;P:⟦‹alnum:14›⟧;;",
+    "<«keymaterial»>⟦‹alnum:14›⟧<",
+    "«wep_key0»=⟦‹alnum:14›⟧",
+    "«wpa_psk»=⟦‹alnum:14›⟧",
+    "«pre-shared-key»=⟦‹alnum:14›⟧",
+    "«option key» '⟦‹alnum:14›⟧'",
+    "«psk»=⟦‹hex:64›⟧",
+    "«puk» ⟦‹digits:8›⟧",
+    "the «password is» ⟦‹alnum:14›⟧",
+    "the «api key of the shop is now» ⟦‹alnum:32›⟧",
+    "«https://hooks.slack.com»/services/T‹upper:9›/B‹upper:9›/⟦‹alnum:24›⟧",
+    "«https://discord.com»/api/webhooks/‹digits:18›/⟦‹url:68›⟧",
+    "«accountkey»=⟦‹b64:86›==⟧",
+    "«sharedaccesskey»=⟦‹b64:43›=⟧",
+    "box7.«azurewebsites.net»/api/hook?code=⟦‹url:50›⟧",
+]
+
+
+@pytest.mark.parametrize("write", [str.lower, str.capitalize, str.upper])
+@pytest.mark.parametrize("template", [*KEYWORDS, *(line for lines in COMMAND_LINES.values() for line in lines)])
+def test_find_ignores_the_case_of_programs_and_keywords(template: str, write: Callable[[str], str]) -> None:
+    filled = secret_samples.fill(re.sub("«(.+?)»", lambda match: write(match[1]), template))
+    before, secret, _ = re.split("[⟦⟧]", filled)
+    ends = len(before), len(before + secret)
+    text = re.sub("[⟦⟧]", "", filled)
+    assert any(finding.start <= ends[0] and ends[1] <= finding.end for finding in find(text))
+
+
+def test_every_command_has_lines_in_each_case() -> None:
+    assert set(COMMAND_LINES) == {command.name for command in COMMANDS}
+
+
+@pytest.mark.parametrize(
+    "sample", [sample for sample in (*GUILTY, *FORMS) if sample.kind], ids=lambda sample: sample.kind
+)
+def test_find_needs_no_small_first_letter(sample: secret_samples.Sample) -> None:
+    text = sample.text[0].upper() + sample.text[1:]
+    assert sample.start == 0 or _covers(replace(sample, text=text)) or not _covers(sample)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We run MongoDB with docker run -p 27017:27017 mongo",
+        "MongoDB keeps its files in mkdir -p data/db",
+        "MySQL runs as docker run -p3306:3306 mysql:8",
+        "mongo in docker run -p 127.0.0.1:27017:27017/tcp",
+        "> Auth failed",
+        "> Auth tokens expire",
+        "HTTP answers are cached by curl",
+        "The puk of the hockey team is black",
+    ],
+)
+def test_prose_with_names_of_programs_is_innocent(text: str) -> None:
+    assert find(text) == []
 
 
 @pytest.mark.parametrize(

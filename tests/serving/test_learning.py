@@ -126,6 +126,48 @@ def test_a_secret_is_sealed_if_asked_for_and_never_queued(open_engine: OpenEngin
     assert all(secret not in str(engine.store.documents.all(kind)) for kind in ("proposal", "learned", "learn-queue"))
 
 
+@pytest.mark.parametrize("opening", ["remember: ", "remember that ", "from now on ", "please note: ", "we use ", ""])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sshpass -p {} ssh root@10.0.0.4",
+        "curl -u admin:{} https://dav.example.org/calendar",
+        "mysql -uapp -p{} garden",
+        "mongosh garden -u admin -p {}",
+        "redis-cli -h cache -a {} ping",
+        "wget --password={} https://files.example.org",
+        "docker login registry.example.org -u ci -p {}",
+        "unzip -P {} photos.zip today",
+        "ldapsearch -x -w {} -b dc=example",
+        "echo {} | sudo -S make install",
+        "token: abcdef.{}",
+        "always log in by sshpass -p {} ssh box7",
+    ],
+)
+def test_learn_keeps_no_password_of_a_command_readable(
+    open_engine: OpenEngine, tmp_path: Path, line: str, opening: str
+) -> None:
+    engine = open_engine()
+    secret = "kelp9931quartz72"
+    path = transcript(tmp_path / "talk.jsonl", opening + line.format(secret), "Remember that the lab closes at 18:00")
+    learned = learning.learn(engine, path, dial="all")
+    assert {memory.sensitivity for memory in learned.kept[:-1]} <= {Sensitivity.SECRET}
+    assert len(learned.kept) == 2 or not opening.startswith("remember")
+    assert learned.kept[-1].content == "The lab closes at 18:00"
+    assert not any(secret in memory.content for memory in [*engine.browse(), *learned.proposed])
+    engine.close()
+    files = [file for file in tmp_path.rglob("*") if file.is_file() and file != path]
+    assert files
+    assert [file.name for file in files if secret in file.read_bytes().decode("latin-1").lower()] == []
+
+
+def test_learn_seals_a_password_that_a_sentence_end_cuts(open_engine: OpenEngine, tmp_path: Path) -> None:
+    engine = open_engine()
+    path = transcript(tmp_path / "talk.jsonl", "Remember that the gate opens with pw: 'kelp. quartz! 9931x' after six")
+    [memory] = learning.learn(engine, path).kept
+    assert (memory.content, memory.sensitivity) == ("Password, gate opens", Sensitivity.SECRET)
+
+
 def _recalled(engine: Engine, count: int) -> list[str]:
     forms = (
         "the {0} service is deployed with {1} by the {2} team",

@@ -5,13 +5,15 @@ corrections, decisions, preferences, and who people are. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from triskele.base.text import SENTENCE_END
 from triskele.curation.told import told
 from triskele.curation.wording import content, words
+from triskele.privacy.findings import Finding, lowered
 from triskele.types import SpokenTurn
 
 # The dial: from which confidence on a candidate is stored, and from which on it waits for a review.
@@ -192,6 +194,31 @@ def _capitalised(text: str) -> str:
     first = text.split(" ", 1)[0]
     # A name such as pnpm or eBay keeps its letters.
     return text if not first.islower() or not first.isalpha() else text[0].upper() + text[1:]
+
+
+def secrets_from_turn(captured: CapturedText, secrets: Sequence[Finding]) -> Iterator[Finding]:
+    """The secrets of the turn that reach into a captured text."""
+    if not secrets:
+        return
+    text, places = _without_spaces(captured.text)
+    own, own_places = _without_spaces(captured.turn.text)
+    starts = [match.start() for match in re.finditer(f"(?={re.escape(text)})", own)]
+    for secret in secrets:
+        if not starts:
+            # The text is worded anew, so any part of it may repeat the secret.
+            yield replace(secret, start=0, end=len(captured.text))
+        for start in starts:
+            first, end = (bisect_left(own_places, place) - start for place in (secret.start, secret.end))
+            first, end = max(first, 0), min(end, len(places))
+            if first < end:
+                yield replace(secret, start=places[first], end=places[end - 1] + 1)
+
+
+def _without_spaces(text: str) -> tuple[str, list[int]]:
+    """The text in lower case without spaces, and the place of each character."""
+    low = lowered(text)
+    places = [place for place, character in enumerate(low) if not character.isspace()]
+    return "".join(low[place] for place in places), places
 
 
 def sorted_out(candidates: Sequence[CapturedText], dial: str) -> tuple[list[CapturedText], list[CapturedText]]:

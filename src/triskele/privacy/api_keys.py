@@ -24,7 +24,7 @@ _B64 = "[A-Za-z0-9+/]"
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """One form of key: a text is searched for it only if it contains one of the marks."""
+    """A form of key, tried only on texts that hold a mark; a lower-case mark fits any case."""
 
     kind: str
     label: str
@@ -82,7 +82,7 @@ PROVIDERS: tuple[Provider, ...] = (
         "slack-webhook",
         "Slack webhook",
         "hooks.slack.com/",
-        rf"https://hooks\.slack\.com/(?:services|workflows)/[A-Z0-9]{{8,14}}/[A-Z0-9]{{8,14}}/{_AN}{{16,40}}+",
+        rf"(?i:https://hooks\.slack\.com)/(?:services|workflows)/[A-Z0-9]{{8,14}}/[A-Z0-9]{{8,14}}/{_AN}{{16,40}}+",
     ),
     _rule(
         "stripe-key",
@@ -125,7 +125,7 @@ PROVIDERS: tuple[Provider, ...] = (
         "discord-webhook",
         "Discord webhook",
         "/api/webhooks/",
-        rf"https://(?:\w{{1,10}}\.)?discord(?:app)?\.com/api/webhooks/\d{{17,20}}/{_URL}{{60,80}}+",
+        rf"(?i:https://(?:\w{{1,10}}\.)?discord(?:app)?\.com)/api/webhooks/\d{{17,20}}/{_URL}{{60,80}}+",
     ),
     _rule("discord-token", "Discord token", ".", rf"[MNO]{_URL}{{22,27}}\.{_URL}{{6}}\.{_URL}{{27,45}}+"),
     _rule("databricks-token", "Databricks token", "dapi", rf"{_exact('dapi', _HEX, 32)}(?:-\d)?"),
@@ -181,9 +181,9 @@ PROVIDERS: tuple[Provider, ...] = (
     _rule(
         "azure-key",
         "Azure key",
-        "AccountKey= SharedAccessKey= Q~ azurewebsites.net/",
-        rf"AccountKey={_B64}{{86}}==|SharedAccessKey={_B64}{{43}}=|[\w.~\-]{{3}}[78]Q~[\w.~\-]{{31,34}}+"
-        rf"|azurewebsites\.net/[\w\-/]{{1,80}}+\?code=[\w\-/%+]{{40,80}}+={{0,2}}+",
+        "accountkey= sharedaccesskey= Q~ azurewebsites.net/",
+        rf"(?i:AccountKey)={_B64}{{86}}==|(?i:SharedAccessKey)={_B64}{{43}}=|[\w.~\-]{{3}}[78]Q~[\w.~\-]{{31,34}}+"
+        rf"|(?i:azurewebsites\.net)/[\w\-/]{{1,80}}+\?code=[\w\-/%+]{{40,80}}+={{0,2}}+",
     ),
     _rule("heroku-key", "Heroku key", "HRKU-", rf"HRKU-{_URL}{{30,64}}+"),
     _rule("planetscale-token", "PlanetScale token", "pscale_", r"pscale_(?:tkn|pw|oauth)_[\w=.\-]{32,64}+"),
@@ -230,7 +230,7 @@ _WEAK_HINT = r"(?:secret|token|credentials?|(?<![a-z])key|schlüssel|geheimnis|a
 _KEY = re.compile(rf"(?i)(?P<strong>{_STRONG_HINT})|(?P<weak>{_WEAK_HINT})")
 _KEY_LINK = re.compile(
     rf"[{_QUOTE_MARKS}]?(?:(?P<bridge>[\w \-'’/&()]{{0,50}}?)\s{{0,3}}+(?P<set>:=|={{1,2}}|:|→|->)\s{{0,3}}+"
-    r"|(?P<words>[\w \-'’/&()]{0,50}?)\s(?P<is>is|was|ist|war|lautet)\s(?:now\s|jetzt\s)?"
+    r"|(?P<words>[\w \-'’/&()]{0,50}?)\s(?P<is>(?i:is|was|ist|war|lautet))\s(?i:now\s|jetzt\s)?"
     rf"|(?P<space>\s))[{_QUOTE_MARKS}]?(?P<value>[A-Za-z0-9_\-+/=.~]{{16,300}}+)"
 )
 _OTHER_KEYS = re.compile(
@@ -261,8 +261,9 @@ _BASIC = re.compile(r"(?i)(?:\bbasic\s+|\b_?auth[\"']?\s?[:=]\s?[\"']?)(?P<value
 def find_provider_keys(text: str, providers: Iterable[Provider] = PROVIDERS) -> Iterator[Finding]:
     """Keys and tokens that match the form of their provider."""
     runs, moves = _key_runs(text)
+    low = runs.lower()
     for provider in providers:
-        if any(mark in runs for mark in provider.marks):
+        if any(mark in runs or mark in low for mark in provider.marks):
             for match in provider.form.finditer(runs):
                 if not is_placeholder(match[0]) and _CHECKS.get(provider.kind, _any)(match[0]):
                     at = match.start() + moves[bisect_right(moves, match.start(), key=_in_runs) - 1][1]

@@ -24,7 +24,7 @@ _BARE_BODY = re.compile(
     r"(?<![A-Za-z0-9+/])(?:MII[A-Za-z0-9+/]{4}BADANBgkqhkiG9w0BAQEF|b3BlbnNzaC1rZXktdjEA)(?:[A-Za-z0-9+/=]|\\[nr]|\n){60,20000}+"
 )
 _PUTTY = re.compile(
-    r"Private-Lines: {0,2}\d{1,4}(?:\s|\\[rn]){1,6}+"
+    r"(?i:Private-Lines): {0,2}\d{1,4}(?:\s|\\[rn]){1,6}+"
     r"(?P<body>[A-Za-z0-9+/]{24,80}+={0,2}+(?:(?:\s|\\[rn]){1,6}[A-Za-z0-9+/]{4,80}+={0,2}(?![\w\-]*:)){0,400}+)"
 )
 
@@ -36,32 +36,33 @@ _AWS_ID = re.compile(r"(?<![A-Za-z0-9])A(?:KI|SI)A[A-Z2-7]{16}(?![A-Z0-9])")
 _AWS_HINT = re.compile(r"(?i)aws[\w .\-]{0,20}?secret")
 _AWS_SECRET = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
 _AWS_REACH = 160
-_SAS_SIGNATURE = re.compile(r"(?<![A-Za-z])sig=(?P<value>[A-Za-z0-9%+/_\-]{40,120}+={0,2}+)")
+_SAS_SIGNATURE = re.compile(r"(?<![A-Za-z])(?i:sig)=(?P<value>[A-Za-z0-9%+/_\-]{40,120}+={0,2}+)")
 # Read backwards from the signature.
 _SAS_QUERY = re.compile(r"[^\s?\"'<>;]{0,800}+")
-_SAS_FIELD = re.compile(r"(?:^|&|=)(?:sv|se|sp|sr|si|skn|st|srt)=")
+_SAS_FIELD = re.compile(r"(?i)(?:^|&|=)(?:sv|se|sp|sr|si|skn|st|srt)=")
 _SAS_REACH = 800
 
 _KUBERNETES = re.compile(
-    r"client-key-data[\"']?\s{0,3}:\s{0,3}[\"']?(?P<key>[A-Za-z0-9+/]{40,20000}+={0,2}+)"
-    r"|token[\"']?(?:\s{0,3}:\s{0,3}|[= ])[\"']?(?P<bootstrap>[a-z0-9]{6}\.[a-z0-9]{16})(?![\w.])"
+    r"(?i:client-key-data)[\"']?\s{0,3}:\s{0,3}[\"']?(?P<key>[A-Za-z0-9+/]{40,20000}+={0,2}+)"
+    r"|(?i:token)[\"']?(?:\s{0,3}:\s{0,3}|[= ])[\"']?(?P<bootstrap>[a-z0-9]{6}\.[a-z0-9]{16})(?![\w.])"
     r"|(?<![A-Za-z0-9])(?P<node>K10[0-9a-f]{64}::[\w\-]{1,40}:[\w.]{16,80}+)"
-    r"|--certificate-key[= ](?P<certificate>[0-9a-f]{64})(?![0-9a-f])"
+    r"|(?i:--certificate-key)[= ](?P<certificate>[0-9a-f]{64})(?![0-9a-f])"
 )
+_KUBERNETES_MARKS = ("client-key-data", "token", "certificate-key")
 _PGPASS_PORT = re.compile(r":(?:\d{4,5}|\*):[A-Za-z_*]")
 _PGPASS = re.compile(
     r"(?<![^\s\"'])(?:\\[:\\]|[\w.\-*/\[\]]){1,253}+:(?:\d{4,5}|\*):(?:[A-Za-z_][\w\-]{0,62}+|\*):[A-Za-z_][\w\-.@]{0,62}+"
     r":(?P<value>(?:\\[:\\]|[^\s:\"'\\]){5,120}+)"
 )
 _WIFI_CODE = re.compile(
-    r"WIFI:(?:[A-OQ-Z]:(?:\\.|[^;\\\n]){0,100}+;){0,6}P:\"?(?P<value>(?:\\.|[^;\\\n\"]){5,100}+)\"?;"
+    r"(?i:WIFI):(?:[A-OQ-Z]:(?:\\.|[^;\\\n]){0,100}+;){0,6}P:\"?(?P<value>(?:\\.|[^;\\\n\"]){5,100}+)\"?;"
 )
 _WIFI_FILES = re.compile(
-    r"(?:<keyMaterial>|\bwep_key\d=\"?|\bwpa_psk=|\b[pP]re-?[sS]hared-?[kK]ey=)(?P<value>[^\s<\"]{5,64}+)"
-    r"|\boption key ['\"](?P<uci>[^'\"\n]{5,64}+)['\"]"
-    r"|\bpsk=(?P<hash>[0-9a-fA-F]{64})(?![0-9a-fA-F])"
+    r"(?i:<keyMaterial>|\bwep_key\d=\"?|\bwpa_psk=|\bpre-?shared-?key=)(?P<value>[^\s<\"]{5,64}+)"
+    r"|\b(?i:option key) ['\"](?P<uci>[^'\"\n]{5,64}+)['\"]"
+    r"|\b(?i:psk)=(?P<hash>[0-9a-fA-F]{64})(?![0-9a-fA-F])"
 )
-_WIFI_FILE_MARKS = ("keyMaterial", "wep_key", "wpa_psk", "hared", "option key", "psk=")
+_WIFI_FILE_MARKS = ("keymaterial", "wep_key", "wpa_psk", "hared", "option key", "psk=")
 
 
 def find_private_keys(text: str) -> Iterator[Finding]:
@@ -81,7 +82,7 @@ def find_private_keys(text: str) -> Iterator[Finding]:
         )
     if "-----END" in text:
         yield from _headless(text)
-    if "Private-Lines" in text:
+    if "private-lines" in lowered(text):
         yield from (
             Finding("private-key", *match.span("body"), "the private lines of a PuTTY key")
             for match in _PUTTY.finditer(text)
@@ -148,7 +149,7 @@ def find_aws_secrets(text: str) -> Iterator[Finding]:
 
 def find_azure_signatures(text: str) -> Iterator[Finding]:
     """Shared access signatures: the query up to and including its signature."""
-    if "sig=" not in text:
+    if "sig=" not in lowered(text):
         return
     for match in _SAS_SIGNATURE.finditer(text):
         before = _SAS_QUERY.match(text[max(0, match.start() - _SAS_REACH) : match.start()][::-1])
@@ -160,7 +161,8 @@ def find_azure_signatures(text: str) -> Iterator[Finding]:
 
 def find_kubernetes_keys(text: str) -> Iterator[Finding]:
     """Client keys, bootstrap tokens and node tokens of a cluster."""
-    if "client-key-data" in text or "token" in text or "K10" in text or "certificate-key" in text:
+    low = lowered(text)
+    if "K10" in text or any(mark in low for mark in _KUBERNETES_MARKS):
         for match in _KUBERNETES.finditer(text):
             part = str(match.lastgroup)
             if not is_placeholder(match[part]):
@@ -180,8 +182,9 @@ def find_pgpass_passwords(text: str) -> Iterator[Finding]:
 
 def find_wifi_keys(text: str) -> Iterator[Finding]:
     """The key in a Wi-Fi code and in the configuration files of Wi-Fi tools."""
-    patterns = [_WIFI_CODE] if "WIFI:" in text else []
-    if any(mark in text for mark in _WIFI_FILE_MARKS):
+    low = lowered(text)
+    patterns = [_WIFI_CODE] if "wifi:" in low else []
+    if any(mark in low for mark in _WIFI_FILE_MARKS):
         patterns.append(_WIFI_FILES)
     for match in (match for pattern in patterns for match in pattern.finditer(text)):
         part = str(match.lastgroup)
@@ -191,12 +194,14 @@ def find_wifi_keys(text: str) -> Iterator[Finding]:
 
 _COMMAND_VALUE = r"(?P<quote>['\"])?(?P<value>(?(quote)[^'\"\n]{4,80}+|[^\s'\"\-][^\s'\"]{3,79}+))"
 _COMMAND_PAIR = r"(?P<quote>['\"])?[^\s:'\"]{1,60}+:(?P<value>(?(quote)[^'\"\n]{4,80}+|[^\s'\"]{4,80}+))"
+# "MongoDB: docker run -p 27017:27017" maps ports.
+_PORTS = re.compile(r"(?:\d{1,3}(?:\.\d{1,3}){3}:)?\d{1,5}:\d{1,5}(?:/[a-z]{3})?[.,;)]{0,2}")
 _BETWEEN = r"\b[^\n|]{0,120}?\s"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A tool, and the form of the option that takes a password; the form is tried only on texts that hold a mark."""
+    """A tool and the form of its password option, tried only on texts that hold a mark in any case."""
 
     name: str
     marks: tuple[str, ...]
@@ -208,26 +213,29 @@ def _command(name: str, marks: str, form: str) -> Command:
 
 
 def _option(name: str, marks: str, program: str, option: str, value: str = _COMMAND_VALUE) -> Command:
-    return _command(name, marks, rf"\b(?:{program}){_BETWEEN}(?:{option}){value}")
+    return _command(name, marks, rf"\b(?i:{program}){_BETWEEN}(?:{option}){value}")
 
 
 COMMANDS: tuple[Command, ...] = (
     _option("redis-cli", "redis-cli", "redis-cli", r"-a\s?|--pass[= ]"),
     _command(
         "redis",
-        "AUTH,requirepass,masterauth",
-        rf"(?:> AUTH|^requirepass|^masterauth) (?:\w{{1,20}} )?{_COMMAND_VALUE}['\"]?$",
+        "auth,requirepass",
+        rf"(?:> AUTH|(?i:(?:\d\]?|redis)> auth|^requirepass|^masterauth)) (?:\w{{1,20}} )?{_COMMAND_VALUE}['\"]?$",
     ),
-    _command("redis-cli", "REDISCLI_AUTH", rf"\bREDISCLI_AUTH={_COMMAND_VALUE}"),
+    _command("redis-cli", "rediscli_auth", rf"\b(?i:REDISCLI_AUTH)={_COMMAND_VALUE}"),
     _option("mysql", "mysql,mariadb", r"mysql\w{0,10}|mariadb[\w\-]{0,10}", r"-p(?=[^\s\-])|--password[= ]"),
-    _option("mongo", "mongo", r"mongo\w{0,10}", r"-p\s?|--password[= ]"),
+    # MongoDB is the product, no program.
+    _option("mongo", "mongo", r"(?!(?-i:MongoDB)\b)mongo\w{0,10}", r"-p\s?|--password[= ]"),
     _option("curl", "curl,wget,http ", "curl|wget|http", r"-u\s?|--user[= ]|--proxy-user[= ]|-U\s|-a\s", _COMMAND_PAIR),
     _option("wget", "wget", "wget", r"--(?:http-|ftp-|proxy-)?password[= ]"),
     _option("sshpass", "sshpass", "sshpass", r"-p\s?"),
     _option("login", "login", r"(?:docker|podman|buildah|oras|nerdctl|registry|az|oc) login", r"-p[= ]|--password[= ]"),
-    _command("htpasswd", "htpasswd", rf"\bhtpasswd -\w{{0,4}}b\w{{0,4}}\s\S{{1,80}}+\s\S{{1,40}}+\s{_COMMAND_VALUE}"),
+    _command(
+        "htpasswd", "htpasswd", rf"\b(?i:htpasswd) -\w{{0,4}}b\w{{0,4}}\s\S{{1,80}}+\s\S{{1,40}}+\s{_COMMAND_VALUE}"
+    ),
     _option("smbclient", "smbclient,rpcclient", "smbclient|rpcclient", r"-U\s?['\"]?[^\s%'\"]{1,60}+%"),
-    _command("net use", "net use", rf"\bnet use\b[^\n]{{0,120}}?\s/user:\S{{1,60}}+\s{_COMMAND_VALUE}"),
+    _command("net use", "net use", rf"\b(?i:net use)\b[^\n]{{0,120}}?\s(?i:/user):\S{{1,60}}+\s{_COMMAND_VALUE}"),
     _command("openssl", "pass:", rf"\s-pass(?:in|out)?\s['\"]?pass:{_COMMAND_VALUE}"),
     _option("7z", "7z,rar ", "7z[ar]?|(?:un)?rar", r"-p(?=[^\s\-])"),
     _option("zip", "zip", "(?:un)?zip", r"-P\s?"),
@@ -236,18 +244,22 @@ COMMANDS: tuple[Command, ...] = (
     _command(
         "rabbitmqctl",
         "rabbitmqctl",
-        rf"\brabbitmqctl (?:add_user|change_password|authenticate_user)\s\S{{1,60}}+\s{_COMMAND_VALUE}",
+        rf"\b(?i:rabbitmqctl) (?:add_user|change_password|authenticate_user)\s\S{{1,60}}+\s{_COMMAND_VALUE}",
     ),
     _option("mosquitto", "mosquitto_", r"mosquitto_\w{3}", r"-P\s?"),
     _option("ipmitool", "ipmitool", "ipmitool", r"-P\s?"),
     _option("snmp", "snmp", r"snmp\w{3,9}", r"-[AX]\s?"),
     _option("remote desktop", "freerdp,rdesktop", r"[xw]?freerdp|rdesktop", r"/p:|-p\s?"),
-    _command("chpasswd", "chpasswd", rf"\b(?:echo|printf)\s{_COMMAND_PAIR}['\"]?\s{{0,3}}\|[^\n]{{0,20}}?\bchpasswd"),
+    _command(
+        "chpasswd",
+        "chpasswd",
+        rf"\b(?i:echo|printf)\s{_COMMAND_PAIR}['\"]?\s{{0,3}}\|[^\n]{{0,20}}?\b(?i:chpasswd)",
+    ),
     _command(
         "a pipe",
         "echo",
-        rf"\becho\s(?:-n\s)?{_COMMAND_VALUE}['\"]?\s{{0,3}}\|[^\n]{{0,20}}?"
-        r"(?:sudo -S|kinit|passwd --stdin|--password-stdin)",
+        rf"\b(?i:echo)\s(?:-n\s)?{_COMMAND_VALUE}['\"]?\s{{0,3}}\|[^\n]{{0,20}}?"
+        r"(?:(?i:sudo) -S|(?i:kinit)|(?i:passwd) --stdin|--password-stdin)",
     ),
     _option("gpg", "passphrase", "gpg2?|borg|restic|ssh-keygen", r"--passphrase[= ]|-N\s"),
     _option("keytool", "keytool,jarsigner", "keytool|jarsigner", r"-(?:store|key|deststore|srcstore)pass\s"),
@@ -255,22 +267,24 @@ COMMANDS: tuple[Command, ...] = (
     _command(
         "wpa_passphrase",
         "wpa_passphrase",
-        rf"\bwpa_passphrase\s(?:['\"][^'\"\n]{{1,32}}+['\"]|\S{{1,32}}+)\s(?=['\"]?[^\s'\"]{{0,63}}\d){_COMMAND_VALUE}",
+        rf"\b(?i:wpa_passphrase)\s(?:['\"][^'\"\n]{{1,32}}+['\"]|\S{{1,32}}+)\s(?=['\"]?[^\s'\"]{{0,63}}\d){_COMMAND_VALUE}",
     ),
-    _option("nmcli", "nmcli", "nmcli", r"password\s|\S{0,20}psk\s"),
-    _command("SQL", "IDENTIFIED BY,identified by", rf"(?i)\bidentified by (?:password )?(?=['\"]){_COMMAND_VALUE}"),
+    _option("nmcli", "nmcli", "nmcli", r"(?i:password|\S{0,20}psk)\s"),
+    _command("SQL", "identified by", rf"(?i)\bidentified by (?:password )?(?=['\"]){_COMMAND_VALUE}"),
 )
 
 
 def find_command_passwords(text: str) -> Iterator[Finding]:
     """Passwords in the options of command lines."""
+    low = lowered(text)
     for command in COMMANDS:
-        if any(mark in text for mark in command.marks):
+        if any(mark in low for mark in command.marks):
             for match in command.form.finditer(text):
                 if _is_given(match["value"]):
                     yield Finding("password", *match.span("value"), f"a password given to {command.name}")
 
 
 def _is_given(value: str) -> bool:
-    """Whether the value is a password, not a variable, a documented placeholder, a redirection or an option."""
-    return not is_placeholder(value) and value.lower() not in DOCUMENTED and value[0] not in "-<>|&;("
+    """Whether the value is no variable, placeholder, port mapping, redirection or option."""
+    is_known = is_placeholder(value) or value.lower() in DOCUMENTED or _PORTS.fullmatch(value)
+    return not is_known and value[0] not in "-<>|&;("

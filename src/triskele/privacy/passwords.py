@@ -32,7 +32,7 @@ _ABOUT = re.compile(
 )
 _QUOTES = "\"'`“”„‘’«»"
 _LINK = re.compile(
-    rf"(?P<set>[{_QUOTES}]?[ \t]{{0,3}}+(?::=|={{1,3}}>?|:|：|->|→|—>)[ \t]{{0,3}}+)"
+    rf"(?i)(?P<set>[{_QUOTES}]?[ \t]{{0,3}}+(?::=|={{1,3}}>?|:|：|->|→|—>)[ \t]{{0,3}}+)"
     r"|(?P<tells>\s+(?:lautete?|heißt|hieß)(?:\s+(?:jetzt|nun))?\s+)"
     r"|(?P<is>['’]s\s|\s+(?:is|was|used to be|ist|war|es|est|é|è|wurde)"
     r"(?:\s+(?:now|jetzt|nun|set to|auf|still|noch))?\s+)"
@@ -79,7 +79,7 @@ _PAIR = re.compile(
 _WINDOW = 110
 
 _PIN = re.compile(
-    r"(?:\bPIN|\bPin\b|-PIN|\bPUK|(?i:\bpin(?= (?:is|code|of|for)\b|:)"
+    r"(?:\bPIN|\bPin\b|-PIN|\bPUK|(?i:\bpuks?\b|\bpin(?= (?:is|code|of|for)\b|:)"
     r"|\b(?:door|gate|alarm|entry|lock|locker|keypad|unlock|garage)[ \-]codes?"
     r"|\b(?:safe|lock) (?:code|combination)|\bcombination (?:of|for) [a-z ]{0,20}\b(?:lock|safe)\b"
     r"|\b(?:tür|tresor|alarm|zugangs|schloss)-?code|\bgeheimzahl|\bpincode|\bcode(?= ?\d{4,6}#)))"

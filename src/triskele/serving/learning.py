@@ -23,6 +23,8 @@ from triskele.curation.wording import content, forms, words
 from triskele.errors import BadInput, TriskeleError
 from triskele.exchange import agent_turns
 from triskele.ingest import with_told_period
+from triskele.privacy import detect
+from triskele.privacy.findings import Finding, merge
 from triskele.serving.hook import injection
 from triskele.stores.protocols import Document
 from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, SpokenTurn, is_secret
@@ -177,8 +179,10 @@ def _take(
 def _news(engine: Engine, found: Sequence[CapturedText], project: str | None, learned: Learned) -> list[Memory]:
     """The drafts of captured texts that are neither an echo of recall nor known already."""
     curator, news = Curator(engine), list[Memory]()
+    own = {turn: detect.find(turn.text) for turn in {each.turn for each in found}}
     for each in found:
-        draft = _draft(engine, each, project)
+        secrets = merge([*detect.find(each.text), *capture.secrets_from_turn(each, own[each.turn])])
+        draft = _draft(engine, each, secrets, project)
         if draft is None or _is_known(curator, engine, draft, each):
             learned.skipped += 1
         else:
@@ -187,12 +191,14 @@ def _news(engine: Engine, found: Sequence[CapturedText], project: str | None, le
     return news
 
 
-def _draft(engine: Engine, each: CapturedText, project: str | None) -> Memory | None:
+def _draft(engine: Engine, each: CapturedText, secrets: Sequence[Finding], project: str | None) -> Memory | None:
     """A captured text as a memory with its speaker; a secret only if the user asked to remember it."""
     is_users = each.turn.role == "user"
     try:
         text = engine.draft(
             each.text,
+            sensitivity=Sensitivity.SECRET if secrets else None,
+            title=detect.title_for(each.text, secrets) if secrets else None,
             category=each.category if each.category in engine.settings.memory.categories else None,
             project=project,
             origin=Origin.USER if is_users else Origin.AGENT,

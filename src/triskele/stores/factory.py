@@ -12,12 +12,13 @@ from triskele.errors import BadInput, StoreUnavailable
 from triskele.stores.protocols import Store
 from triskele.stores.sqlite import lost_writes, maintenance, store_file
 from triskele.stores.sqlite.store import SqliteStore
+from triskele.stores.writer import MemoryLimits
 
 
 class _Kind(Protocol):
     """The operations of a kind of store that need no open store."""
 
-    def open(self, settings: Settings) -> Store: ...
+    def open(self, settings: Settings, limits: MemoryLimits | None) -> Store: ...
 
     def exists(self, settings: Settings) -> bool: ...
 
@@ -26,9 +27,9 @@ class _Kind(Protocol):
     def replace_damaged(self, settings: Settings, source: Path) -> Path | None: ...
 
 
-def open_store(settings: Settings) -> Store:
+def open_store(settings: Settings, *, limits: MemoryLimits | None = None) -> Store:
     """The store at the address of the settings, bound to no owner; created if it does not exist."""
-    return _kind(settings).open(settings)
+    return _kind(settings).open(settings, limits)
 
 
 def exists(settings: Settings) -> bool:
@@ -74,14 +75,19 @@ def _not_an_address(settings: Settings, key: str, url: str) -> BadInput:
 class _Sqlite:
     """A file on this machine; derived data is in folders next to it."""
 
-    def open(self, settings: Settings) -> Store:
+    def open(self, settings: Settings, limits: MemoryLimits | None) -> Store:
         path = sqlite_path(settings.store.url)
         # A mistyped address must not make folders; the data folder is created at its own place.
         if not (path.parent.is_relative_to(settings.home) or path.parent.parent.is_dir()):
             raise BadInput(
                 f"the folder of the store {path} does not exist: correct the address, or run `mkdir -p {path.parent}`"
             )
-        return SqliteStore(path, busy_timeout_s=settings.store.busy_timeout_s, traces=self._traces(settings))
+        return SqliteStore(
+            path,
+            busy_timeout_s=settings.store.busy_timeout_s,
+            traces=self._traces(settings),
+            limits=limits,
+        )
 
     def exists(self, settings: Settings) -> bool:
         path = sqlite_path(settings.store.url)
@@ -108,7 +114,7 @@ class _Sqlite:
 class _Postgres:
     """A database of a server; what is derived from it is in the data folder of this machine."""
 
-    def open(self, settings: Settings) -> Store:
+    def open(self, settings: Settings, limits: MemoryLimits | None) -> Store:
         # Imported here: the driver is an extra, and most stores are files.
         try:
             from triskele.stores.postgres.truth import PostgresStore
@@ -121,6 +127,7 @@ class _Postgres:
             folder=self._folder(settings),
             busy_timeout_s=settings.store.busy_timeout_s,
             read_url=settings.store.read_url,
+            limits=limits,
         )
 
     def exists(self, settings: Settings) -> bool:  # noqa: ARG002

@@ -29,7 +29,7 @@ from triskele.stores.rows import (
     to_memory,
     version_hash,
 )
-from triskele.types import Link, Memory, Sensitivity
+from triskele.types import Action, Link, Memory, Sensitivity
 
 PLACES = f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? ORDER BY place"
 _JOURNAL_MARKS = ",".join("?" * (len(JOURNAL_COLUMNS.split(",")) + 2))
@@ -44,6 +44,8 @@ class TruthRows(ABC):
     _AN_ID: ClassVar[str] = "?"
     # Whether a value is in the list that `_listed` makes.
     _LISTED: ClassVar[str]
+    # Leaves out the versions that others share.
+    _OWN: ClassVar[str] = ""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
@@ -87,6 +89,28 @@ class TruthRows(ABC):
     @abstractmethod
     def drop_unused(self) -> None:
         """Delete vectors, jobs and names that no version has any more."""
+
+    def memory_limit(self, usual: int) -> int:
+        """How many current memories the owner may have; 0 is no limit."""
+        return usual
+
+    def count_current(self) -> int:
+        """How many memories of the owner are current."""
+        [count] = self._one(f"SELECT count(*) FROM versions WHERE owner = ? AND known_to IS NULL{self._OWN}") or [0]
+        return int(count)
+
+    def additions_after(self, seq: int, batch: str) -> int | None:
+        """How many memories were added or restored after a journal entry; None if the entry is not there."""
+        found = self._one(
+            "SELECT (SELECT count(*) FROM journal WHERE owner = ? AND seq > ?"
+            f" AND action IN ('{Action.ADDED}', '{Action.RESTORED}'))"
+            " FROM journal WHERE owner = ? AND seq = ? AND batch = ?",
+            seq,
+            self.owner,
+            seq,
+            batch,
+        )
+        return int(found[0]) if found else None
 
     def current(self, id: str) -> Memory | None:
         """The current version of a memory."""

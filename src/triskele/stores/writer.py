@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 from triskele.base.ids import same_words
-from triskele.errors import BadInput, Conflict, NotFound
+from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.stores.protocols import KnownPlace, SealedRow
 from triskele.stores.truth_rows import TruthRows
 from triskele.types import (
@@ -40,19 +40,67 @@ class EntryDetails(TypedDict, total=False):
     other: str | None
 
 
+class _Counted(NamedTuple):
+    """A bound of the current memories after a journal entry."""
+
+    memories: int
+    seq: int
+    batch: str
+
+
+class MemoryLimits:
+    """Limits how many memories of each owner are current."""
+
+    def __init__(self, usual: int = 0) -> None:
+        # For owners without a limit of their own; 0 is none.
+        self.usual = usual
+        self._counted: dict[str, _Counted] = {}
+
+    def hold(self, rows: TruthRows, added: int, seq: int, batch: str) -> None:
+        """Raise if the owner has more memories than allowed; `added` are new.
+
+        The caller holds the owner's lock; `seq` and `batch` are those of the newest journal entry.
+        """
+        most = rows.memory_limit(self.usual)
+        if not most:
+            return
+        # Counting 100,000 memories takes 50 ms. The journal bounds at once how many were added since the last count.
+        counted = self._counted.get(rows.owner)
+        later = None if counted is None else rows.additions_after(counted.seq, counted.batch)
+        memories = most + 1 if counted is None or later is None else counted.memories + later
+        if memories > most:
+            memories = rows.count_current()
+        if memories > most:
+            raise QuotaExceeded(
+                f"{memories - added:,} memories are stored and the quota is {most:,}: forget some, or ask an admin"
+            )
+        self._counted[rows.owner] = _Counted(memories, seq, batch)
+
+
 class Writer:
     """Writes the changes of one transaction, all of one owner, at one moment and under one batch.
 
     Rows of another owner are unknown here.
     """
 
-    def __init__(self, rows: TruthRows, at: datetime, batch: str, actor: str, undoes: int | None = None) -> None:
+    def __init__(
+        self,
+        rows: TruthRows,
+        at: datetime,
+        batch: str,
+        actor: str,
+        undoes: int | None = None,
+        limits: MemoryLimits | None = None,
+    ) -> None:
         self.owner = rows.owner
         self.at = at
         self.batch = batch
         self.actor = actor
         self.undoes = undoes
         self._rows = rows
+        self._limits = limits
+        # How many more memories are current than before, and the number of the newest entry.
+        self._added = self._seq = 0
 
     def apply(self, change: Change) -> Outcome:
         """Carry out one change and journal it."""
@@ -74,6 +122,11 @@ class Writer:
                 return self._withdraw(id)
             case Bind(place, project):
                 return self._bind(place, project)
+
+    def hold_limit(self) -> None:
+        """Raise if more memories are current than before, and than allowed."""
+        if self._limits is not None and self._added > 0:
+            self._limits.hold(self._rows, self._added, self._seq, self.batch)
 
     def erase(self, ids: Sequence[str]) -> list[Outcome]:
         """Delete every row that holds anything of these memories; the journal keeps only their ids."""
@@ -118,7 +171,8 @@ class Writer:
         """Write one journal entry; its number."""
         versions = [details.get("version"), details.get("previous")]
         told = [action.value, id, *versions, details.get("kind"), details.get("other")]
-        return self._rows.insert_entry(self.at, [*told, self.batch, self.undoes, self.actor])
+        self._seq = self._rows.insert_entry(self.at, [*told, self.batch, self.undoes, self.actor])
+        return self._seq
 
     def _add(self, memory: Memory, verbatim: bool, sealed: Sealed | None) -> Outcome:
         self._refuse_foreign(memory)
@@ -135,6 +189,7 @@ class Writer:
         # Knowledge begins with the write, however long ago the memory was drafted.
         self._rows.insert_version(memory if verbatim else replace(memory, known_from=self.at))
         self._keep_sealed(memory, sealed)
+        self._added += memory.known_to is None
         return self._note(Action.ADDED, memory, version=memory.version)
 
     def _revise(self, memory: Memory, base: int, sealed: Sealed | None) -> Outcome:
@@ -156,6 +211,7 @@ class Writer:
             self._copy_sealed(memory.id, memory.version, revised.version)
         else:
             self._keep_sealed(revised, sealed)
+        self._added += standing is None
         action = Action.EDITED if standing is not None else Action.RESTORED
         # A later closing also closes the older versions: the journal keeps the class that the edit changed.
         changed = latest.sensitivity.value if latest.sensitivity is not revised.sensitivity else None
@@ -194,6 +250,7 @@ class Writer:
             latest = self.latest(id)
             return self._outcome(Action.UNCHANGED, latest, version=latest.version)
         self._rows.end_version(replace(standing, known_to=max(self.at, standing.known_from)))
+        self._added -= 1
         return self._note(Action.FORGOTTEN, standing, previous=standing.version)
 
     def _connect(self, link: Link) -> Outcome:

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from test_tenants import Server, server, settings  # noqa: F401 - fixtures
 
 import triskele
-from triskele.errors import BadInput, NotAllowed, NotFound
+from triskele.errors import BadInput, NotAllowed, NotFound, QuotaExceeded
 from triskele.serving import remaining_access
 from triskele.serving.cli.main import cli
 from triskele.serving.hook.explanation import explain
-from triskele.serving.http.problems import AccessDenied, QuotaExceeded
+from triskele.serving.http.problems import AccessDenied
 from triskele.stores.access_keys import SCOPES, Quotas
 
 FACT = "The zeppelin lands in Friedrichshafen"
@@ -91,6 +91,22 @@ def test_groups_are_the_admins_and_the_quota_is_the_owners(server: Server) -> No
         assert his.store.shares.received() == []
         admin.store.groups.delete("crew")
         assert hers.store.shares.groups() == [] == hers.store.shares.given()
+
+
+def test_a_reader_restores_nothing_beyond_the_quota_of_the_owner(server: Server) -> None:  # noqa: F811
+    ada, bob = server.user("ada", quotas=Quotas(memories=1)), server.user("bob", quotas=Quotas(memories=1))
+    with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
+        his.remember("one of his own")
+        id = hers.remember(FACT).id
+        hers.store.shares.share("memory", id, "user", "bob", access="write")
+        his.forget(id)
+        other = hers.remember("another one").id
+        for restore in (lambda: his.restore(id), lambda: his.undo(his.history(id)[-1].batch), lambda: hers.restore(id)):
+            with pytest.raises(QuotaExceeded, match="quota is 1"):
+                restore()
+        hers.forget(other)
+        assert his.restore(id).action == "restored"
+        assert [memory.content for memory in hers.browse()] == [FACT]
 
 
 def test_tools_share_where_there_are_users(server: Server) -> None:  # noqa: F811

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from loopback_server import serving
 
@@ -17,10 +19,10 @@ import triskele
 from triskele import config
 from triskele.config import ServerSettings, Settings
 from triskele.curation.curator import Curated, Curator
-from triskele.errors import BadInput
+from triskele.errors import BadInput, QuotaExceeded
 from triskele.serving.app import AppContext, Application
 from triskele.serving.http.api import OPERATIONS
-from triskele.serving.http.problems import AccessDenied, QuotaExceeded
+from triskele.serving.http.problems import AccessDenied
 from triskele.serving.http.tenants import Tenants
 from triskele.serving.listener import http_address
 from triskele.serving.service import server_rules
@@ -350,6 +352,77 @@ def test_quotas_bound_memories_and_requests(server: Server) -> None:
     answers = [server.ask(slow, "GET", "/v1/me") for _ in range(4)]
     assert [each.status_code for each in answers] == [200, 200, 200, 429]
     assert 1 <= int(answers[-1].headers["Retry-After"]) <= 60
+
+
+def test_parallel_batches_fill_a_quota_and_no_more(server: Server) -> None:
+    key = server.user("few", quotas=Quotas(memories=5))
+    batches = [[{"content": f"fact {batch} of {number}"} for number in range(5)] for batch in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda batch: server.ask(key, "POST", "/v1/batch", json={"memories": batch}), batches))
+    assert sorted(each.status_code for each in answers) == [200, *[429] * 7]
+    assert {each.json()["type"] for each in answers if each.status_code == 429} == {
+        "urn:triskele:problem:quota-exceeded"
+    }
+    with triskele.connect(server.url, key) as memory:
+        assert memory.census().memories == 5
+    # A refused batch leaves nothing.
+    assert len(server.tenants.engine("few").store.journal()) == 5
+
+
+def test_a_full_quota_refuses_what_makes_a_memory_current_and_nothing_else(server: Server) -> None:
+    key = server.user("few", quotas=Quotas(memories=2))
+    with triskele.connect(server.url, key) as memory:
+        one, two = (memory.remember(text) for text in ("one", "two"))
+        forgotten = memory.forget(one.id)[0]
+        three = memory.remember("three")
+        for refused in (
+            lambda: memory.restore(one.id),
+            lambda: memory.undo(forgotten.batch),
+            lambda: memory.remember("four", supersedes=two.id),
+        ):
+            with pytest.raises(QuotaExceeded, match="2 memories are stored and the quota is 2"):
+                refused()
+        assert "quota is 2" in server.tool(key, "memory_store", content="four")
+        assert memory.remember("two").action == "duplicate"
+        memory.edit(two.id, content="two and a half")
+        memory.link(three.id, "supersedes", two.id)
+        assert memory.undo(three.batch)[0].action == "forgotten"
+        assert memory.undo(forgotten.batch)[0].action == "restored"
+        assert {each.content for each in memory.browse()} == {"one", "two and a half"}
+
+
+def test_import_and_sync_are_held_to_the_quota(server: Server) -> None:
+    key = server.user("few", quotas=Quotas(memories=2))
+    lines = b"".join(b'{"content": "fact %d"}\n' % number for number in range(3))
+    dry = server.ask(key, "POST", "/v1/import", params={"dry_run": "true"}, content=lines)
+    assert (dry.status_code, dry.json()["added"]) == (200, 3)
+    assert server.ask(key, "POST", "/v1/import", content=lines).status_code == 429
+    now = "2026-01-01T00:00:00Z"
+    record = {"content": "a fact", "category": "facts", "created_at": now, "updated_at": now}
+    items = [
+        {"id": f"1kpn46qz7w3x2v5{number}", "push": "record", "record": {**record, "content": f"fact {number}"}}
+        for number in range(3)
+    ]
+    answer = server.ask(key, "POST", "/v1/sync", json={"items": items})
+    assert {each["status"] for each in answer.json()["results"]} == {"refused"}
+    assert "0 memories are stored and the quota is 2" in answer.text
+    assert server.ask(key, "POST", "/v1/sync", json={"items": items[:2]}).json()["results"][0]["status"] == "done"
+    with triskele.connect(server.url, key) as memory:
+        assert memory.census().memories == 2
+
+
+def test_a_changed_quota_holds_at_once(server: Server, settings: Settings) -> None:
+    key = server.user("few", quotas=Quotas(memories=1))
+    with triskele.connect(server.url, key) as memory:
+        memory.remember("one")
+        with psycopg.connect(settings.store.url) as connection:
+            connection.execute("UPDATE triskele.users SET memories = 2 WHERE name = 'few'")
+        memory.remember("two")
+        with pytest.raises(QuotaExceeded, match="quota is 2"):
+            memory.remember("three")
+        with psycopg.connect(settings.store.url) as connection:
+            connection.execute("UPDATE triskele.users SET memories = NULL WHERE name = 'few'")
+        memory.remember("three")
 
 
 def test_the_memories_used_least_recently_are_closed(server: Server) -> None:

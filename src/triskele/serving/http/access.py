@@ -57,10 +57,6 @@ class AccessPolicy(Protocol):
         """Count a request; raise QuotaExceeded if the user has sent too many."""
         ...
 
-    def admit_memories(self, principal: Principal, count: int) -> None:
-        """Raise QuotaExceeded if the user may not store that many more memories."""
-        ...
-
     def admit_models(self, principal: Principal) -> None:
         """Raise QuotaExceeded if the user has used up the tokens of hosted models for today."""
         ...
@@ -87,9 +83,6 @@ class SingleOwner:
 
     def admit(self, principal: Principal) -> None:
         """Admit every request."""
-
-    def admit_memories(self, principal: Principal, count: int) -> None:
-        """Admit every memory."""
 
     def admit_models(self, principal: Principal) -> None:
         """Admit every question."""

@@ -222,7 +222,6 @@ OPERATIONS: tuple[Operation, ...] = (
         tag=_ABOUT,
         scope=WRITE,
         body=bodies.StoreBody,
-        counts_memories=lambda _: 1,
         errors=(404, 409),
     ),
     Operation(
@@ -235,7 +234,6 @@ OPERATIONS: tuple[Operation, ...] = (
         tag=_ABOUT,
         scope=WRITE,
         body=bodies.BatchBody,
-        counts_memories=lambda body: len(body.memories),
         errors=(409,),
     ),
     Operation(

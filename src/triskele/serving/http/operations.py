@@ -127,8 +127,6 @@ class Operation:
     query: type[Strict] | None = None
     media: str = JSON
     takes_file: bool = False
-    counts_memories: Callable[[Any], int] = lambda _: 0
-    """how many memories a body adds, for the quota"""
     errors: tuple[int, ...] = ()
     is_audited: bool = False
 
@@ -157,8 +155,6 @@ def _answer(
     principal: Principal = request.scope[PRINCIPAL]
     policy = context.policy
     policy.admit(principal)
-    if body is not None and (count := operation.counts_memories(body)):
-        policy.admit_memories(principal, count)
     client, project = (_told(request, name) for name in (CLIENT_HEADER, PROJECT_HEADER))
     call = Call(principal, context, dict(request.path_params), body, query, file, client, project)
     # Only a database has positions.

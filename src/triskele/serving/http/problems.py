@@ -19,6 +19,7 @@ from triskele.errors import (
     ModelUnavailable,
     NotAllowed,
     NotFound,
+    QuotaExceeded,
     StoreDamaged,
     StoreNewer,
     StoreOlder,
@@ -35,10 +36,6 @@ BLANK = "about:blank"
 
 class AccessDenied(Unavailable):
     """The key is missing, unknown, expired or revoked, or its scopes do not allow the request."""
-
-
-class QuotaExceeded(Unavailable):
-    """A quota of the user is used up: memories, requests a minute or model tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

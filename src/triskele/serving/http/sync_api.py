@@ -14,7 +14,7 @@ from itertools import accumulate
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
 from triskele.engine import Engine
-from triskele.errors import BadInput, Conflict, NotFound
+from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.exchange import sync_states
 from triskele.exchange.reconcile import WITHDRAWN, Push, Standing
 from triskele.exchange.sync_states import (
@@ -31,7 +31,6 @@ from triskele.exchange.sync_states import (
 )
 from triskele.serving.http.bodies import SyncBody, SyncItem, SyncQuery
 from triskele.serving.http.operations import Call, Operation, given
-from triskele.serving.http.problems import QuotaExceeded
 from triskele.stores.access_keys import WRITE
 from triskele.stores.protocols import Cursor, Document
 from triskele.types import (
@@ -42,7 +41,6 @@ from triskele.types import (
     Disconnect,
     Memory,
     Outcome,
-    Revise,
     Sensitivity,
 )
 
@@ -131,11 +129,17 @@ class _Planned:
     reply: PushResult | None = None
     changes: tuple[Change, ...] = ()
     after: Memory | None = None
+    before: Memory | None = None
 
     @property
     def is_new(self) -> bool:
         """Whether it adds a memory."""
         return bool(self.changes) and isinstance(self.changes[0], Add)
+
+    @property
+    def makes_current(self) -> bool:
+        """Whether a memory is current after it that was not before."""
+        return bool(self.changes) and _is_current(self.after) and not _is_current(self.before)
 
 
 class _Receiver:
@@ -197,18 +201,18 @@ class _Receiver:
     def _closed(self, memory: Memory, sensitivity: Sensitivity) -> bool:
         """Mark a memory and make it private before it is erased: that fails if it was changed meanwhile."""
         self._store.documents.put(_WITHDRAWN, {memory.id: Document(str(sensitivity))})
-        private = replace(_standing(memory), sensitivity=Sensitivity.PRIVATE)
+        private = replace(memory, sensitivity=Sensitivity.PRIVATE)
         try:
-            self._engine.acting_as(sync_states.WITHDRAWAL).apply([Revise(private, base=memory.version)])
+            self._engine.acting_as(sync_states.WITHDRAWAL).apply(sync_states.taking(private, memory))
         except (Conflict, NotFound):
             return False
         return True
 
     def _recorded(self, items: Sequence[SyncItem]) -> list[PushResult]:
         for _ in range(_TRIES if items else 0):
-            planned = self._admitted(self._plan(items))
+            planned = self._plan(items)
             try:
-                outcomes = self._applied(planned)
+                planned, outcomes = self._admitted(planned)
             except (Conflict, NotFound):
                 # Another push was quicker: compare again.
                 continue
@@ -217,6 +221,14 @@ class _Receiver:
         if items:
             raise Conflict("other pushes change the same memories: try again")
         return []
+
+    def _admitted(self, planned: list[_Planned]) -> tuple[list[_Planned], dict[str, Outcome]]:
+        """Apply what was planned; beyond the quota, refuse the items that make a memory current."""
+        try:
+            return planned, self._applied(planned)
+        except QuotaExceeded as error:
+            admitted = [_refused(each, error) if each.makes_current else each for each in planned]
+            return admitted, self._applied(admitted)
 
     def _applied(self, planned: Sequence[_Planned]) -> dict[str, Outcome]:
         """The first outcome of each memory."""
@@ -237,7 +249,10 @@ class _Receiver:
         if outcome is not None and outcome.action is Action.DUPLICATE:
             if outcome.sensitivity is not Sensitivity.OPEN:
                 # A private memory has the same text: it is not returned, and this one is stored as a second memory.
-                self._engine.apply([Add(planned.after, verbatim=True)])
+                try:
+                    self._engine.apply([Add(planned.after, verbatim=True)])
+                except QuotaExceeded as error:
+                    return PushResult(planned.item.id, Status.REFUSED, reason=str(error))
             else:
                 [known] = shown(self._engine, [outcome.id], {})
                 return PushResult(planned.item.id, Status.DUPLICATE, known=known)
@@ -280,7 +295,8 @@ class _Receiver:
         if known.sensitivity is Sensitivity.OPEN and fingerprint(known) == fingerprint(memory):
             return _Planned(item, PushResult(item.id, Status.DONE, token))
         if item.base == token:
-            return _Planned(item, None, tuple(sync_states.taking(memory, known)), sync_states.taken(memory, known))
+            changes = tuple(sync_states.taking(memory, known))
+            return _Planned(item, None, changes, sync_states.taken(memory, known), known)
         said = fingerprint(_standing(memory))
         # A forget makes no version: it may be of the one that it was based on.
         first = version_in(item.base) + (memory.known_to is None)
@@ -300,16 +316,6 @@ class _Receiver:
     def _stale(self, item: SyncItem) -> PushResult:
         [known] = shown(self._engine, [item.id], {})
         return PushResult(item.id, Status.STALE, known=known)
-
-    def _admitted(self, planned: list[_Planned]) -> list[_Planned]:
-        """Refuse new memories beyond the quota; changes of known ones pass."""
-        new = [each for each in planned if each.is_new]
-        try:
-            self._call.context.policy.admit_memories(self._call.principal, len(new))
-        except QuotaExceeded as error:
-            refused = {each.item.id: PushResult(each.item.id, Status.REFUSED, reason=str(error)) for each in new}
-            return [_Planned(each.item, refused[each.item.id]) if each.item.id in refused else each for each in planned]
-        return planned
 
     def _tied(self, item: SyncItem) -> PushResult:
         """Open and close links; those that cannot be are left out, and the first reason is returned."""
@@ -331,6 +337,14 @@ class _Receiver:
         except (Conflict, NotFound) as error:
             return str(error)
         return ""
+
+
+def _is_current(memory: Memory | None) -> bool:
+    return memory is not None and memory.known_to is None
+
+
+def _refused(planned: _Planned, error: QuotaExceeded) -> _Planned:
+    return _Planned(planned.item, PushResult(planned.item.id, Status.REFUSED, reason=str(error)))
 
 
 def _placeholder(id: str, owner: str) -> Memory:

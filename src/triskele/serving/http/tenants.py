@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from triskele.base import timestamps
 from triskele.config import ServerSettings, Settings
 from triskele.curation.usage import AfterAnswer
+from triskele.errors import QuotaExceeded
 from triskele.serving.chosen_memory import gated
 from triskele.serving.http.access import Access, Principal
-from triskele.serving.http.problems import QuotaExceeded
 from triskele.stores import factory
+from triskele.stores.writer import MemoryLimits
 
 if TYPE_CHECKING:
     from triskele.engine import Engine
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from triskele.stores.protocols import Store
 
 _MINUTE_S = 60.0
-# A count of memories is taken again after this time.
-_COUNTED_S = 30.0
 
 
 @dataclass(slots=True)
@@ -37,14 +36,6 @@ class _Window:
 
     began: float
     count: int = 0
-
-
-@dataclass(slots=True)
-class _Counted:
-    """How many memories a user had at a moment, and how many were admitted since."""
-
-    at: float
-    memories: int
 
 
 class Tenants:
@@ -59,7 +50,6 @@ class Tenants:
         self._engines: OrderedDict[str, Engine] = OrderedDict()
         self._opening: dict[str, threading.Lock] = {}
         self._windows: dict[str, _Window] = {}
-        self._counts: dict[str, _Counted] = {}
         self._to_curate: dict[str, Engine] = {}
         # Not the queue of an engine: a write waits until that one is empty.
         self.after_writes = AfterAnswer()
@@ -130,7 +120,7 @@ class Tenants:
     def _shared(self) -> Store:
         with self._mutex:
             if self._store is None:
-                self._store = factory.open_store(self._settings)
+                self._store = factory.open_store(self._settings, limits=MemoryLimits(self.limits.memories_per_user))
             return self._store
 
     def admit(self, principal: Principal) -> None:
@@ -147,23 +137,6 @@ class Tenants:
             is_over = bool(most) and window.count > most
         if is_over:
             raise QuotaExceeded(f"more than {most:,} requests in a minute: wait", remedy=str(max(1, round(wait_s))))
-
-    def admit_memories(self, principal: Principal, count: int) -> None:
-        """Refuse memories beyond the quota of a user."""
-        most = _limit(principal.quotas.memories, self.limits.memories_per_user)
-        if not most or not count or principal.user is None:
-            return
-        with self._mutex:
-            known = self._counts.get(principal.user)
-        if known is None or self._clock() - known.at > _COUNTED_S or known.memories + count > most:
-            known = _Counted(self._clock(), self.engine_of(principal).census().memories)
-        if known.memories + count > most:
-            raise QuotaExceeded(
-                f"{known.memories:,} memories are stored and the quota is {most:,}: forget some, or ask an admin"
-            )
-        known.memories += count
-        with self._mutex:
-            self._counts[principal.user] = known
 
     def admit_models(self, principal: Principal) -> None:
         """Refuse questions once the day's tokens of hosted models are used up."""

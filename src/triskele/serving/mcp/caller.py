@@ -64,11 +64,6 @@ class Caller:
     hint: str = ""
     principal: Principal = OWNER
 
-    def admit_memory(self) -> None:
-        """Refuse one memory more than the quota of the user allows."""
-        if self.source.policy is not None:
-            self.source.policy.admit_memories(self.principal, 1)
-
     def admit_models(self) -> None:
         """Refuse a question once the user's tokens of hosted models are used up for today."""
         if self.source.policy is not None:

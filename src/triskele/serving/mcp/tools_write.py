@@ -73,7 +73,6 @@ def memory_store(
 ) -> schemas.Stored:
     """Remember one fact."""
     who = caller(request, WRITE)
-    who.admit_memory()
     _refuse_long(who, content)
     place = who.written_to(project, everywhere)
     # What was given a moment ago may wait to be noted.

@@ -118,7 +118,6 @@ def new(asked: PageRequest) -> Response:
 def create(asked: PageRequest) -> Response:
     """Remember a text, which may replace another memory."""
     older = asked.text("supersedes", most=40).strip() or None
-    asked.policy.admit_memories(asked.principal, 1)
     return _done(asked.engine.remember(_content(asked), supersedes=older, **_details(asked)))
 
 

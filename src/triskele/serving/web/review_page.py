@@ -112,7 +112,6 @@ def keep(asked: PageRequest) -> Response:
 
 def accept(asked: PageRequest) -> Response:
     """Carry a proposal out; the page offers to undo it."""
-    asked.policy.admit_memories(asked.principal, 1)
     outcomes = asked.engine.proposals.accept(asked.named("id"))
     return gone_to("/review", outcomes[0].batch if outcomes else "")
 

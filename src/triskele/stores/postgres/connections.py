@@ -37,6 +37,7 @@ _SETTINGS = (
     " set_config('synchronous_commit', coalesce(%s, current_setting('synchronous_commit')), true)"
 )
 SEE_ACCOUNTS = "SELECT set_config('triskele.accounts', 'on', true)"
+HIDE_ACCOUNTS = "SELECT set_config('triskele.accounts', '', true)"
 # Takes the locks of some owners, one after the other, then makes sure that they are listed.
 _LOCK = (
     "WITH locked AS MATERIALIZED (SELECT one, {take}(hashtextextended('triskele owner ' || one, 0)) AS taken"

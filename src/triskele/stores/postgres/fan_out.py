@@ -135,6 +135,9 @@ def carry_out(writer: PostgresWriter, changes: Sequence[Change], locked: frozens
         with rows_of(writer.connection, owner, writer.owner):
             _check_access(writer, owner, change)
             outcomes.append((owner, writers[owner].apply(_as_owners(writers[owner], change))))
+    for each in writers.values():
+        with rows_of(writer.connection, each.owner, writer.owner):
+            each.hold_limit()
     told = {each.owner: spread(each, performer) for each in writers.values()}
     # The number of an entry is that of the performer's own journal.
     return [

@@ -11,11 +11,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
 
 from triskele.stores.postgres import erasure, job_rows, vector_rows
-from triskele.stores.postgres.connections import Connection
+from triskele.stores.postgres.connections import HIDE_ACCOUNTS, SEE_ACCOUNTS, Connection
 from triskele.stores.postgres.document_rows import delete_about
 from triskele.stores.rows import VERSION_COLUMNS, from_memory, version_hash
 from triskele.stores.truth_rows import TruthRows
-from triskele.stores.writer import EntryDetails, Writer
+from triskele.stores.writer import EntryDetails, MemoryLimits, Writer
 from triskele.types import Action, Memory, Outcome, Sensitivity
 
 _VERSION_MARKS = ",".join("?" * (len(VERSION_COLUMNS.split(",")) + 2))
@@ -47,6 +47,7 @@ class PostgresRows(TruthRows):
     )
     _AN_ID = '?::text COLLATE "C"'
     _LISTED = "= ANY(?)"
+    _OWN = " AND shared_by IS NULL"
 
     def __init__(self, connection: Connection, owner: str) -> None:
         super().__init__(owner)
@@ -93,6 +94,15 @@ class PostgresRows(TruthRows):
         """Delete vectors, jobs and names that no version has any more."""
         erasure.drop_unused(self.connection, self.owner)
 
+    def memory_limit(self, usual: int) -> int:
+        """The user's quota of current memories, or the usual one."""
+        with self.connection.pipeline():
+            self.connection.execute(SEE_ACCOUNTS)
+            cursor = self.connection.execute("SELECT memories FROM users WHERE name = %s", [self.owner])
+            self.connection.execute(HIDE_ACCOUNTS)
+        [own] = cursor.fetchone() or [None]
+        return usual if own is None else int(own)
+
     def _listed(self, values: Sequence[Any]) -> list[Any]:
         return list(values)
 
@@ -107,17 +117,24 @@ class PostgresWriter(Writer):
     """A writer that records in `entries` and `touched` what it did so far."""
 
     def __init__(
-        self, connection: Connection, owner: str, at: datetime, batch: str, actor: str, undoes: int | None = None
+        self,
+        connection: Connection,
+        owner: str,
+        at: datetime,
+        batch: str,
+        actor: str,
+        undoes: int | None = None,
+        limits: MemoryLimits | None = None,
     ) -> None:
         self.connection = connection
         self.rows = PostgresRows(connection, owner)
         self.entries: list[WrittenEntry] = []
         self.touched: set[str] = set()
-        super().__init__(self.rows, at, batch, actor, undoes)
+        super().__init__(self.rows, at, batch, actor, undoes, limits)
 
     def acting_for(self, owner: str, *, actor: str, undoes: int | None) -> PostgresWriter:
         """The same transaction in the rows of another owner."""
-        return PostgresWriter(self.connection, owner, self.at, self.batch, actor, undoes)
+        return PostgresWriter(self.connection, owner, self.at, self.batch, actor, undoes, self._limits)
 
     def write_entry(self, action: Action, id: str, **details: Unpack[EntryDetails]) -> int:
         """Write one journal entry and record it; its number."""

@@ -13,7 +13,14 @@ from triskele.base.ids import new_batch
 from triskele.errors import BadInput, Conflict, NotAllowed, NotFound, StoreUnavailable
 from triskele.stores.access_keys import check_user
 from triskele.stores.postgres import erasure
-from triskele.stores.postgres.connections import LOCK_OWNER, SEE_ACCOUNTS, Connection, Connections, OwnerTransactions
+from triskele.stores.postgres.connections import (
+    HIDE_ACCOUNTS,
+    LOCK_OWNER,
+    SEE_ACCOUNTS,
+    Connection,
+    Connections,
+    OwnerTransactions,
+)
 from triskele.stores.postgres.document_rows import PostgresDocuments
 from triskele.stores.postgres.fan_out import Performer, in_order, rows_of, shared_ids, spread
 from triskele.stores.postgres.postgres_rows import PostgresWriter
@@ -346,7 +353,7 @@ def _accounts_of(connection: Connection) -> Iterator[None]:
     """Let a transaction of an owner see users and groups for a while."""
     connection.execute(SEE_ACCOUNTS)
     yield
-    connection.execute("SELECT set_config('triskele.accounts', '', true)")
+    connection.execute(HIDE_ACCOUNTS)
 
 
 def _check_shareable(writer: PostgresWriter, id: str) -> None:

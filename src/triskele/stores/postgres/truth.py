@@ -28,7 +28,7 @@ from triskele.stores.postgres.usage_rows import PostgresUsage
 from triskele.stores.postgres.vector_rows import PostgresModels, PostgresVectors
 from triskele.stores.protocols import Census, Cursor, Heads, KnownPlace, SealedRow
 from triskele.stores.rows import LINK_COLUMNS, to_link, to_memory
-from triskele.stores.writer import claim_places, replace_sealed
+from triskele.stores.writer import MemoryLimits, claim_places, replace_sealed
 from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
 
 Result = TypeVar("Result")
@@ -54,7 +54,16 @@ SELECT (SELECT count(*) FROM ({_CURRENT}) AS standing),
 class PostgresStore:
     """One database with the memories of any number of owners; `folder` takes what a restore replaces."""
 
-    def __init__(self, url: str, *, folder: Path, busy_timeout_s: float = 30.0, read_url: str = "") -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        folder: Path,
+        busy_timeout_s: float = 30.0,
+        read_url: str = "",
+        limits: MemoryLimits | None = None,
+    ) -> None:
+        self._limits = limits
         self._connections = Connections(url, timeout_s=busy_timeout_s, read_url=read_url)
         self._bound: dict[str, PostgresOwnerStore] = {}
         self._lock = threading.Lock()
@@ -64,7 +73,7 @@ class PostgresStore:
         """What one owner sees of the store."""
         with self._lock:
             if owner not in self._bound:
-                self._bound[owner] = PostgresOwnerStore(self._connections, owner)
+                self._bound[owner] = PostgresOwnerStore(self._connections, owner, self._limits)
             return self._bound[owner]
 
     def close(self) -> None:
@@ -81,8 +90,9 @@ class PostgresOwnerStore(OwnerTruth):
     _COLUMNS = READ_COLUMNS
     _WORDING = WORDING
 
-    def __init__(self, connections: Connections, owner: str) -> None:
+    def __init__(self, connections: Connections, owner: str, limits: MemoryLimits | None = None) -> None:
         self.owner = owner
+        self._limits = limits
         self._transactions = transactions = OwnerTransactions(connections, owner)
         self._model = ""
         self._link_ends = LinkEnds(transactions.all, owner)
@@ -152,7 +162,7 @@ class PostgresOwnerStore(OwnerTruth):
         return in_order(
             self._transactions,
             lambda connection, locked: work(
-                PostgresWriter(connection, self.owner, timestamps.now(), batch, actor, undoes), locked
+                PostgresWriter(connection, self.owner, timestamps.now(), batch, actor, undoes, self._limits), locked
             ),
         )
 

@@ -27,7 +27,7 @@ from triskele.stores.sqlite.sqlite_rows import SqliteRows
 from triskele.stores.sqlite.usage import SqliteUsage
 from triskele.stores.sqlite.vectors import SqliteJobs, SqliteModels, SqliteVectors
 from triskele.stores.truth_rows import PLACES, to_place
-from triskele.stores.writer import Writer, claim_places, replace_sealed
+from triskele.stores.writer import MemoryLimits, Writer, claim_places, replace_sealed
 from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
 
 _PAGE = 500
@@ -51,7 +51,15 @@ _HEADS = (
 class SqliteStore:
     """One file with the memories of any number of owners."""
 
-    def __init__(self, path: Path, *, busy_timeout_s: float = 30.0, traces: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_timeout_s: float = 30.0,
+        traces: Sequence[Path] = (),
+        limits: MemoryLimits | None = None,
+    ) -> None:
+        self._limits = limits
         self._database = Database(path, busy_timeout_s=busy_timeout_s, traces=traces)
         self._bound: dict[str, SqliteOwnerStore] = {}
         self._lock = threading.Lock()
@@ -62,7 +70,7 @@ class SqliteStore:
         """What one owner sees of the store."""
         with self._lock:
             if owner not in self._bound:
-                self._bound[owner] = SqliteOwnerStore(self._database, owner)
+                self._bound[owner] = SqliteOwnerStore(self._database, owner, self._limits)
             return self._bound[owner]
 
     def close(self) -> None:
@@ -85,8 +93,9 @@ class SqliteOwnerStore(OwnerTruth):
 
     _WORDING = Wording(_one_of, _has_tag)
 
-    def __init__(self, database: Database, owner: str) -> None:
+    def __init__(self, database: Database, owner: str, limits: MemoryLimits | None = None) -> None:
         self.owner = owner
+        self._limits = limits
         self._database = database
         # These concern the file: they are the same for every owner.
         self.epoch = database.epoch
@@ -105,8 +114,9 @@ class SqliteOwnerStore(OwnerTruth):
     ) -> list[Outcome]:
         """Carry out the changes and journal them, all in one durable transaction or none."""
         with self._journaled() as (rows, at, outcomes):
-            writer = Writer(rows, at, batch, actor, undoes)
+            writer = Writer(rows, at, batch, actor, undoes, self._limits)
             outcomes += [writer.apply(change) for change in changes]
+            writer.hold_limit()
         return outcomes
 
     def erase(self, ids: Sequence[str], *, batch: str, actor: str = USER) -> list[Outcome]:
