@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 RUN_DEPTH = 100
 # As deep as recall@30 needs; deeper lists would make recall rescore more candidates than it does for a user.
 OWN_DEPTH = 30
-FORMAT = 4
+FORMAT = 5
 _BATCH = 2000
 _IDS = "ids.txt"
 _DATABASE = {".db", ".db-wal", ".db-shm"}

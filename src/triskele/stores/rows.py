@@ -18,7 +18,7 @@ VERSION_COLUMNS = (
     " position, created_at, updated_at, valid_from, valid_to, known_from, known_to, content_hash, speaker,"
     " role"
 )
-# How many of them a version had before it had a speaker and a role.
+# The columns before the last two, speaker and role.
 _COLUMNS_WITHOUT_SPEAKER = 20
 _COLUMNS = len(VERSION_COLUMNS.split(","))
 LINK_COLUMNS = "source, kind, target, known_from, known_to"
@@ -53,9 +53,9 @@ def row_hash(values: Row) -> str:
 
 
 def version_hash(values: Row) -> str:
-    """The hash of the values of VERSION_COLUMNS; without speaker and role it is what older formats wrote."""
-    first, added = values[:_COLUMNS_WITHOUT_SPEAKER], values[_COLUMNS_WITHOUT_SPEAKER:]
-    return row_hash(first if all(value is None for value in added) else values)
+    """The hash of the values of VERSION_COLUMNS, without speaker and role if both are missing."""
+    first, spoken = values[:_COLUMNS_WITHOUT_SPEAKER], values[_COLUMNS_WITHOUT_SPEAKER:]
+    return row_hash(first if all(value is None for value in spoken) else values)
 
 
 def from_memory(memory: Memory) -> list[Any]:
