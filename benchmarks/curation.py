@@ -8,7 +8,7 @@
         the same, with what capture keeps of the users' turns (dial all), and the proposals besides
     TRISKELE_BENCH_DATA=folder python benchmarks/curation.py learned STORES SET
         what capture keeps of the conversations of a set, how well it answers, how often the newest fact comes first;
-        STORES holds the raw set, embedded by benchmarks/golden.py build
+        STORES holds the raw set, embedded as for benchmarks/postgres.py
 
 Texts are taken as memories without a place in a conversation, which would keep every decision below the line. FILE
 holds texts of the data sets and stays outside the repository.

@@ -3,9 +3,10 @@
     TRISKELE_BENCH_DATA=folder python benchmarks/postgres.py quality STORES RESULT [SET ...]
     TRISKELE_BENCH_DATA=folder python benchmarks/postgres.py speed STORES RESULT ROWS
 
-STORES is what `benchmarks/golden.py build` made: one embedded store for each data set. `quality` moves rows and vectors
-of each into Postgres and asks the same questions of every arm. `speed` makes a store of ROWS memories of one owner and
-a hundredth as many of another: texts are cut from the data sets, vectors are those of the stores with noise.
+STORES has an embedded store of each data set: `TRISKELE_BENCH_CACHE=STORES/SET triskele bench SET --arms default
+--max-queries 1` makes one. `quality` moves rows and vectors of each into Postgres and asks the same questions of every
+arm. `speed` makes a store of ROWS memories of one owner and a hundredth as many of another: texts are cut from the data
+sets, vectors are those of the stores with noise.
 
 One question is, for every arm of `speed`: encode it in this process by the bundled model, take a connection of a pool,
 begin a transaction and set what it needs there, ask, and return ten hits with texts and labels. Processor time is that

@@ -2,7 +2,7 @@
 
     python -m training.rank_default DATA_FOLDER STORES OUT_FOLDER SET...
 
-STORES holds one embedded benchmark store per set, as benchmarks/golden.py builds them; a copy is opened.
+STORES holds one embedded benchmark store per set, as for benchmarks/postgres.py; a copy is opened.
 """
 
 from __future__ import annotations
