@@ -299,7 +299,7 @@ class Engine:
         from triskele.recall.pipeline import pack
 
         settings, asked = self.settings.recall, plans.asked_for(legs, fusion, rerank)
-        with self.runtime.moment(text if sort == Sort.RELEVANCE and asked.asks_meaning else ""):
+        with self.runtime.moment():
             plan = self.plan_in_force(asked, order=NEAR if near else order)
             plan = plan.in_a_hurry() if hurried else replace(plan, patience_s=self.settings.rerank.timeout_s)
             answer = self.ask(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import BoundedSemaphore, Lock, local
+from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -66,7 +66,6 @@ class BundledEmbedder:
         self._manifest: Manifest = read_manifest(folder)
         self._loading = Lock()
         self._loaded: BundledRuntime | None = None
-        self._begun = local()
 
     @property
     def fingerprint(self) -> str:
@@ -85,16 +84,7 @@ class BundledEmbedder:
 
     def encode_query(self, text: str) -> Encoding:
         """Encode one query; tokens beyond the first window are dropped."""
-        begun, self._begun.query = getattr(self._begun, "query", None), None
-        if begun is not None and begun[0] == text:
-            made: Encoding = begun[1]()
-            return made
         return self._runtime().encode([text], most_windows=1)[0]
-
-    def begin_query(self, text: str) -> None:
-        """Begin to encode a query that this thread will soon ask for, if the weights are loaded."""
-        if self._loaded is not None:
-            self._begun.query = text, self._loaded.begin(text)
 
     def encode_documents(self, texts: Sequence[str]) -> list[Encoding]:
         """Encode documents, in their order."""

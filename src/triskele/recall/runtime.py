@@ -81,17 +81,10 @@ class ModelRuntime:
         """Whether a thread of this process embeds what is written."""
         return self._worker is not None
 
-    def moment(self, text: str = "") -> AbstractContextManager[None]:
-        """One snapshot for plan, model and ranking where nothing in a recall writes; otherwise each reads as of now.
-
-        A model that is open, and can, begins to encode the text before: most probably it is still the one in force.
-        """
-        settings, semantic = self._settings.store, self._semantic
-        begin = getattr(semantic.embedder, "begin_query", None) if semantic is not None else None
-        if begin is not None and self._update is None and isinstance(text, str) and text:
-            begin(text)
-        is_open = self._worker is not None and semantic is not None
-        is_reading = is_open and settings.corpus != DATABASE and self.services() is None
+    def moment(self) -> AbstractContextManager[None]:
+        """One snapshot for plan, model and ranking where nothing in a recall writes; otherwise each reads as of now."""
+        is_open = self._worker is not None and self._semantic is not None
+        is_reading = is_open and self._settings.store.corpus != DATABASE and self.services() is None
         return self._store.snapshot() if is_reading else nullcontext()
 
     def semantic(self) -> SemanticIndex | None:
