@@ -367,7 +367,7 @@ class Engine:
     def adopted(self, model: SemanticIndex | None = None) -> Adopted | None:
         """The plan that the user's own questions put in force; None if it was measured with another model."""
         found = plans.adopted(self.store)
-        semantic = (model or self.runtime.answering()) if found else None
+        semantic = (model or self.semantic()) if found else None
         return found if found and semantic and semantic.embedder.fingerprint == found.fingerprint else None
 
     def why_not(self, reference: str, text: str, **options: Any) -> WhyNot:
