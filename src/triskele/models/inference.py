@@ -150,16 +150,13 @@ class BundledRuntime:
     first: int
     last: int
     capacity: int
-    # Rows are never padded; graphs of earlier releases declare a mask all the same.
-    is_masked: bool
 
     @classmethod
     def load(cls, folder: Path, manifest: Manifest, threads: int = 1) -> Self:
         """Verify the files of a model folder and load them."""
         session, tokenizer = _open_verified(folder / GRAPH_FILE, manifest.graph_sha256, manifest, threads)
         first, last = tokenizer.encode("").ids
-        is_masked = any(entry.name == _MASK for entry in session.get_inputs())
-        return cls(session, tokenizer, first, last, manifest.max_tokens - SPECIAL_TOKENS, is_masked)
+        return cls(session, tokenizer, first, last, manifest.max_tokens - SPECIAL_TOKENS)
 
     def encode(self, texts: Sequence[str], most_windows: int = MAX_WINDOWS) -> list[Encoding]:
         """Encode texts in their order; long texts are encoded in windows."""
@@ -181,8 +178,7 @@ class BundledRuntime:
         """Both outputs for rows of equal length, special tokens added."""
         ids = np.empty((len(rows), len(rows[0]) + SPECIAL_TOKENS), dtype=np.int64)
         ids[:, 0], ids[:, 1:-1], ids[:, -1] = self.first, rows, self.last
-        inputs = {"input_ids": ids} | ({_MASK: np.ones_like(ids)} if self.is_masked else {})
-        sentences, tokens = self.session.run(["sentence", "tokens"], inputs)
+        sentences, tokens = self.session.run(["sentence", "tokens"], {"input_ids": ids})
         if not (np.isfinite(sentences).all() and np.isfinite(tokens).all()):
             raise ModelUnavailable("The bundled model returned NaN or infinite values. Reinstall triskele.")
         return sentences, tokens
