@@ -16,9 +16,8 @@ def open(store: str | None = None) -> Engine:
     """Open the memory at a store address such as `sqlite:///notes.db`, or the user's own."""
     # Imported here: `triskele --version` must not pay for the engine.
     from triskele.engine import open_memory
-    from triskele.serving.chosen_memory import gated
 
-    return gated(open_memory(store))
+    return open_memory(store)
 
 
 def connect(url: str, key: str, *, project: str = "") -> RemoteMemory:

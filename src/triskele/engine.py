@@ -299,7 +299,7 @@ class Engine:
         from triskele.recall.pipeline import pack
 
         settings, asked = self.settings.recall, plans.asked_for(legs, fusion, rerank)
-        with self.runtime.moment(text if sort == Sort.RELEVANCE and asked.asks_meaning else ""):
+        with self.runtime.moment():
             plan = self.plan_in_force(asked, order=NEAR if near else order)
             plan = plan.in_a_hurry() if hurried else replace(plan, patience_s=self.settings.rerank.timeout_s)
             answer = self.ask(
@@ -367,7 +367,7 @@ class Engine:
     def adopted(self, model: SemanticIndex | None = None) -> Adopted | None:
         """The plan that the user's own questions put in force; None if it was measured with another model."""
         found = plans.adopted(self.store)
-        semantic = (model or self.runtime.answering()) if found else None
+        semantic = (model or self.semantic()) if found else None
         return found if found and semantic and semantic.embedder.fingerprint == found.fingerprint else None
 
     def why_not(self, reference: str, text: str, **options: Any) -> WhyNot:

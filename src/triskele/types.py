@@ -39,7 +39,7 @@ class Role(StrEnum):
 TRUST = (Origin.USER, Origin.AGENT, Origin.IMPORT, Origin.TOOL, Origin.WEB)
 # The most open first.
 CLOSENESS = (Sensitivity.OPEN, Sensitivity.PRIVATE, Sensitivity.SECRET)
-# The kind of the documents that hold adopted plans.
+# The kind of the document that holds the adopted plan.
 PLANS = "plan"
 
 

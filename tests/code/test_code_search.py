@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from other_weights import other_weights
 
 from triskele.code import embedding
 from triskele.code.paths import PathFacts
@@ -16,6 +19,7 @@ from triskele.code.ranking import MOST_PER_FILE, CodePlan
 from triskele.code.rules import PENALTY, RULES
 from triskele.code.search import CodeSearch
 from triskele.errors import BadInput
+from triskele.models.bundled import kept_embedders
 from triskele.models.embedders import Encoding
 from triskele.recall.fusion import METHODS
 
@@ -182,22 +186,24 @@ def test_every_fusion_takes_meaning_in(tmp_path: Path, search: CodeSearch, fusio
     assert answer.hits[0].evidence["dense_share"] > 0
 
 
-def test_vectors_of_a_model_before_an_update_are_read_until_the_new_one_has_as_many(
-    tmp_path: Path, search: CodeSearch
-) -> None:
-    CodeSearch(tmp_path / "home", search.root, CountingEmbedder()).embed()
+def test_kept_weights_answer_until_an_update_has_embedded_as_much(tmp_path: Path, search: CodeSearch) -> None:
+    home, earlier = tmp_path / "home", other_weights(tmp_path / "package", name="triskele-minilm-l6-2")
+    shutil.copytree(earlier._folder, home / "models" / earlier.fingerprint)
+    CodeSearch(home, search.root, earlier).embed()
     later = CountingEmbedder()
-    later.fingerprint = "counting later"
-    updated = CodeSearch(tmp_path / "home", search.root, later, earlier=("counting",))
+    updated = CodeSearch(home, search.root, later, earlier=partial(kept_embedders, home))
     assert updated.search("letter").embedded == 1 and updated.reads_earlier
     assert (updated.status().embedded, updated.status().by_earlier) == (0, 1), "the progress of the new one"
-    assert CodeSearch(tmp_path / "home", search.root, later).search("letter").embedded == 0
+    assert CodeSearch(home, search.root, later).search("letter").embedded == 0
     updated.embed()
     assert updated.search("letter").embedded == 1 and not updated.reads_earlier
     assert (updated.status().embedded, updated.status().by_earlier) == (1, 0)
     # The earlier file does not grow any more.
     (search.root / "shop" / "letter.py").write_text("def letter():\n    return 'letter'\n")
     assert updated.search("letter").embedded < 1 and not updated.reads_earlier
+    shutil.rmtree(home / "models")
+    lost = CodeSearch(home, search.root, CountingEmbedder(), earlier=partial(kept_embedders, home))
+    assert (lost.status().by_earlier, lost.reads_earlier) == (0, False)
 
 
 def test_a_text_is_embedded_once(tmp_path: Path, search: CodeSearch) -> None:

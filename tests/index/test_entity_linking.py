@@ -13,8 +13,9 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.engine import Engine
-from triskele.index import entity_linking
+from triskele.index import entity_linking, lease
 from triskele.index.entity_linking import FOUND, read_names
+from triskele.index.lease import alone
 from triskele.stores.derived import BY_HAND, Named
 from triskele.types import Memory
 
@@ -169,7 +170,7 @@ def test_the_lease_of_a_dead_reader_runs_out(engine: Engine, monkeypatch: pytest
     engine.remember("Argo CD is the deployment tool of the Heron team")
     read, now = _texts_read(monkeypatch), timestamps.now()
     monkeypatch.setattr(timestamps, "now", lambda: now)
-    dead = entity_linking._reading(engine.store, 20.0, wait=True)
+    dead = alone(engine.store, entity_linking._READER, 20.0, wait=True)
     assert dead.__enter__()
     assert _read(engine, limit=1) == 0
     now += timedelta(seconds=19)
@@ -194,11 +195,11 @@ def test_a_reader_that_took_longer_than_its_lease_leaves_that_of_the_next_alone(
     engine.remember("Argo CD is the deployment tool of the Heron team")
     now, passed = timestamps.now(), 0.0
     monkeypatch.setattr(timestamps, "now", lambda: now)
-    monkeypatch.setattr(entity_linking, "time", SimpleNamespace(monotonic=lambda: passed))
-    slow = entity_linking._reading(engine.store, 20.0, wait=True)
+    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: passed))
+    slow = alone(engine.store, entity_linking._READER, 20.0, wait=True)
     assert slow.__enter__()
     now, passed = now + timedelta(seconds=20), passed + 20
-    with entity_linking._reading(engine.store, 20.0, wait=True) as is_reader:
+    with alone(engine.store, entity_linking._READER, 20.0, wait=True) as is_reader:
         assert is_reader
         slow.__exit__(None, None, None)
         assert _read(engine, limit=1) == 0

@@ -16,9 +16,9 @@ from triskele.models import bundled
 from triskele.models.bundled import (
     MODEL_FOLDER,
     BundledEmbedder,
-    earlier_weights,
     embedder_in,
     keep_weights,
+    kept_names,
     kept_weights,
 )
 from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
@@ -30,12 +30,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = Path(shutil.copytree(MODEL_FOLDER, tmp_path / "package"))
     monkeypatch.setattr(bundled, "MODEL_FOLDER", folder)
     monkeypatch.setattr(bundled, "_shared", BundledEmbedder(folder))
-    monkeypatch.setattr(bundled, "EARLIER", (BundledEmbedder(folder).fingerprint,))
     return folder
 
 
 def _kept(home: Path) -> Path | None:
-    return kept_weights(home, bundled.EARLIER[0])
+    return kept_weights(home, bundled.bundled().fingerprint)
 
 
 def _refused(*_: object) -> None:
@@ -114,24 +113,31 @@ def test_weights_that_were_written_over_are_not_taken_for_the_earlier_ones(packa
 @pytest.mark.parametrize("file", [GRAPH_FILE, TOKENIZER_FILE])
 @pytest.mark.parametrize("is_missing", [True, False])
 def test_weights_that_are_not_whole_are_not_kept_ones(
-    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, is_missing: bool
+    package: Path, tmp_path: Path, file: str, is_missing: bool
 ) -> None:
     keep_weights(tmp_path / "home")
-    kept, name = _kept(tmp_path / "home"), bundled.EARLIER[0]
+    kept = _kept(tmp_path / "home")
     assert kept is not None
     (kept / file).unlink()
     if not is_missing:
         shutil.copyfile(package / MANIFEST_FILE, kept / file)
     assert _kept(tmp_path / "home") is None
-    # Where questions of today's weights fit their vectors, these still answer.
-    for fitting, found in (((), []), ((name,), [(name, None)])):
-        monkeypatch.setattr(bundled, "FITTING", fitting)
-        assert [*earlier_weights(tmp_path / "home", {name: 1})] == found
 
 
 def test_only_weights_that_shipped_are_returned_to(package: Path, tmp_path: Path) -> None:
     keep_weights(tmp_path / "home")
+    shutil.copytree(package, tmp_path / "home" / "models" / "another@1")
+    (tmp_path / "home" / "models" / "notes.txt").touch()
     assert kept_weights(tmp_path / "home", "another@1") is None
+    assert kept_names(tmp_path / "home") == []
+
+
+def test_kept_names_are_those_of_other_releases_latest_first(package: Path, tmp_path: Path) -> None:
+    names = ["triskele-minilm-l6@1", "triskele-minilm-l6-12@1", "triskele-minilm-l6-2@1"]
+    for name in names:
+        (tmp_path / "home" / "models" / name).mkdir(parents=True)
+    keep_weights(tmp_path / "home")
+    assert kept_names(tmp_path / "home") == [names[1], names[2], names[0]]
 
 
 def test_the_owners_of_a_server_share_weights_that_answer_and_none_stay_loaded(package: Path) -> None:

@@ -1,4 +1,4 @@
-"""Adopted plans: a stack whose top is in force, under the model that it was measured with."""
+"""The adopted plan and the one before, under the model that they were measured with."""
 
 from __future__ import annotations
 
@@ -69,7 +69,19 @@ def test_rolling_back_returns_to_the_one_before(engine: Engine) -> None:
     assert plans.roll_back(engine.store)[1] is None
     with pytest.raises(NotFound, match="default plan"):
         plans.roll_back(engine.store)
-    assert [line["event"] for line in plans.history(engine.store)] == ["rolled back"] * 2
+
+
+def test_rollback_goes_back_one_plan(engine: Engine) -> None:
+    for depth in (50, 120, 140):
+        _adopt(engine, Plan(rescored=depth))
+    assert plans.roll_back(engine.store)[1] is not None and engine.plan_in_force().rescored == 120
+    assert plans.roll_back(engine.store)[1] is None and engine.plan_in_force() == Plan()
+
+
+def test_rollback_leaves_plans_of_another_model_alone(engine: Engine) -> None:
+    _adopt(engine, WORDS, fingerprint="another-model@1")
+    _adopt(engine, TEXTBOOK)
+    assert plans.roll_back(engine.store)[1] is None and engine.plan_in_force() == Plan()
 
 
 def test_another_process_sees_it_at_once(engine: Engine, tmp_path: Path) -> None:
@@ -86,14 +98,8 @@ def test_a_plan_of_another_model_is_not_used(engine: Engine) -> None:
 
 @pytest.mark.parametrize("plan", [{"fusion": "magic"}, {"colour": "red"}])
 def test_a_plan_that_this_version_does_not_understand_is_not_used(engine: Engine, plan: dict[str, str]) -> None:
-    value = {"plan": plan, "fingerprint": "x", "since": "2026-01-01T00:00:00Z", "questions": 60}
-    engine.store.documents.put(plans.PLANS, {"1": Document(value)})
+    _adopt(engine, WORDS)
+    document = engine.store.documents.get(plans.PLANS, "adopted")
+    document["now"]["plan"] = plan
+    engine.store.documents.put(plans.PLANS, {"adopted": Document(document)})
     assert engine.plan_in_force() == Plan()
-
-
-def test_the_stack_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "MOST_PLANS", 2)
-    for depth in (50, 100, 120):
-        _adopt(engine, Plan(rescored=depth))
-    assert len(engine.store.documents.all(plans.PLANS)) == 2
-    assert engine.plan_in_force().rescored == 120

@@ -11,8 +11,9 @@ from embedded_notes import open_engine as open_embedding_engine
 
 from triskele.config import load
 from triskele.engine import Engine
-from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
+from triskele.errors import AmbiguousId, BadInput, Conflict, ModelUnavailable, NotFound
 from triskele.index.corpus import Corpus
+from triskele.models.inference import BundledRuntime
 from triskele.recall import legs
 from triskele.recall.plan import Plan
 from triskele.types import Action, LinkKind, Query, Ranking
@@ -241,3 +242,15 @@ def test_who_wants_no_model_is_not_told_that_one_is_missing(engine: Engine) -> N
     engine.remember("the heron nests in May")
     assert engine.recall("heron").missing == ()
     assert engine.recall("heron", legs=["dense"]).hits == ()
+
+
+def test_recall_with_a_failing_model_searches_by_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ModelUnavailable("broken weights")
+
+    with Engine(load({"TRISKELE_HOME": str(tmp_path)}), tmp_path) as engine:
+        engine.remember("Argo CD deploys every release to the cluster")
+        engine.embed()
+        monkeypatch.setattr(BundledRuntime, "encode", fail)
+        answer = engine.recall("release cluster", logged=False)
+    assert answer.hits and answer.missing == ("searched by words only: broken weights",)

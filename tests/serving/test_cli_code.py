@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from other_weights import other_weights
 
 from triskele.code import search
-from triskele.models.bundled import BundledEmbedder, bundled
+from triskele.models import bundled
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
@@ -65,8 +66,9 @@ def test_status_tells_which_vectors_answer_after_an_update(
     assert "vectors: 0%;" in run("code", "status").out
     search.opened(home, tree, "bundled").embed()
     assert "vectors: 100%;" in run("code", "status").out
-    monkeypatch.setattr(search, "FITTING", (bundled().fingerprint,))
-    monkeypatch.setattr(BundledEmbedder, "fingerprint", "of the update")
+    bundled.keep_weights(home)
+    update = other_weights(home.parent / "update", name="triskele-minilm-l6-4")
+    monkeypatch.setattr(bundled, "_shared", update)
     search.opened.cache_clear()
     assert "vectors: 0% (until then answers use those from before an update: 100%);" in run("code", "status").out
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_onnx
-from noise_weights import noise_weights
 from other_weights import other_weights
 from sample_team import grades_of, questions_of, written
 
@@ -183,43 +182,57 @@ def test_an_erased_memory_leaves_the_files_of_every_model(run: Run, add: Any, no
     assert len(folders) == 1
 
 
-def test_after_an_update_the_vectors_of_the_earlier_weights_are_named_and_wait_for_a_return(
-    run: Run, add: Any, copy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    earlier = BundledEmbedder(Path(copy)).fingerprint
-    monkeypatch.setattr(bundled, "EARLIER", (earlier,))
-    add("the kettle is red")
-    run("models", "switch", copy, "--untested")
-    run("models", "switch", "bundled", "--untested")
-    listed = run("models", "list").out
-    assert f"{earlier} · 1 text" in listed and "triskele models switch FOLDER" in listed
-    encoded: list[str] = []
-    monkeypatch.setattr(BundledEmbedder, "encode_documents", lambda _, texts: encoded.extend(texts))
-    assert run("models", "switch", copy, "--untested", "--json").json["switched"]
-    assert encoded == [] and run("stats", "--json").json["waiting"] == 0
+@pytest.fixture
+def update_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[BundledEmbedder], None]:
+    """Installs a version with other weights; the resident process of each version keeps its own."""
 
-
-def test_after_an_update_a_rollback_needs_no_network_and_no_folder_that_somebody_saved(
-    run: Run, add: Any, copy: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    earlier = BundledEmbedder(Path(copy))
-    monkeypatch.setattr(bundled, "EARLIER", (earlier.fingerprint,))
-    add("the kettle is red")
-    with monkeypatch.context() as before:
-        before.setattr(bundled, "_shared", earlier)
-        before.setattr(bundled, "MODEL_FOLDER", Path(copy))
-        run("reindex")
+    def update(weights: BundledEmbedder) -> None:
         bundled.keep_weights(home)
-    shutil.rmtree(copy)
+        monkeypatch.setattr(bundled, "_shared", weights)
+        monkeypatch.setattr(bundled, "MODEL_FOLDER", weights._folder)
+
+    return update
+
+
+@pytest.fixture
+def later(tmp_path: Path) -> BundledEmbedder:
+    return other_weights(tmp_path / "later", name="triskele-minilm-l6-4")
+
+
+def test_models_list_shows_an_update_until_it_is_over(
+    run: Run, add: Any, later: BundledEmbedder, update_to: Callable[[BundledEmbedder], None]
+) -> None:
+    earlier = bundled.bundled().fingerprint
+    add("the kettle is red")
+    run("reindex")
+    update_to(later)
+    during = run("models", "list", "--json").json
+    assert (during["local"]["name"], during["local"]["fingerprint"], during["local"]["read"]) == (earlier, earlier, 1)
+    assert during["update"] == {"fingerprint": later.fingerprint, "read": 0, "waiting": 1}
+    listed = run("models", "list").out
+    assert "Takes its place once it has read everything" in listed and "0 texts embedded, 1 waiting" in listed
+    said = run("reindex").out.replace("\n", " ")
+    assert f"{later.fingerprint} is in use; `triskele models rollback` returns to {earlier}." in said
+    after = run("models", "list", "--json").json
+    assert (after["local"]["name"], after["local"]["before"], after["update"]) == ("bundled", earlier, None)
+    assert after["kept"] == {earlier: 1} and "is in use" not in run("reindex").out, "said once"
+
+
+def test_rollback_after_an_update_needs_no_network_and_no_saved_folder(
+    run: Run, add: Any, later: BundledEmbedder, update_to: Callable[[BundledEmbedder], None], home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    earlier = bundled.bundled()
+    add("the kettle is red")
+    run("reindex")
+    update_to(later)
     run("reindex")
     with monkeypatch.context() as lost:
         lost.setattr(bundled, "_kept_folder", lambda home, fingerprint: home / "nowhere" / fingerprint)
-        assert run("models", "rollback").is_refused(1, "were not kept. To use the earlier ones, save the folder")
+        assert run("models", "rollback").is_refused(1, "save the folder triskele/models/weights of that version")
     assert "triskele models rollback" in run("models", "list").out and _seen() == [1, 1]
     back = run("models", "rollback", "--json").json
     assert back["waiting"] == 0 and back["before"] == "bundled" and back["model"] == earlier.fingerprint
-    listed = run("models", "list", "--json").json
-    assert listed["local"]["fingerprint"] == earlier.fingerprint
     assert run("recall", "what colour has the pot for tea?", "--json").json["hits"][0]["evidence"]["dense"]
     asked = run("config", "get", "recall.model")
     assert asked.out == "bundled\n" and f"{back['model']} is in use" in asked.err
@@ -229,9 +242,6 @@ def test_after_an_update_a_rollback_needs_no_network_and_no_folder_that_somebody
     assert run("models", "list", "--json").json["local"]["fingerprint"] == earlier.fingerprint
     assert run("models", "rollback", "--json").json["model"] == "bundled"
     assert run("config", "get", "recall.model").err == ""
-    said = run("models", "list").out
-    assert "`triskele models rollback` restores it" in said.replace("\n", " ") and "save the folder" not in said
-    assert "An update replaced" not in said
     assert run("models", "switch", earlier.fingerprint, "--untested", "--json").json["switched"]
     # Who returns to the version that ships these weights needs no kept ones.
     shutil.rmtree(moved / "models")
@@ -239,74 +249,28 @@ def test_after_an_update_a_rollback_needs_no_network_and_no_folder_that_somebody
     assert run("models", "list", "--json").json["local"]["fingerprint"] == earlier.fingerprint
 
 
-@pytest.fixture
-def update_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[BundledEmbedder], None]:
-    """Installs a version with other weights; the one before has kept its own."""
-
-    def update(weights: BundledEmbedder) -> None:
-        bundled.keep_weights(home)
-        monkeypatch.setattr(bundled, "EARLIER", (bundled.bundled().fingerprint,))
-        monkeypatch.setattr(bundled, "_shared", weights)
-
-    return update
-
-
 @pytest.mark.usefixtures("judged")
-def test_an_update_to_weights_that_are_worse_is_explained_and_can_be_insisted_on(
-    run: Run, tmp_path: Path, update_to: Callable[[BundledEmbedder], None]
+def test_switch_during_an_update_compares_with_the_kept_weights(
+    run: Run, noise: str, later: BundledEmbedder, update_to: Callable[[BundledEmbedder], None]
 ) -> None:
     earlier = bundled.bundled().fingerprint
-    update_to(noise_weights(tmp_path / "update"))
-    during = run("models", "list", "--json").json["local"]
-    assert during["name"] == "bundled" and during["answers"] == earlier and during["waiting"] > 0
-    assert f"{earlier} answers until everything is embedded" in run("models", "list").out
-    assert "an update brought another model" in run("doctor").out
-    done = run("reindex").out
-    assert "are worse on your" in done.replace("\n", " ") and "✗ MRR" in done and "passing cases" in done
-    listed = run("models", "list").out
-    assert f"Local: {earlier}" in listed and "✗ MRR" in listed and "triskele models switch bundled" in listed
-    local = run("models", "list", "--json").json["local"]
-    assert (local["answers"], local["tested"]["in_use"], local["tested"]["questions"] >= 50) == (earlier, False, True)
-    assert "worse on your judged questions and not in use" in run("doctor").out.replace("\n", " ")
-    refused = run("models", "switch", "bundled")
-    assert refused.code == 1 and f"{earlier} stays in use" in refused.out
-    assert run("models", "switch", "bundled", "--untested", "--json").json["switched"]
-    local = run("models", "list", "--json").json["local"]
-    assert local["answers"].startswith("noise") and local["tested"]["in_use"]
+    update_to(later)
+    assert run("models", "switch", "bundled").is_refused(2, "an update is bringing it into use")
+    refused = run("models", "switch", noise)
+    assert refused.code == 1 and "✗ MRR" in refused.out and f"{earlier} stays in use" in refused.out
+    assert run("models", "list", "--json").json["update"]["read"] == 0
+    assert run("models", "switch", noise, "--untested", "--json").json["before"] == earlier
+    assert run("models", "list", "--json").json["update"] is None
     assert run("models", "rollback", "--json").json["model"] == earlier
 
 
-@pytest.mark.usefixtures("judged")
-def test_an_update_to_weights_that_are_not_worse_is_used_and_says_so(
-    run: Run, tmp_path: Path, update_to: Callable[[BundledEmbedder], None]
-) -> None:
-    earlier = bundled.bundled().fingerprint
-    update_to(other_weights(tmp_path / "update", name="later"))
-    done = run("reindex").out
-    assert "before it was used" in done and "✓ MRR" in done and "✗" not in done
-    local = run("models", "list", "--json").json["local"]
-    assert local["answers"].startswith("later") and local["before"] == earlier
-    assert "before it was used" in run("models", "list").out and "update" not in run("doctor").out
-    assert "before it was used" not in run("reindex").out, "said once"
-
-
-def test_an_update_of_a_store_with_few_judged_questions_is_used_and_says_so(
-    run: Run, add: Any, tmp_path: Path, update_to: Callable[[BundledEmbedder], None]
-) -> None:
+def test_command_finishes_an_update_that_no_background_process_may(
+    run: Run, add: Any, later: BundledEmbedder, update_to: Callable[[BundledEmbedder], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     add("the kettle is red")
     run("reindex")
-    update_to(noise_weights(tmp_path / "update"))
-    assert "Used without a comparison with the weights before: only 0 judged questions, 50" in run("reindex").out
-    said = run("models", "list").out.replace("\n", " ")
-    assert "only 0 judged questions, 50 are needed" in said and "`triskele models rollback` restores it" in said
-
-
-def test_a_command_settles_an_update_that_no_background_process_may(
-    run: Run, add: Any, tmp_path: Path, update_to: Callable[[BundledEmbedder], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add("the kettle is red")
-    run("reindex")
-    update_to(noise_weights(tmp_path / "update"))
+    update_to(later)
     monkeypatch.setattr(invocation, "SPARE_S", 5.0)
     run("recall", "kettle")
-    assert run("models", "list", "--json").json["local"]["answers"].startswith("noise")
+    assert run("models", "list", "--json").json["local"]["fingerprint"] == later.fingerprint

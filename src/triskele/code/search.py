@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
 
@@ -25,7 +26,7 @@ from triskele.code.walk import read
 from triskele.code.words import numbers_of, term, whole, words
 from triskele.config import BUNDLED, NO_MODEL
 from triskele.errors import BadInput, IndexUnavailable, NotFound
-from triskele.models.bundled import FITTING
+from triskele.models.bundled import kept_embedders
 from triskele.models.embedders import Embedder
 from triskele.models.local import local_embedder
 
@@ -102,15 +103,15 @@ class TreeStatus:
 class CodeSearch:
     """Searches one tree; keeps the last state in memory."""
 
-    def __init__(self, home: Path, root: Path, embedder: Embedder | None = None, earlier: Sequence[str] = ()) -> None:
+    def __init__(
+        self, home: Path, root: Path, embedder: Embedder | None = None, earlier: Callable[[], Sequence[Embedder]] = list
+    ) -> None:
         self._index = TreeIndex(home, root)
         self._embedder = embedder
-        # Models whose vectors fit: they are read until this one has embedded as much.
+        # Kept weights answer until those of an update have embedded as much.
         self._earlier = earlier
         self._state: tuple[TreeManifest, CodeCorpus] | None = None
-        self._known: tuple[CodeCorpus, list[int], CodeVectors] | None = None
-        self.reads_earlier = False
-        """whether the last question was answered from vectors of a model that shipped before"""
+        self._known: tuple[CodeCorpus, int, CodeVectors, Embedder] | None = None
         self._reading = Lock()
 
     @property
@@ -131,7 +132,7 @@ class CodeSearch:
         return embedding.embed(
             self.root,
             corpus,
-            self._file(self._embedder.fingerprint),
+            VectorFile(self._index.folder, self._embedder),
             self._embedder,
             self._index.folder,
             progress=progress or (lambda *_: None),
@@ -146,11 +147,11 @@ class CodeSearch:
             raise BadInput(f"limit must be between 1 and {MAX_LIMIT}, not {limit}")
         require()
         corpus, waiting = self._corpus()
-        vectors = self._vectors(corpus)
+        vectors, embedder = self._vectors(corpus)
         question = CodeQuestion(text)
         # Hits outside the folder asked for are dropped, so ask for more of them.
         most = limit if not under else MAX_LIMIT * 4
-        ranked = rank(corpus, question, limit=most, plan=plan, vectors=vectors, embedder=self._embedder)
+        ranked = rank(corpus, question, limit=most, plan=plan, vectors=vectors, embedder=embedder)
         ranked = [each for each in ranked if corpus.paths[each.row].startswith(under)][:limit]
         sources = {row: self._source(corpus, row) for row in {each.row for each in ranked}}
         asked = AskedTerms(corpus.rarity(question.terms))
@@ -160,9 +161,9 @@ class CodeSearch:
     def ranked_paths(self, text: str, plan: CodePlan, *, limit: int = 10) -> list[str]:
         """The best files for a question, without snippets: what evaluation compares."""
         corpus, _ = self._corpus()
-        vectors = self._vectors(corpus) if plan.dense_weight else None
+        vectors, embedder = self._vectors(corpus) if plan.dense_weight else (None, self._embedder)
         # Several hits may be of one file.
-        ranked = rank(corpus, CodeQuestion(text), limit=3 * limit, plan=plan, vectors=vectors, embedder=self._embedder)
+        ranked = rank(corpus, CodeQuestion(text), limit=3 * limit, plan=plan, vectors=vectors, embedder=embedder)
         return list(dict.fromkeys(corpus.paths[each.row] for each in ranked))[:limit]
 
     def symbol(self, name: str, *, under: str = "") -> SymbolAnswer:
@@ -183,11 +184,8 @@ class CodeSearch:
         """Counts of what is indexed and of what is left out."""
         manifest = self._index.manifest()
         corpus = CodeCorpus(manifest, self._index.segments_of(manifest))
-        own = None if self._embedder is None else CodeVectors(corpus, self._file(self._embedder.fingerprint))
-        best = self._vectors(corpus)
-        languages: dict[str, int] = {}
-        for language in corpus.languages:
-            languages[language] = languages.get(language, 0) + 1
+        own = None if self._embedder is None else CodeVectors(corpus, VectorFile(self._index.folder, self._embedder))
+        best, _ = self._vectors(corpus)
         return TreeStatus(
             root=str(self.root),
             files=corpus.size,
@@ -197,7 +195,7 @@ class CodeSearch:
             waiting=manifest.waiting,
             embedded=own.share if own else 0.0,
             skipped=manifest.skipped,
-            languages=dict(sorted(languages.items(), key=lambda pair: -pair[1])),
+            languages=dict(Counter(corpus.languages).most_common()),
             bytes_on_disk=sum(path.stat().st_size for path in self._index.folder.iterdir()),
             by_earlier=best.share if best is not None and self.reads_earlier else 0.0,
         )
@@ -225,21 +223,23 @@ class CodeSearch:
             self._state = manifest, CodeCorpus(manifest, parts)
         return self._state[1], left + manifest.waiting
 
-    def _file(self, fingerprint: str) -> VectorFile:
-        return VectorFile(self._index.folder, fingerprint, self._embedder.dimensions if self._embedder else 0)
+    @property
+    def reads_earlier(self) -> bool:
+        """Whether the last question was answered by kept weights of an earlier version."""
+        return self._known is not None and self._known[3] is not self._embedder
 
-    def _vectors(self, corpus: CodeCorpus) -> CodeVectors | None:
+    def _vectors(self, corpus: CodeCorpus) -> tuple[CodeVectors | None, Embedder | None]:
+        """The vectors that answer, and the model that made them."""
         if self._embedder is None:
-            return None
-        files, known = [self._file(name) for name in (self._embedder.fingerprint, *self._earlier)], self._known
-        sizes = [file.size() for file in files]
-        if known is None or known[0] is not corpus or known[1] != sizes:
-            own = best = CodeVectors(corpus, files[0])
-            if own.share < 1:
-                best = max([own, *(CodeVectors(corpus, file) for file in files[1:])], key=lambda each: each.share)
-            self.reads_earlier = best is not own
-            known = self._known = corpus, sizes, best
-        return known[2]
+            return None, None
+        folder, size = self._index.folder, VectorFile(self._index.folder, self._embedder).size()
+        if self._known is None or self._known[:2] != (corpus, size):
+            best, embedder = CodeVectors(corpus, VectorFile(folder, self._embedder)), self._embedder
+            for kept in self._earlier() if best.share < 1 else ():
+                vectors = CodeVectors(corpus, VectorFile(folder, kept))
+                best, embedder = (vectors, kept) if vectors.share > best.share else (best, embedder)
+            self._known = corpus, size, best, embedder
+        return self._known[2:]
 
     def _source(self, corpus: CodeCorpus, row: int) -> SourceText:
         """A file as it is now; a file that changed since it was indexed is searched for secrets again."""
@@ -345,7 +345,7 @@ def _reason(evidence: Mapping[str, float]) -> str:
 def opened(home: Path, root: Path, model: str = NO_MODEL) -> CodeSearch:
     """The search over one tree with a local model, kept by the process for the next question."""
     embedder = None if model == NO_MODEL else local_embedder(model)
-    return CodeSearch(home, root, embedder, FITTING if model == BUNDLED else ())
+    return CodeSearch(home, root, embedder, partial(kept_embedders, home) if model == BUNDLED else list)
 
 
 def locate(home: Path, path: str | Path) -> tuple[Path, str]:

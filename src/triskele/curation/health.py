@@ -32,7 +32,6 @@ class Health:
     `leftovers` are copies that killed backups and restores left; a repair removes them. `repairs` is whether it was to.
     `exposed` memories look like secrets and are not; only a deep inspection looks for them.
     `mixed` are projects whose older memories may belong to the projects of other folders of the same name.
-    `update_note` is what the weights of an update wait for, or that they are not used.
     `outside` are the hosts in the settings by their purpose, and `left` is what was sent to them, by day.
     """
 
@@ -55,7 +54,6 @@ class Health:
     outside: Mapping[str, str]
     outside_problems: tuple[str, ...]
     corpus_notes: tuple[str, ...]
-    update_note: str | None
     left: tuple[Day, ...]
     leftovers: tuple[Path, ...]
     is_deep: bool
@@ -139,7 +137,6 @@ def inspect(
         outside=models.hosts(),
         outside_problems=models.problems(),
         corpus_notes=models.corpus_notes(),
-        update_note=models.update_note(),
         left=tuple(egress_log.days(store)),
         leftovers=tuple(leftovers),
         is_deep=deep,

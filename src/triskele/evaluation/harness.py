@@ -151,7 +151,7 @@ class Harness(ABC):
         """The model, after memories without vectors are embedded; an interrupted run continues where it stopped."""
         total = self.engine.store.vectors.count_waiting()
         self.engine.embed(progress=lambda done: self._progress("embedding", done, total))
-        return with_precomputed_queries(self._other_model or self.engine.runtime.answering())
+        return with_precomputed_queries(self._other_model or self.engine.semantic())
 
 
 class BenchHarness(Harness):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,9 +12,10 @@ from triskele.base.text import COMMON_WORDS
 from triskele.graph.canonical import Gazetteer, Names, Reason, block, expansions, key, runs
 from triskele.graph.extract import Kind, Mention, mentions
 from triskele.index.analysis import Analyzer
+from triskele.index.lease import alone
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.shard import Found
-from triskele.stores.derived import NAMES, Name, Named
+from triskele.stores.derived import Name, Named
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Memory, Scope
 
@@ -55,7 +55,7 @@ def read_names(
     done = 0
     while (limit is None or done < limit) and (waiting := store.entities.count_unread()):
         most = min(SWEEP, waiting if limit is None else limit - done)
-        with _reading(store, LEASE_S + _LEASE_S_PER_TEXT * most, wait=wait) as is_reader:
+        with alone(store, _READER, LEASE_S + _LEASE_S_PER_TEXT * most, wait=wait) as is_reader:
             sweep = store.entities.unread(most) if is_reader else []
             for read in _read(sweep, store, lexical, wait=wait) if sweep else ():
                 done += read
@@ -66,23 +66,6 @@ def read_names(
         if not is_reader:
             _wait_for_reader(store, waiting)
     return done
-
-
-@contextmanager
-def _reading(store: OwnerStore, lease_s: float, *, wait: bool) -> Iterator[bool]:
-    """Be the only reader of names for a while; False if another one is. The lease of a killed one runs out."""
-    began = time.monotonic()
-    is_reader = bool(store.jobs.claim(_READER, lease_s=lease_s, wait=wait))
-    if not is_reader:
-        # The first reader of a store makes the job; one that another has claimed stays as it is.
-        store.jobs.add(_READER, [NAMES])
-        is_reader = bool(store.jobs.claim(_READER, lease_s=lease_s, wait=wait))
-    try:
-        yield is_reader
-    finally:
-        # After the lease it may be another's.
-        if is_reader and time.monotonic() - began < lease_s:
-            store.jobs.release(_READER, [NAMES])
 
 
 def _wait_for_reader(store: OwnerStore, waiting: int) -> None:

@@ -13,7 +13,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -86,29 +85,13 @@ class DerivedIndex(ABC, Generic[Kept, Tail, View]):
             stamp = (heads.epoch, self._position(heads))
             view = self._view
             if view is None or stamp != self._stamp:
-                loaded = self._load(stamp[0])
-                self._view, self._stamp = loaded, stamp
-                if view is None:
-                    # A first load needs far more for a moment than it keeps.
-                    _malloc_trim()(0)
-                view = loaded
+                view = self._load(stamp[0])
+                self._view, self._stamp = view, stamp
             return view
 
     def _load(self, epoch: str) -> View:
         kept = self._open(epoch)
         return self._join(kept, self._since(kept))
-
-
-@cache
-def _malloc_trim() -> Callable[[int], object]:
-    """The function that returns freed memory to the system; one without effect if the C library has none."""
-    import ctypes
-
-    try:
-        found: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):
-        return bool
-    return found
 
 
 class DiskIndex(DerivedIndex[Kept, Tail, View]):

@@ -6,14 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Protocol
 
 from triskele.errors import IndexUnavailable, StoreClosed, StoreUnavailable, TriskeleError
 from triskele.index.entity_linking import read_names
+from triskele.index.lease import alone
 from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import compressed, to_row
-from triskele.models.bundled import is_known
+from triskele.models.bundled import release
 from triskele.stores.derived import EMBED, NAMES
 from triskele.stores.protocols import Heads, OwnerStore
 from triskele.stores.sentence_vectors import row_of
@@ -43,8 +43,7 @@ def embed_waiting(
     Batches are claimed, so that two processes do not embed the same text. Without `wait` other writers go first; with
     it and without a limit the call ends when nothing waits, in other processes either.
     """
-    if not store.vectors.queue_for(semantic.embedder.fingerprint, taking=is_known):
-        # A process of a later version took the queue: what this model made would stay queued and be made again.
+    if not take_queue(store, semantic):
         return 0
     done = 0
     tried: set[str] = set()
@@ -62,6 +61,12 @@ def embed_waiting(
         elif repeated or limit is not None or not wait or not _wait_for_others(store):
             break
     return done
+
+
+def take_queue(store: OwnerStore, semantic: SemanticIndex) -> bool:
+    """Queue for a model what it lacks; False if the queue is that of a later release, which would make it again."""
+    own = release(semantic.embedder.fingerprint)
+    return store.vectors.queue_for(semantic.embedder.fingerprint, taking=lambda model: not own or release(model) <= own)
 
 
 def _claim(store: OwnerStore, count: int, *, wait: bool) -> dict[str, str]:
@@ -117,48 +122,52 @@ def reason_of(error: Exception) -> str:
     return str(error) if isinstance(error, TriskeleError) else type(error).__name__
 
 
-def embed_beside(store: OwnerStore, semantic: SemanticIndex, progress: Callable[[int], None] = lambda _: None) -> int:
-    """Embed everything with a model that is not in use; after an interruption it continues there."""
-    done = 0
-    while batch := dict(store.models.lacking(semantic.embedder.fingerprint, BATCH)):
-        _embed(batch, store, semantic, wait=True)
-        done += len(batch)
-        progress(done)
-    return done + restore_tokens(store, semantic)
-
-
-def embed_lacking(
-    store: OwnerStore, semantic: SemanticIndex, refused: set[str], *, limit: int | None = None, wait: bool = True
+def embed_beside(
+    store: OwnerStore,
+    semantic: SemanticIndex,
+    refused: set[str],
+    *,
+    limit: int | None = None,
+    wait: bool = True,
+    progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Embed what a model lacks that answers and is not queued for; returns how many, and adds to those it refuses."""
-    done = 0
-    while (size := BATCH if limit is None else min(BATCH, limit - done)) > 0:
-        lacking = store.models.lacking(semantic.embedder.fingerprint, size + len(refused))
-        batch = dict([(digest, text) for digest, text in lacking if digest not in refused][:size])
-        if not batch:
-            break
-        try:
-            _embed(batch, store, semantic, wait=wait)
-        except _NOT_THE_TEXT:
-            raise
-        except Exception:
-            refused |= batch.keys() - _embedded_singly(batch, store, semantic, wait=wait)
-        done += len(batch.keys() - refused)
+    """Embed what a model lacks that is not in force, in one process at a time; adds the texts that it refuses.
+
+    After an interruption it continues there. Returns how many were embedded.
+    """
+    # A model that cannot be loaded refuses no text.
+    semantic.embedder.encode_query("")
+    done, fingerprint = 0, semantic.embedder.fingerprint
+    while limit is None or done < limit:
+        size = BATCH if limit is None else min(BATCH, limit - done)
+        with alone(store, f"{EMBED} {fingerprint}", LEASE_S, wait=wait) as is_alone:
+            lacking = store.models.lacking(fingerprint, size + len(refused)) if is_alone else []
+            batch = dict([(digest, text) for digest, text in lacking if digest not in refused][:size])
+            done += _embed_accepted(batch, store, semantic, refused, wait=wait) if batch else 0
+        if progress is not None:
+            progress(done)
+        if not batch and (is_alone or limit is not None or not wait):
+            return done + restore_tokens(store, semantic, limit=limit, wait=wait)
+        if not is_alone:
+            time.sleep(_POLL_S)
     return done
 
 
-def _embedded_singly(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, *, wait: bool) -> set[str]:
-    """Embed texts one by one; returns those that the model does not refuse."""
-    done = set()
-    for digest, text in texts.items():
-        try:
-            _embed({digest: text}, store, semantic, wait=wait)
-            done.add(digest)
-        except _NOT_THE_TEXT:
-            raise
-        except Exception:
-            continue
-    return done
+def _embed_accepted(
+    texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, refused: set[str], *, wait: bool
+) -> int:
+    """Embed texts, one by one if the model refuses any of them; returns how many it does not refuse."""
+    try:
+        _embed(texts, store, semantic, wait=wait)
+    except _NOT_THE_TEXT:
+        raise
+    except Exception:
+        if len(texts) > 1:
+            single = ({digest: text} for digest, text in texts.items())
+            return sum(_embed_accepted(each, store, semantic, refused, wait=wait) for each in single)
+        refused.update(texts)
+        return 0
+    return len(texts)
 
 
 def restore_tokens(store: OwnerStore, semantic: SemanticIndex, *, limit: int | None = None, wait: bool = True) -> int:
@@ -194,23 +203,6 @@ def _embed(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex,
         store.vectors.complete(semantic.embedder.fingerprint, texts, wait=wait)
 
 
-class UpdateWork(Protocol):
-    """What an update that replaced the model in force leaves to a worker."""
-
-    @property
-    def is_gated(self) -> bool:
-        """Whether it ends only when `settle` has compared both models."""
-        ...
-
-    def embed_first(self, limit: int | None, *, wait: bool = True) -> int:
-        """Embed for the model that answers meanwhile; returns how many."""
-        ...
-
-    def settle(self) -> bool:
-        """End the update if everything is read; whether that was so."""
-        ...
-
-
 class Worker:
     """A thread that embeds new texts and reads their names in the background."""
 
@@ -220,13 +212,14 @@ class Worker:
         lexical: LexicalIndex,
         semantic: Callable[[], SemanticIndex | None],
         embed_hosted: Callable[[int], int] = lambda _: 0,
-        update: Callable[[], UpdateWork | None] = lambda: None,
+        advance_update: Callable[[int], int | None] = lambda _: None,
     ) -> None:
         self._store = store
         self._lexical = lexical
         self._semantic = semantic
         self._embed_hosted = embed_hosted
-        self._update = update
+        self._advance_update = advance_update
+        self._is_updating = False
         # Other processes write to such a store too, and their answers have to be the same.
         self._is_shared = store.vectors.keeps_tokens
         self._seen: Heads | None = None
@@ -264,9 +257,9 @@ class Worker:
                     self._settle(is_quiet)
                 while not self._stop.is_set() and (semantic := self._semantic()) is not None:
                     self._queue_for(semantic.embedder.fingerprint)
-                    done = self._embedded(semantic)
+                    done = embed_waiting(self._store, semantic, limit=BATCH)
                     done += read_names(self._store, self._lexical, limit=BATCH)
-                    done = done or restore_tokens(self._store, semantic, limit=BATCH) or self._settled_update()
+                    done = done or restore_tokens(self._store, semantic, limit=BATCH) or self._advanced()
                     # A hosted model may take long: what can be done here is done first.
                     if not done and not self._embed_hosted(BATCH):
                         break
@@ -276,14 +269,13 @@ class Worker:
                 # What could not be embedded now still waits, and the job keeps the error.
                 self._stop.wait(_IDLE_S)
 
-    def _embedded(self, semantic: SemanticIndex) -> int:
-        """Embed a batch: first for the model that answers during an update, so that new texts are found by meaning."""
-        update = self._update()
-        return (update.embed_first(BATCH) if update else 0) or embed_waiting(self._store, semantic, limit=BATCH)
-
-    def _settled_update(self) -> bool:
-        update = self._update()
-        return update is not None and update.settle()
+    def _advanced(self) -> int:
+        """Let the weights of an update read a batch; returns how many texts."""
+        # Also after an error, or while another process is at it.
+        self._is_updating = True
+        done = self._advance_update(BATCH)
+        self._is_updating = done is not None
+        return done or 0
 
     def _queue_for(self, fingerprint: str) -> None:
         """Queue what a model lacks that was put in force meanwhile: a recall may open it, and cannot write."""
@@ -312,9 +304,6 @@ class Worker:
                 self._settled = before
 
     def _is_waiting(self) -> bool:
-        update = self._update()
         with suppress(TriskeleError):
-            return (update is not None and update.is_gated) or any(
-                self._store.jobs.count(kind) for kind in (EMBED, NAMES)
-            )
+            return self._is_updating or any(self._store.jobs.count(kind) for kind in (EMBED, NAMES))
         return True

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from threading import BoundedSemaphore, Lock, local
+from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from triskele.base.deadlines import within
 from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable
-from triskele.models.embedders import Embedder, Encoding
+from triskele.models.embedders import Encoding
 from triskele.models.manifest import (
     CROSS_FILE,
     GRAPH_FILE,
@@ -38,12 +38,8 @@ if TYPE_CHECKING:
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 MODEL_FOLDER = Path(__file__).parent / "weights"
-# The fingerprints of weights that shipped before: a store keeps what they made of its texts.
-EARLIER = ("triskele-minilm-l6@6aef5ed017d24625", "triskele-minilm-l6-2@b5a815a18232429c")
-# Those of them whose vectors fit questions that the weights of today encode, as measured.
-FITTING = EARLIER[1:]
-# Every release names its weights so, and then a number.
-_NAME = "triskele-minilm-l6"
+# The name of the weights of a release; the first has no number.
+_RELEASE = re.compile(r"triskele-minilm-l6(?:-([0-9]+))?@")
 _lock = Lock()
 _shared: BundledEmbedder | None = None
 _shared_cross: BundledCrossEncoder | None = None
@@ -66,7 +62,6 @@ class BundledEmbedder:
         self._manifest: Manifest = read_manifest(folder)
         self._loading = Lock()
         self._loaded: BundledRuntime | None = None
-        self._begun = local()
 
     @property
     def fingerprint(self) -> str:
@@ -85,16 +80,7 @@ class BundledEmbedder:
 
     def encode_query(self, text: str) -> Encoding:
         """Encode one query; tokens beyond the first window are dropped."""
-        begun, self._begun.query = getattr(self._begun, "query", None), None
-        if begun is not None and begun[0] == text:
-            made: Encoding = begun[1]()
-            return made
         return self._runtime().encode([text], most_windows=1)[0]
-
-    def begin_query(self, text: str) -> None:
-        """Begin to encode a query that this thread will soon ask for, if the weights are loaded."""
-        if self._loaded is not None:
-            self._begun.query = text, self._loaded.begin(text)
 
     def encode_documents(self, texts: Sequence[str]) -> list[Encoding]:
         """Encode documents, in their order."""
@@ -142,32 +128,34 @@ def _link_or_copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def earlier_weights(home: Path, seen: Mapping[str, int]) -> Iterator[tuple[str, Path | None]]:
-    """Weights that shipped before and can answer from what they have seen: those of most first, of equals the latest.
+def release(fingerprint: str) -> int:
+    """The number of the release that shipped some weights; 0 for any other model."""
+    found = _RELEASE.match(fingerprint)
+    return int(found[1] or 1) if found else 0
 
-    With their folder if they were kept; without one, their vectors fit the questions that today's weights encode.
-    """
-    for name in sorted((name for name in reversed(EARLIER) if name in seen), key=lambda name: -seen[name]):
-        folder = kept_weights(home, name)
-        if folder is not None or name in FITTING:
-            yield name, folder
+
+def kept_names(home: Path) -> list[str]:
+    """The fingerprints of kept weights besides those that ship now, latest first; they may not be whole."""
+    names = {folder.name for folder in (home / "models").glob("*")} - {bundled().fingerprint}
+    return sorted(filter(release, names), key=release, reverse=True)
 
 
 def kept_weights(home: Path, fingerprint: str) -> Path | None:
-    """The folder with weights that shipped before, if they were kept and are whole."""
+    """The folder with kept weights, if they are whole."""
     folder = _kept_folder(home, fingerprint)
     with suppress(ModelUnavailable):
         # What was linked may have been written over in place.
-        if fingerprint in EARLIER and (manifest := read_manifest(folder)).fingerprint == fingerprint:
+        if release(fingerprint) and (manifest := read_manifest(folder)).fingerprint == fingerprint:
             read_verified(folder / GRAPH_FILE, manifest.graph_sha256)
             read_verified(folder / TOKENIZER_FILE, manifest.tokenizer_sha256)
             return folder
     return None
 
 
-def is_kept(home: Path, fingerprint: str) -> bool:
-    """Whether weights were kept, as far as one look tells; `kept_weights` checks that they are whole."""
-    return (_kept_folder(home, fingerprint) / MANIFEST_FILE).exists()
+def kept_embedders(home: Path) -> list[BundledEmbedder]:
+    """The embedders over kept weights besides those that ship now, latest first."""
+    folders = (kept_weights(home, name) for name in kept_names(home))
+    return [embedder_in(folder) for folder in folders if folder is not None]
 
 
 def place_of(name: str, home: Path) -> str:
@@ -176,12 +164,7 @@ def place_of(name: str, home: Path) -> str:
         # As after a rollback, and then a return to the version that ships them.
         if name == bundled().fingerprint:
             return BUNDLED
-    return str(_kept_folder(home, name)) if name in EARLIER else name
-
-
-def is_known(fingerprint: str) -> bool:
-    """Whether a model is any but bundled weights of a later version."""
-    return not fingerprint.startswith(_NAME) or fingerprint in (*EARLIER, bundled().fingerprint)
+    return str(_kept_folder(home, name)) if release(name) else name
 
 
 def _kept_folder(home: Path, fingerprint: str) -> Path:
@@ -202,32 +185,6 @@ def bundled() -> BundledEmbedder:
         if _shared is None:
             _shared = BundledEmbedder()
         return _shared
-
-
-@dataclass(frozen=True, slots=True)
-class FittingEmbedder:
-    """Encodes questions for vectors that earlier weights made; what it makes of texts must not be kept as theirs."""
-
-    model: Embedder
-    fingerprint: str
-
-    @property
-    def dimensions(self) -> int:
-        """Length of a sentence vector."""
-        return self.model.dimensions
-
-    @property
-    def token_dimensions(self) -> int:
-        """Length of a token vector."""
-        return self.model.token_dimensions
-
-    def encode_query(self, text: str) -> Encoding:
-        """Encode one query with the weights of today."""
-        return self.model.encode_query(text)
-
-    def encode_documents(self, texts: Sequence[str]) -> list[Encoding]:
-        """Encode documents with the weights of today."""
-        return self.model.encode_documents(texts)
 
 
 class BundledCrossEncoder:

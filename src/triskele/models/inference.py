@@ -5,16 +5,13 @@ Everything that loads onnxruntime is here, so that other modules import it at th
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
@@ -27,8 +24,6 @@ from triskele.models.manifest import CROSS_FILE, GRAPH_FILE, TOKENIZER_FILE, Man
 from triskele.models.outputs import averaged, checked_scores, checked_vectors, unit, without_tokens
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from numpy.typing import NDArray
 
     from triskele.models.cross_encoders import Context
@@ -37,7 +32,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Piece = tuple["TokenWindow", Floats, Floats]
 
-Given = TypeVar("Given")
 # Bounds the tokenizer's work; 64 windows hold about 65,000 characters of English text.
 MAX_CHARACTERS = 250_000
 MAX_WINDOWS = 64
@@ -49,9 +43,6 @@ QUERY_TOKENS, TEXT_TOKENS, DATE_TOKENS, TURN_TOKENS = 48, 192, 16, 40
 TURNS_BEFORE = 2
 # A token is rarely longer than this: the tokenizer need not read what is cut anyway.
 _TOKEN_CHARACTERS = 20
-# The caller waits so long at most until the spare thread runs: otherwise its next steps, and the server that they ask,
-# would take interpreter and core from a run that it has to wait for in the end.
-_HEAD_START_S = 0.0002
 _MASK = "attention_mask"
 _SENTENCE = "sentence_embedding"
 _HIDDEN = ("token_embeddings", "last_hidden_state")
@@ -159,16 +150,13 @@ class BundledRuntime:
     first: int
     last: int
     capacity: int
-    # Rows are never padded; graphs of earlier releases declare a mask all the same.
-    is_masked: bool
 
     @classmethod
     def load(cls, folder: Path, manifest: Manifest, threads: int = 1) -> Self:
         """Verify the files of a model folder and load them."""
         session, tokenizer = _open_verified(folder / GRAPH_FILE, manifest.graph_sha256, manifest, threads)
         first, last = tokenizer.encode("").ids
-        is_masked = any(entry.name == _MASK for entry in session.get_inputs())
-        return cls(session, tokenizer, first, last, manifest.max_tokens - SPECIAL_TOKENS, is_masked)
+        return cls(session, tokenizer, first, last, manifest.max_tokens - SPECIAL_TOKENS)
 
     def encode(self, texts: Sequence[str], most_windows: int = MAX_WINDOWS) -> list[Encoding]:
         """Encode texts in their order; long texts are encoded in windows."""
@@ -186,84 +174,14 @@ class BundledRuntime:
                 pieces[window.text].append((window, sentence, inner))
         return [_encoding(found, parts) for found, parts in zip(tokenized, pieces, strict=True)]
 
-    def begin(self, text: str) -> Callable[[], Encoding]:
-        """Begin to encode the first window of a text; what is returned gives the result, or does what was not begun."""
-        # Only the run, which leaves the interpreter alone: anything else would have to wait for the caller's steps.
-        [found] = self.tokenizer.encode_batch([readable(text)], add_special_tokens=False)
-        [window] = cut(0, len(found), self.capacity, 1)
-        outputs = _begun(partial(self._run, [np.array(found.ids[: window.stop], dtype=np.int64)]))
-
-        def encoding() -> Encoding:
-            [sentence], [tokens] = outputs()
-            return _encoding(found, [(window, sentence, tokens[1:-1])])
-
-        return encoding
-
     def _run(self, rows: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Both outputs for rows of equal length, special tokens added."""
         ids = np.empty((len(rows), len(rows[0]) + SPECIAL_TOKENS), dtype=np.int64)
         ids[:, 0], ids[:, 1:-1], ids[:, -1] = self.first, rows, self.last
-        inputs = {"input_ids": ids} | ({_MASK: np.ones_like(ids)} if self.is_masked else {})
-        sentences, tokens = self.session.run(["sentence", "tokens"], inputs)
+        sentences, tokens = self.session.run(["sentence", "tokens"], {"input_ids": ids})
         if not (np.isfinite(sentences).all() and np.isfinite(tokens).all()):
             raise ModelUnavailable("The bundled model returned NaN or infinite values. Reinstall triskele.")
         return sentences, tokens
-
-
-class _SpareThread:
-    """Runs one thing at a time: whoever waited in line would lose more than the thread could save."""
-
-    def __init__(self) -> None:
-        # Imported here: where the main thread has ended it cannot be imported any more.
-        from concurrent.futures import ThreadPoolExecutor
-
-        self.process = os.getpid()
-        # The interpreter waits for it before it ends: a thread that it left inside the runtime could abort it.
-        self._executor = ThreadPoolExecutor(1, "triskele-encoding")
-        self._is_busy = Lock()
-
-    def begin(self, run: Callable[[], Given]) -> Future[Given] | None:
-        """Begin to run something; None if something else is running, or the interpreter is ending."""
-        if not self._is_busy.acquire(blocking=False):
-            return None
-        has_begun = Lock()
-        has_begun.acquire()
-        try:
-            future = self._executor.submit(self._run, run, has_begun)
-        except RuntimeError:
-            self._is_busy.release()
-            return None
-        has_begun.acquire(timeout=_HEAD_START_S)
-        return future
-
-    def _run(self, run: Callable[[], Given], has_begun: Lock) -> Given:
-        try:
-            has_begun.release()
-            return run()
-        finally:
-            self._is_busy.release()
-
-
-_spare: _SpareThread | None = None
-
-
-def _begun(run: Callable[[], Given]) -> Callable[[], Given]:
-    """Begin to run something in the spare thread, and return what waits for it; itself if there is no core for it."""
-    global _spare
-    if _cores() < 2:
-        return run
-    # A fork does not copy the thread. If two callers come first at once, one of their threads ends with its work.
-    if (spare := _spare) is None or spare.process != os.getpid():
-        try:
-            _spare = spare = _SpareThread()
-        except RuntimeError:
-            return run
-    future = spare.begin(run)
-    return run if future is None else future.result
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _encoding(found: Tokenized, pieces: Sequence[Piece]) -> Encoding:

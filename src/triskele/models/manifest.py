@@ -13,9 +13,6 @@ MANIFEST_FILE = "manifest.json"
 GRAPH_FILE = "minilm.onnx"
 TOKENIZER_FILE = "tokenizer.json"
 CROSS_FILE = "cross.onnx"
-# The identity of a graph that computes earlier weights in another form is that of their first file: stores keep their
-# vectors. A table by checksum, not an entry of the manifest, because a folder could claim any identity.
-SAME_WEIGHTS = {"e4d9020de23bb79bc764eea630cdccfee05f618b757369f29fb38e9d9c3354b3": "b5a815a18232429c"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class Manifest:
     @property
     def fingerprint(self) -> str:
         """The model's name and a hash of its weights."""
-        return f"{self.name}@{SAME_WEIGHTS.get(self.graph_sha256, self.graph_sha256[:16])}"
+        return f"{self.name}@{self.graph_sha256[:16]}"
 
 
 def read_manifest(folder: Path) -> Manifest:

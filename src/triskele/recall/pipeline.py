@@ -56,8 +56,6 @@ class Sources:
     rewriter: QueryRewriter | None = None
     missing: tuple[str, ...] = ()
     half_life_days: float = 0.0
-    waiting: int | None = None
-    """how many contents have no vectors, if it is not those that the corpus counts for the model in force"""
 
 
 @one_blas_thread()
@@ -268,7 +266,7 @@ def _answer(
         confidence=reasons.confidence(*_trusted(resolved, found, query.scope.trusted), coverage, corpus.size),
         project=project,
         took_ms=(time.perf_counter() - started) * 1000,
-        waiting=(corpus.waiting if sources.waiting is None else sources.waiting) if sources.embedder is not None else 0,
+        waiting=corpus.waiting if sources.embedder is not None else 0,
         missing=(*found.missing, *sources.missing),
         agreement=found.agreement,
         period=query.period,

@@ -29,10 +29,8 @@ EVIDENCE = ("speaker", "time")
 HURRIED_S = 0.15
 AS_RANKED, DIVERSE, MENTIONED, NEAR = "ranked", "diverse", "mentioned", "near"
 ORDERS = (AS_RANKED, DIVERSE, MENTIONED, NEAR)
-# The evidence of the adopted plans is stored apart from them because every recall reads the plans.
-HISTORY = "tuning"
-MOST_PLANS = 20
-MOST_HISTORY = 50
+# The one document: the plan in force and the one before, the model that they were measured with, and the evidence.
+_KEY = "adopted"
 TUNED = ("legs", "fusion", "rerank", "weights", "k", "rescored")
 
 
@@ -93,7 +91,6 @@ def asked_for(legs: Iterable[str] | None, fusion: str = DEFAULT, rerank: str = D
 class Adopted:
     """An adopted plan with the fingerprint of the model that it was measured with."""
 
-    key: str
     plan: Plan
     fingerprint: str
     since: str
@@ -109,27 +106,21 @@ def values_of(plan: Plan) -> dict[str, Any]:
 
 def adopted(store: OwnerStore) -> Adopted | None:
     """The adopted plan; None without one, or if this version cannot read it."""
-    for key, value in reversed(store.documents.all(PLANS).items()):
-        try:
-            plan = _plan(value["plan"])
-        except (TypeError, BadInput):
-            return None
-        return Adopted(key, plan, value["fingerprint"], value["since"], value["questions"])
-    return None
+    document = store.documents.all(PLANS).get(_KEY)
+    try:
+        return _adopted(document) if document else None
+    except (KeyError, TypeError, BadInput):
+        return None
 
 
-def adopt(store: OwnerStore, plan: Plan, *, fingerprint: str, questions: int) -> Adopted:
-    """Put a plan in force; the earlier ones are kept for a rollback."""
-    now = timestamps.now()
-    fresh = Adopted(f"{timestamps.to_micros(now):017d}", plan, fingerprint, timestamps.to_text(now), questions)
-    value = {
-        "plan": values_of(plan),
-        "fingerprint": fingerprint,
-        "since": fresh.since,
-        "questions": questions,
-    }
-    _put(store, PLANS, fresh.key, value, MOST_PLANS)
-    return fresh
+def adopt(
+    store: OwnerStore, plan: Plan, *, fingerprint: str, questions: int, evidence: Mapping[str, Any] | None = None
+) -> None:
+    """Put a plan in force; the one before is kept for a rollback if it was measured with the same model."""
+    document = store.documents.all(PLANS).get(_KEY)
+    now = {"plan": values_of(plan), "since": timestamps.to_text(timestamps.now()), "questions": questions}
+    before = document["now"] if document and document["fingerprint"] == fingerprint else None
+    _put(store, {"now": now, "before": before, "fingerprint": fingerprint, "evidence": dict(evidence or {})})
 
 
 def roll_back(store: OwnerStore) -> tuple[Adopted, Adopted | None]:
@@ -137,28 +128,24 @@ def roll_back(store: OwnerStore) -> tuple[Adopted, Adopted | None]:
     removed = adopted(store)
     if removed is None:
         raise NotFound("no adopted plan to roll back: recall uses the default plan")
-    store.documents.delete(PLANS, [removed.key])
-    keep_evidence(store, {"event": "rolled back", "plan": values_of(removed.plan), "adopted": removed.since})
+    document = store.documents.all(PLANS)[_KEY]
+    if document["before"]:
+        _put(store, {**document, "now": document["before"], "before": None, "evidence": {}})
+    else:
+        store.documents.delete(PLANS, [_KEY])
     return removed, adopted(store)
 
 
-def keep_evidence(store: OwnerStore, evidence: Mapping[str, Any]) -> None:
-    """Add an entry to the history of tunings."""
-    now = timestamps.now()
-    entry = {"at": timestamps.to_text(now), **evidence}
-    _put(store, HISTORY, f"{timestamps.to_micros(now):017d}", entry, MOST_HISTORY)
+def _adopted(document: Mapping[str, Any]) -> Adopted:
+    now = document["now"]
+    return Adopted(_plan(now["plan"]), document["fingerprint"], now["since"], now["questions"])
 
 
-def history(store: OwnerStore) -> list[dict[str, Any]]:
-    """The recorded tunings and rollbacks, oldest first."""
-    return list(store.documents.all(HISTORY).values())
-
-
-def _put(store: OwnerStore, kind: str, key: str, value: Mapping[str, Any], most: int) -> None:
+def _put(store: OwnerStore, value: Mapping[str, Any]) -> None:
     # The help of the command line reads the names of plans and must not load the stores.
     from triskele.stores.protocols import Document
 
-    store.documents.put(kind, {key: Document(value)}, most=most)
+    store.documents.put(PLANS, {_KEY: Document(value)})
 
 
 def _plain(value: Any) -> Any:

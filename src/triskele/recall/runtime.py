@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from triskele.config import BUNDLED, DATABASE, HOSTED, NO_MODEL, Settings, source_of
 from triskele.errors import BadInput, Unavailable
-from triskele.recall.model_switch import in_force, is_set, switched
+from triskele.recall.model_switch import chosen, earlier_weights, finish_update, is_set
 from triskele.recall.plan import CROSS, DEFAULT, GATED, Plan
 from triskele.stores.derived import EMBED, MODEL_IN_FORCE
 from triskele.stores.protocols import Heads, OwnerStore
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from triskele.index.worker import Worker
     from triskele.recall.hosted.egress_policy import EgressPolicy
     from triskele.recall.hosted.services import CandidateReranker, HostedServices
-    from triskele.recall.model_update import Compare, ModelUpdate
     from triskele.recall.pipeline import Sources
     from triskele.recall.second_stage import SecondStage
     from triskele.stores.vault import StoreVault
@@ -58,40 +57,35 @@ class ModelRuntime:
         self._vault = vault
         self._lock = threading.RLock()
         self._semantic: SemanticIndex | None = None
-        self._update: ModelUpdate | None = None
+        # What an update brought, and the texts that it refuses.
+        self._successor: SemanticIndex | None = None
+        self._refused: set[str] = set()
         self._opened = ""
+        self._earlier_weights = cache(partial(earlier_weights, store, settings.home))
         self._services: HostedServices | None = None
         self._worker: Worker | None = None
         self._plain: LocalIndexes | None = None
         self._databases: dict[str, DatabaseIndexes] = {}
         self.watch: Callable[[Sources], Sources] | None = None
         """what measures a recall wraps what it reads"""
-        self.compare: Compare | None = None
-        """what compares two models on the user's own questions; without it those of an update are not compared"""
 
     @property
     def model(self) -> str:
-        """The name of the local model in force."""
-        # Few have switched: the rest is in force by the settings.
+        """The name of the local model in force: a fingerprint if it is that of kept weights."""
+        # Most stores have never switched.
         has_switched = bool(self._store.documents.all(MODEL_IN_FORCE))
-        return in_force(self._store, self._settings) if has_switched else self._settings.recall.model
+        name, weights = chosen(self._store, self._settings) if has_switched else (self._settings.recall.model, None)
+        return (self._earlier_weights(weights) if name == BUNDLED else "") or name
 
     @property
     def is_at_work(self) -> bool:
         """Whether a thread of this process embeds what is written."""
         return self._worker is not None
 
-    def moment(self, text: str = "") -> AbstractContextManager[None]:
-        """One snapshot for plan, model and ranking where nothing in a recall writes; otherwise each reads as of now.
-
-        A model that is open, and can, begins to encode the text before: most probably it is still the one in force.
-        """
-        settings, semantic = self._settings.store, self._semantic
-        begin = getattr(semantic.embedder, "begin_query", None) if semantic is not None else None
-        if begin is not None and self._update is None and isinstance(text, str) and text:
-            begin(text)
-        is_open = self._worker is not None and semantic is not None
-        is_reading = is_open and settings.corpus != DATABASE and self.services() is None
+    def moment(self) -> AbstractContextManager[None]:
+        """One snapshot for plan, model and ranking where nothing in a recall writes; otherwise each reads as of now."""
+        is_open = self._worker is not None and self._semantic is not None
+        is_reading = is_open and self._settings.store.corpus != DATABASE and self.services() is None
         return self._store.snapshot() if is_reading else nullcontext()
 
     def semantic(self) -> SemanticIndex | None:
@@ -110,8 +104,8 @@ class ModelRuntime:
                 cap, place = self._settings.index.tail_cap, place_of(model, self._settings.home)
                 try:
                     self._semantic = SemanticIndex.open(self._folder, self._store, model=place, tail_cap=cap)
-                    if self._semantic is not None and place == BUNDLED:
-                        self._update = self._begun(self._semantic)
+                    if self._semantic is not None and self._is_replaced(model):
+                        self._successor = self.rival(BUNDLED)
                 except BadInput as error:
                     # The folder of the model may be missing: only the lexical leg works until another switch.
                     if is_set(self._settings):
@@ -119,23 +113,45 @@ class ModelRuntime:
                 self._opened = model
             return self._semantic
 
-    def _begun(self, new: SemanticIndex) -> ModelUpdate | None:
-        from triskele.recall.model_update import begun
+    def _is_replaced(self, model: str) -> bool:
+        """Whether kept weights answer only until an update is over, and are not those of a later version."""
+        from triskele.models.bundled import bundled, release
 
-        return begun(self._settings, self._folder, self._store, new, self.compare)
+        is_update = model != BUNDLED and chosen(self._store, self._settings)[0] == BUNDLED
+        return is_update and release(model) <= release(bundled().fingerprint)
 
-    def answering(self) -> SemanticIndex | None:
-        """The model in force, or the one from before an update until the new one may take its place."""
-        return self._readable(self.semantic())
+    def update(self) -> tuple[str, int] | None:
+        """The weights of an update that has begun, by their fingerprint, and how many texts they have not read."""
+        successor = self._successor if self.semantic() is not None else None
+        if successor is None:
+            return None
+        fingerprint = successor.embedder.fingerprint
+        return fingerprint, self._store.models.count_lacking(fingerprint)
 
-    def _readable(self, semantic: SemanticIndex | None) -> SemanticIndex | None:
+    def advance_update(
+        self, limit: int | None = None, *, wait: bool = True, progress: Callable[[int], None] | None = None
+    ) -> int | None:
+        """Let the weights of an update read what they lack, and put them in force once that is everything.
+
+        Returns how many texts they read; None without an update.
+        """
         with self._lock:
-            if self._update is None or semantic is not self._semantic:
-                return semantic
-            if self._update.is_over():
-                self._update.close()
-                self._update = None
-            return self._update.earlier if self._update is not None else semantic
+            successor, earlier = self._successor, self._opened
+        if successor is None:
+            return None
+        from triskele.index.worker import embed_beside
+        from triskele.models.bundled import keep_weights
+
+        done = embed_beside(self._store, successor, self._refused, limit=limit, wait=wait, progress=progress)
+        fingerprint = successor.embedder.fingerprint
+        is_end = limit is None or done < limit
+        if is_end and self._store.models.count_lacking(fingerprint) <= len(self._refused):
+            # Programs of the earlier version go on with them.
+            with suppress(OSError):
+                keep_weights(self._settings.home)
+            finish_update(self._store, earlier)
+            self.semantic()
+        return done
 
     def warm_up(self, *others: Callable[[], object]) -> None:
         """Load in parallel what the first query would wait for, and `others`."""
@@ -232,21 +248,16 @@ class ModelRuntime:
             with suppress(Unavailable, OSError):
                 self._embed(semantic, limit=embed_first, wait=False)
         services = self.services() if is_by_relevance and not local_only else None
-        update = self._update
-        readable = self._readable(semantic) if update is not None else semantic
         sources = Sources(
             self._store,
-            self._corpus(readable, is_in_force=model is None),
+            self._corpus(semantic, is_in_force=model is None),
             self._lexical().analyzer,
-            readable.embedder if readable is not None else None,
+            semantic.embedder if semantic is not None else None,
             reranker=self.reranker() if plan.rerank == CROSS and uses_models else None,
             second_stage=_second_stage(plan) if asks_meaning else None,
             missing=(WITHOUT_MODEL,) if asks_meaning and semantic is None else (),
             half_life_days=self._settings.recall.half_life_days,
         )
-        if update is not None and readable is not semantic:
-            waiting, notice = update.progress()
-            sources = replace(sources, waiting=waiting, missing=(notice,))
         if self.watch is not None:
             sources = self.watch(sources)
         if services is None:
@@ -294,15 +305,6 @@ class ModelRuntime:
             return ()
         return (f"{rows.problem}: the local corpus is used",) if rows.problem else (rows.warning,) * bool(rows.warning)
 
-    def update_note(self) -> str | None:
-        """What an update that replaced the bundled weights waits for, or that they are worse; None if it is over."""
-        if self.answering() is not self.semantic() and (update := self._update) is not None:
-            return update.progress()[1]
-        last = switched(self._store)
-        if last is None or not last.weights or self.model in (BUNDLED, NO_MODEL):
-            return None
-        return "the weights of an update are worse on your judged questions and not in use (`triskele models list`)"
-
     def indexes(self, semantic: SemanticIndex | None) -> LocalIndexes:
         """The indexes of the store with the vectors of a model, or without any."""
         from triskele.index.local import LocalIndexes
@@ -326,20 +328,12 @@ class ModelRuntime:
         if semantic is None:
             return 0
         if limit is None and wait:
+            from triskele.index.worker import take_queue
+
             self._store.jobs.retry(EMBED)
-            from triskele.models.bundled import is_known
-
             # A program of an earlier version or with another model may have taken the queue since it was opened.
-            self._store.vectors.queue_for(semantic.embedder.fingerprint, taking=is_known)
-        done = self._embed(semantic, limit=limit, wait=wait, progress=progress)
-        if limit is None and wait:
-            self.settle_update()
-        return done
-
-    def settle_update(self) -> bool:
-        """Compare the models of an update if everything is read and that was not done; whether it was done now."""
-        update = self._update
-        return update is not None and update.settle()
+            take_queue(self._store, semantic)
+        return self._embed(semantic, limit=limit, wait=wait, progress=progress)
 
     def _embed(
         self,
@@ -349,9 +343,6 @@ class ModelRuntime:
         wait: bool,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        # Looked at once: a recall in another thread ends it.
-        if (update := self._update) is not None:
-            update.embed_first(limit, wait=wait)
         heads = self._store.heads(semantic.catalog.fingerprint)
         if not (heads.unembedded or heads.unread or self._has_lost_tokens(semantic, heads)):
             return 0
@@ -364,10 +355,10 @@ class ModelRuntime:
 
     def has_jobs(self) -> bool:
         """Whether anything waits that the model in force can work off, or an update for its end."""
-        update, semantic = self._update, self._semantic
-        if self.model == NO_MODEL:
+        semantic = self._semantic
+        if chosen(self._store, self._settings)[0] == NO_MODEL:
             return False
-        if (update is not None and update.is_gated) or self._jobs() > 0:
+        if self._successor is not None or self._jobs() > 0:
             return True
         # As after a restore: a backup has no token vectors.
         heads = None if semantic is None else self._store.heads(semantic.catalog.fingerprint)
@@ -382,7 +373,8 @@ class ModelRuntime:
         ends, left = time.monotonic() + seconds, -1
         while time.monotonic() < ends and left != (left := self._jobs()) > 0:
             self.embed(limit=_STEP, wait=False, progress=None)
-        self.settle_update()
+        while time.monotonic() < ends and self.advance_update(_STEP, wait=False):
+            pass
 
     def _jobs(self) -> int:
         heads = self._store.heads()
@@ -399,7 +391,7 @@ class ModelRuntime:
 
         with self._lock:
             self._worker = self._worker or Worker(
-                self._store, self._lexical(), self.semantic, self.embed_hosted, lambda: self._update
+                self._store, self._lexical(), self.semantic, self.embed_hosted, self.advance_update
             )
         self._worker.wake()
 
@@ -433,13 +425,15 @@ class ModelRuntime:
     def forget(self) -> None:
         """Reopen everything when next needed: the content of the store was replaced."""
         with self._lock:
-            self._semantic = self._update = None
+            self._semantic = self._successor = None
+            self._earlier_weights.cache_clear()
 
     def _close_models(self) -> None:
-        for opened in (self._semantic, self._update):
+        for opened in (self._semantic, self._successor):
             if opened is not None:
                 opened.close()
-        self._semantic = self._update = None
+        self._semantic = self._successor = None
+        self._refused = set()
 
     def close(self) -> None:
         """Close files, threads and connections."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -17,8 +16,6 @@ from triskele.validation import check_name
 if TYPE_CHECKING:
     from triskele.curation.decide import PairDecision
     from triskele.engine import Engine
-    from triskele.index.local import SemanticIndex
-    from triskele.recall.model_update import UpdateComparison
     from triskele.serving.http.client import RemoteMemory
     from triskele.stores.vault import Ask
     from triskele.types import Memory
@@ -35,20 +32,7 @@ def open_chosen(settings: Settings, environ: Mapping[str, str], folder: Path, as
         return cast("Engine", open_server(settings, environ, folder))
     from triskele.engine import Engine
 
-    return gated(Engine(settings, folder, ask=ask))
-
-
-def gated(engine: Engine) -> Engine:
-    """The same engine, which compares the weights of an update on the judged questions before it uses them."""
-    engine.runtime.compare = partial(_compared, engine)
-    return engine
-
-
-def _compared(engine: Engine, earlier: SemanticIndex, new: SemanticIndex) -> UpdateComparison:
-    # Imported here: updates are rare.
-    from triskele.evaluation.own.gate import compare_update
-
-    return compare_update(engine, earlier, new)
+    return Engine(settings, folder, ask=ask)
 
 
 def open_server(settings: Settings, environ: Mapping[str, str], folder: Path) -> RemoteMemory:

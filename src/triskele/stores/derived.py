@@ -9,9 +9,8 @@ from typing import NamedTuple, Protocol
 
 from triskele.types import PLANS, Memory
 
-# Kinds of jobs: a content to embed, by its hash; a version whose names are to be read, by its row; the comparison of
-# two models after an update.
-EMBED, NAMES, COMPARE = "embed", "names", "compare"
+# Kinds of jobs: a content to embed, by its hash; a version whose names are to be read, by its row.
+EMBED, NAMES = "embed", "names"
 # A job that failed so often is given up.
 MOST_TRIES = 5
 # The reason of a merge that a person made: nothing that is worked out later overrules it.

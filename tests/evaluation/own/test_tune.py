@@ -134,7 +134,19 @@ def test_fewer_than_fifty_questions_are_refused_with_what_is_missing(fifty: Engi
     import_questions(fifty, write_lines({"text": "one more question", "ids": [more.id]}))
     found = tuning.tune(fifty, budget=1)
     assert (found.questions, found.configurations) == (50, 2)
-    assert plans.history(fifty.store)[-1]["event"] in ("adopted", "refused")
+    assert found.adopted == (plans.adopted(fifty.store) is not None)
+
+
+def test_tune_keeps_the_evidence_of_an_adopted_plan(fifty: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def decide(*_: object) -> tuning.TuningResult:
+        return tuning.TuningResult(adopted=True, reason="it is better", questions=60, left_out={}, chosen=RIVAL)
+
+    monkeypatch.setattr(tuning, "decide", decide)
+    monkeypatch.setattr(tuning, "MIN_QUESTIONS", 1)
+    tuning.tune(fifty, budget=1)
+    adopted = plans.adopted(fifty.store)
+    assert adopted is not None and adopted.plan == replace(arm(RIVAL).plan or Plan(), prior=Plan().prior)
+    assert fifty.store.documents.get(plans.PLANS, "adopted")["evidence"]["reason"] == "it is better"
 
 
 @pytest.mark.parametrize("budget", [0, len(tuning.GRID) + 1])

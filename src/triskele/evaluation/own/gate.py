@@ -180,13 +180,11 @@ class ModelComparison:
         return asdict(self)
 
 
-def compare_models(
-    engine: Engine, model: SemanticIndex, progress: Progress = quiet, *, before: SemanticIndex | None = None
-) -> ModelComparison:
-    """Ask the model in force, or `before`, and another one the same questions, each as recall would use it."""
-    current, other = OwnHarness(engine, progress, model=before), OwnHarness(engine, progress, model=model)
+def compare_models(engine: Engine, model: SemanticIndex, progress: Progress = quiet) -> ModelComparison:
+    """Ask the model in force and another one the same questions, each as recall would use it."""
+    current, other = OwnHarness(engine, progress), OwnHarness(engine, progress, model=model)
     # A plan that was adopted with one of them rests with the other.
-    arms = own_arm(NOW, engine, before), own_arm(NOW, engine, model)
+    arms = own_arm(NOW, engine), own_arm(NOW, engine, model)
     judged = judgeable(judged_set(current), arms)
     found = None
     if len(judged.questions) >= MIN_QUESTIONS:
@@ -199,14 +197,6 @@ def compare_models(
     past = _past_questions(engine)
     shared = _shared_hits((current, other), arms, past, progress)
     return ModelComparison(questions=len(judged.questions), gate=found, past=len(past), shared=shared)
-
-
-def compare_update(engine: Engine, earlier: SemanticIndex, new: SemanticIndex) -> ModelComparison:
-    """Compare the weights of an update with the earlier ones; too few judged questions cost no recall."""
-    judged = judgeable(judged_set(OwnHarness(engine)), [own_arm(NOW, engine, earlier), own_arm(NOW, engine, new)])
-    if len(judged.questions) < MIN_QUESTIONS:
-        return ModelComparison(questions=len(judged.questions), gate=None, past=0, shared=None)
-    return compare_models(engine, new, before=earlier)
 
 
 def _past_questions(engine: Engine) -> list[Question]:

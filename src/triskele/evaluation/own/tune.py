@@ -16,7 +16,7 @@ from triskele.evaluation.harness import OwnHarness, Progress, quiet
 from triskele.evaluation.own.gate import MAX_MRR_DROP, MIN_QUESTIONS
 from triskele.evaluation.own.questions import FROM_WORDS, JudgedSet, Question, judged_set
 from triskele.evaluation.own.run import NOW, measure_own, own_arm
-from triskele.recall.plan import Plan, adopt, keep_evidence, values_of
+from triskele.recall.plan import Plan, adopt, values_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,8 +110,8 @@ def tune(engine: Engine, *, budget: int = BUDGET, seed: int = 7, progress: Progr
     if result.adopted:
         plan = next(one.plan for one in arms if one.name == result.chosen)
         assert plan is not None
-        adopt(engine.store, plan, fingerprint=harness.fingerprint, questions=result.questions)
-    keep_evidence(engine.store, {"event": "adopted" if result.adopted else "refused", **asdict(result)})
+        evidence = asdict(result)
+        adopt(engine.store, plan, fingerprint=harness.fingerprint, questions=result.questions, evidence=evidence)
     return result
 
 

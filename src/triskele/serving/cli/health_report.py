@@ -35,8 +35,7 @@ def health(found: Health, *, deep: bool, synced: Sequence[SyncedServer] = (), se
         lines.append(note(f"{sign} Nothing more could be repaired: {found.repair_problem}", style=style))
     if found.model_problem is not None:
         lines.append(note(f"✗ The model cannot be loaded, recall uses words only: {found.model_problem}", style="red"))
-    notes = *found.corpus_notes, *([found.update_note] if found.update_note else [])
-    lines += [note(f"· {each}.", style=WARNING) for each in notes]
+    lines += [note(f"· {each}.", style=WARNING) for each in found.corpus_notes]
     if found.vault_problem is not None:
         lines.append(note(f"✗ Secrets cannot be read: {found.vault_problem}", style="red"))
     for id in found.exposed[:_SHOWN_PROBLEMS]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from triskele.base.files import expanded
 from triskele.config import BUNDLED
-from triskele.errors import NotFound, Unavailable
+from triskele.errors import Unavailable
 from triskele.recall import model_switch
 from triskele.recall.model_switch import Switched, switched
 from triskele.serving import shapes
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     from triskele.engine import Engine
     from triskele.evaluation.own.gate import ModelComparison
     from triskele.index.local import SemanticIndex
-
-_REPLACED = "An update replaced the bundled weights."
-_NOT_COMPARED = "The earlier ones were not kept, so that nothing was compared."
-_BY_HAND = (
-    "To use the earlier ones, save the folder triskele/models/weights of that release and run `triskele models switch"
-    " FOLDER`: their vectors are still here."
-)
 
 
 @click.group(
@@ -50,7 +43,7 @@ def models(context: click.Context) -> None:
 def list_models(invocation: Invocation) -> None:
     """Show the models in use and how much each has embedded."""
     with invocation.open_existing() as engine:
-        found = _standing(engine)
+        found = _models(engine)
         if invocation.as_json:
             return invocation.write_json({**found, "project": engine.project})
 
@@ -82,6 +75,8 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
         name = str(expanded(name)) if expanded(name).is_dir() else name
         if name == before:
             raise click.UsageError(f"{name} is already in use", context)
+        if name == BUNDLED and engine.runtime.update() is not None:
+            raise click.UsageError("an update is bringing it into use: see `triskele models list`", context)
         rival = engine.runtime.rival(name)
         _read_everything(engine, rival)
         found = _compared(engine, rival, untested)
@@ -105,10 +100,7 @@ def rollback(invocation: Invocation) -> None:
     """Return to the model before the last switch or update; its vectors are kept."""
     with invocation.open_existing() as engine:
         model_switch.refuse_if_set(engine.settings)
-        earlier = _earlier_weights(engine)
-        if _is_lost(engine, switched(engine.store), earlier):
-            raise NotFound(f"the weights from before the update were not kept. {_BY_HAND}")
-        back = model_switch.roll_back(engine.store, earlier)
+        back = model_switch.roll_back(engine.store, engine.settings.home)
         semantic = engine.semantic()
         waiting = engine.store.models.count_lacking(semantic.embedder.fingerprint) if semantic is not None else 0
         if invocation.as_json:
@@ -123,7 +115,7 @@ def _read_everything(engine: Engine, rival: SemanticIndex) -> None:
 
     total = engine.store.models.count_lacking(rival.embedder.fingerprint)
     with progress_bar(f"{rival.embedder.fingerprint.split('@')[0]} reads", total=total) as progress:
-        embed_beside(engine.store, rival, progress)
+        embed_beside(engine.store, rival, set(), progress=progress)
 
 
 def _compared(engine: Engine, rival: SemanticIndex, untested: bool) -> ModelComparison | None:
@@ -139,31 +131,15 @@ def _compared(engine: Engine, rival: SemanticIndex, untested: bool) -> ModelComp
         raise
 
 
-def tested(last: Switched | None) -> dict[str, Any] | None:
-    """What was found about the bundled weights of this version before a switch to them; None if there was none."""
-    from triskele.models.bundled import bundled
-
-    if last is None or last.weights != bundled().fingerprint or last.evidence.keys() <= {"weights"}:
-        return None
-    gate = last.evidence.get("gate") or {}
-    return {
-        "weights": last.weights,
-        "in_use": last.name == BUNDLED,
-        "at": last.at,
-        "questions": last.evidence.get("questions", 0),
-        "checks": gate.get("checks", []),
-        "problem": last.evidence.get("problem", ""),
-    }
-
-
-def _standing(engine: Engine) -> dict[str, Any]:
+def _models(engine: Engine) -> dict[str, Any]:
     """The models with their progress, and hosted ones with their hosts."""
     last, semantic, outside = switched(engine.store), engine.semantic(), engine.runtime.services()
-    answering = engine.runtime.answering()
+    update = engine.runtime.update()
     seen = engine.store.models.seen()
     mark = semantic.embedder.fingerprint if semantic is not None else None
     hosted = outside.hosted if outside is not None else None
     elsewhere = hosted.texts.fingerprint if hosted is not None else None
+    shown = {mark, elsewhere, update[0] if update else None}
     return {
         "local": {
             "name": engine.runtime.model,
@@ -171,9 +147,8 @@ def _standing(engine: Engine) -> dict[str, Any]:
             "read": seen.get(mark or "", 0),
             "waiting": engine.store.models.count_lacking(mark) if mark else 0,
             "before": last.before if last else None,
-            "answers": None if answering is None else answering.embedder.fingerprint,
-            "tested": tested(last),
         },
+        "update": {"fingerprint": update[0], "read": seen.get(update[0], 0), "waiting": update[1]} if update else None,
         "hosted": None
         if elsewhere is None
         else {
@@ -183,45 +158,8 @@ def _standing(engine: Engine) -> dict[str, Any]:
             "waiting": engine.store.models.count_clear_for(elsewhere),
         },
         "rerank": outside.reranker.name if outside is not None and outside.reranker is not None else None,
-        "kept": {name: count for name, count in seen.items() if name not in (mark, elsewhere)},
-        "earlier": _earlier_weights(engine) or None,
+        "kept": {name: count for name, count in seen.items() if name not in shown},
     }
-
-
-def _earlier_weights(engine: Engine) -> str:
-    """The fingerprint of kept weights that shipped before and have read most of the store; empty if none were kept."""
-    from triskele.models.bundled import earlier_weights
-
-    known = earlier_weights(engine.settings.home, engine.store.models.seen())
-    return next((name for name, folder in known if folder is not None), "")
-
-
-def _has_earlier(fingerprints: Iterable[str]) -> bool:
-    """Whether weights that shipped before are among them."""
-    from triskele.models.bundled import EARLIER
-
-    return any(name in EARLIER for name in fingerprints)
-
-
-def _is_lost(engine: Engine, last: Switched | None, earlier: str) -> bool:
-    """Whether a rollback would return to weights that shipped before and are not here."""
-    from triskele.models.bundled import kept_weights
-
-    if last is None:
-        return not earlier and _has_earlier(engine.store.models.seen())
-    return _has_earlier([last.before]) and kept_weights(engine.settings.home, last.before) is None
-
-
-def _way_back(earlier: str | None, local: Mapping[str, Any]) -> str:
-    """How to use the weights from before an update; empty if they are in use or a rollback restores them anyway."""
-    if earlier is None:
-        return " ".join([_REPLACED, *([] if local["tested"] else [_NOT_COMPARED]), _BY_HAND])
-    if earlier in (local["name"], local["before"]):
-        return ""
-    kept = f"{_REPLACED} The earlier ones are kept:"
-    return f"{kept} `triskele models " + (
-        f"switch {earlier}` uses them." if local["before"] else "rollback` returns to them."
-    )
 
 
 def _models_report(found: Mapping[str, Any]) -> RenderableType:
@@ -233,7 +171,9 @@ def _models_report(found: Mapping[str, Any]) -> RenderableType:
     if local["fingerprint"] is None:
         lines.append(note("  not available: recall uses words only", WARNING))
     else:
-        lines += [*_progress_lines(local), *_answering_lines(local), *tested_lines(local["tested"])]
+        lines += _progress_lines(local)
+    if found["update"] is not None:
+        lines += [note("Takes its place once it has read everything:", MATCH), *_progress_lines(found["update"])]
     if hosted is not None:
         lines += [note(f"Hosted: {hosted['host']}", MATCH), *_progress_lines(hosted)]
         if hosted["waiting"]:
@@ -243,8 +183,6 @@ def _models_report(found: Mapping[str, Any]) -> RenderableType:
     if found["kept"]:
         lines.append(note("Vectors kept of other models:", MATCH))
         lines += [note(f"  {name} · {counted(count, 'text')}", QUIET) for name, count in found["kept"].items()]
-        if _has_earlier(found["kept"]) and (said := _way_back(found["earlier"], local)):
-            lines.append(note(said, QUIET))
     if local["before"] is not None:
         lines.append(note(f"The model before was {local['before']}: `triskele models rollback` restores it.", QUIET))
     return _lines(lines)
@@ -258,39 +196,6 @@ def _progress_lines(model: Mapping[str, Any]) -> list[Text]:
     return [note(f"  {model['fingerprint']}", QUIET), note(embedded, QUIET)]
 
 
-def _answering_lines(local: Mapping[str, Any]) -> list[Text]:
-    """Who answers during an update."""
-    from triskele.serving.cli.render import QUIET, note
-
-    if local["answers"] in (None, local["fingerprint"]):
-        return []
-    return [note(f"  {local['answers']} answers until everything is embedded and the update is settled", QUIET)]
-
-
-def tested_lines(found: Mapping[str, Any] | None) -> list[Text]:
-    """How the weights of this version came into use, or why they did not."""
-    from triskele.serving.cli.render import QUIET, WARNING, counted, note
-
-    if found is None:
-        return []
-    checks = [_check_line(**check) for check in found["checks"]]
-    judged = counted(found["questions"], "judged question")
-    if not found["in_use"]:
-        worse = f"The weights of the update ({found['weights']}) are worse on your {judged} and not in use:"
-        advice = "`triskele models switch bundled` compares them again, with --untested it uses them."
-        return [note(worse, WARNING), *checks, note(advice, QUIET)]
-    if checks:
-        return [note(f"Compared on {judged} before it was used:", QUIET), *checks]
-    reason = f"that failed ({found['problem']})" if found["problem"] else f"only {judged}, {_least()} are needed"
-    return [note(f"Used without a comparison with the weights before: {reason}.", QUIET)]
-
-
-def _least() -> int:
-    from triskele.evaluation.own.gate import MIN_QUESTIONS
-
-    return MIN_QUESTIONS
-
-
 def _check_line(name: str, passed: bool, detail: str) -> Text:
     from triskele.serving.cli.render import GOOD, WARNING, note
 
@@ -300,6 +205,7 @@ def _check_line(name: str, passed: bool, detail: str) -> Text:
 
 def _switch_report(name: str, before: str, found: ModelComparison | None, *, is_switched: bool) -> RenderableType:
     """The result of the comparison, and the model in use."""
+    from triskele.evaluation.own.gate import MIN_QUESTIONS
     from triskele.serving.cli.render import GOOD, WARNING, counted, note
 
     lines: list[Text] = []
@@ -312,7 +218,7 @@ def _switch_report(name: str, before: str, found: ModelComparison | None, *, is_
         lines.append(note(f"Only {counted(found.questions, 'judged question')}: too few to compare.", WARNING))
     if is_switched:
         return _lines([*lines, note(f"{name} is in use; `triskele models rollback` returns to {before}.", GOOD)])
-    advice = f"judge at least {_least()} questions (`triskele eval build`, `judge`), or give --untested"
+    advice = f"judge at least {MIN_QUESTIONS} questions (`triskele eval build`, `judge`), or give --untested"
     is_worse = found is not None and found.gate is not None
     reason = "the other model is worse on your questions" if is_worse else advice
     return _lines([*lines, note(f"{before} stays in use: {reason}.")])

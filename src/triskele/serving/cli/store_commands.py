@@ -111,17 +111,15 @@ def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
 @common
 def reindex(invocation: Invocation) -> None:
     """Rebuild the search indexes and embed what waits."""
-    from triskele.recall.model_switch import switched
-    from triskele.serving.cli.model_commands import tested, tested_lines
-
     invocation.refuse_server()
     with invocation.open_existing() as engine:
-        started, before = time.perf_counter(), switched(engine.store)
-        count = engine.census().versions
+        started, count = time.perf_counter(), engine.census().versions
         with progress_bar("Indexing", total=count) as progress:
             engine.reindex(progress)
-        with progress_bar("Embedding", total=engine.store.vectors.count_waiting()) as progress:
-            embedded = engine.embed(progress=progress)
+        earlier, update = engine.runtime.model, engine.runtime.update()
+        waiting = engine.store.vectors.count_waiting() or (update[1] if update else 0)
+        with progress_bar("Embedding", total=waiting) as progress:
+            embedded = engine.embed(progress=progress) + (engine.runtime.advance_update(progress=progress) or 0)
         elsewhere = engine.runtime.embed_hosted()
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         if invocation.as_json:
@@ -133,9 +131,9 @@ def reindex(invocation: Invocation) -> None:
         said += f" in {took_ms / 1000:.1f} s."
         if elsewhere:
             said += f" The hosted model embedded {elsewhere:,} of them."
-        # An update that replaced the model ends with the last text.
-        last = switched(engine.store)
-        return invocation.write(render.note(said), *(tested_lines(tested(last)) if last != before else ()))
+        if update and engine.runtime.update() is None:
+            said += f" {update[0]} is in use; `triskele models rollback` returns to {earlier}."
+        return invocation.write(render.note(said))
 
 
 @click.command(

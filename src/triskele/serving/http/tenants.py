@@ -16,7 +16,6 @@ from triskele.base import timestamps
 from triskele.config import ServerSettings, Settings
 from triskele.curation.usage import AfterAnswer
 from triskele.errors import QuotaExceeded
-from triskele.serving.chosen_memory import gated
 from triskele.serving.http.access import Access, Principal
 from triskele.stores import factory
 from triskele.stores.writer import MemoryLimits
@@ -114,7 +113,7 @@ class Tenants:
         memory = replace(self._settings.memory, owner=user)
         # The root folder has no project: every request names its own.
         engine = Engine(replace(self._settings, memory=memory), Path(Path.cwd().anchor), store=self._shared())
-        gated(engine).work_in_background()
+        engine.work_in_background()
         return engine
 
     def _shared(self) -> Store:

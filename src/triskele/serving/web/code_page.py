@@ -14,6 +14,7 @@ from triskele.base.text import STOP_WORDS
 from triskele.code import symbols, tree_index
 from triskele.code.search import CodeAnswer, CodeHit, opened
 from triskele.errors import NotFound, TriskeleError
+from triskele.models.bundled import place_of
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
 from triskele.serving.web.search_page import segments
 
@@ -70,8 +71,9 @@ def _answer(asked: PageRequest, trees: Sequence[str], tree: str) -> dict[str, An
         # Only what the user indexed is read.
         if tree not in trees:
             raise NotFound(f"{tree or 'this folder'} is not indexed")
-        engine = asked.engine
-        answer = opened(engine.settings.home, Path(tree), engine.runtime.model).search(text, limit=LIMIT)
+        home = asked.engine.settings.home
+        model = place_of(asked.engine.runtime.model, home)
+        answer = opened(home, Path(tree), model).search(text, limit=LIMIT)
     except TriskeleError as error:
         return {**nothing, "problem": str(error)}
     memories = _memories(asked, text, answer)

@@ -13,7 +13,6 @@ from triskele.evaluation.own import gate as gates
 from triskele.evaluation.own.questions import load_labels, load_questions
 from triskele.evaluation.own.run import RUN
 from triskele.evaluation.report.formatting import interval, metric_name, signed
-from triskele.recall import plan as plans
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
 
 METRICS = ("ndcg@10", "recall@5", "recall@10", "mrr")
@@ -65,7 +64,6 @@ def show(asked: PageRequest) -> Response:
         questions=len(load_questions(store)),
         labels=len(load_labels(store)),
         adopted=asked.engine.adopted(),
-        tunings=list(reversed(plans.history(store)))[:5],
         accepted=baseline["at"] if baseline else "",
         drift=drift([value["report"] for value in reversed(runs.values())], metric),
         **(table(report, metric) if report else {}),
