@@ -109,7 +109,7 @@ def fill(home: Path, size: int, questions: int) -> dict[str, Any]:
         centre = stores.rehearse(engine, texts.questions(questions)).centre()
         stores.give_vectors(engine, stores.random_vectors(size, centre))
         # All have vectors: this reads their names.
-        engine.embed()
+        getattr(engine, "upkeep", engine).embed()
     with hook.store_of(size, home / "hook"):
         return {}
 

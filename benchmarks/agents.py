@@ -29,7 +29,8 @@ from typing import Any
 from hook import FOLDER, HOOK, memory_of, serving
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
+from triskele.requests import Draft
 from triskele.serving import hook_client, resident
 
 RESULTS = Path(__file__).parent / "results" / "agents.json"
@@ -122,8 +123,10 @@ def run(home: Path, given: argparse.Namespace) -> dict[str, Any]:
 
 def seed(home: Path, environ: Mapping[str, str]) -> None:
     """A few hundred memories to recall, without vectors yet: the resident gives them theirs while it serves."""
-    with Engine(config.load(environ), home / FOLDER) as engine:
-        drafts = [engine.draft(f"{a} and {b} meet at the {c}") for a in WORDS for b in WORDS for c in WORDS[:2]]
+    with LocalEngine(config.load(environ), home / FOLDER) as engine:
+        drafts: list[Draft] = [
+            {"content": f"{a} and {b} meet at the {c}"} for a in WORDS for b in WORDS for c in WORDS[:2]
+        ]
         engine.remember_all(drafts)
 
 
@@ -240,7 +243,7 @@ def processes(home: Path) -> list[int]:
 def report(stage: Stage, tallies: list[Tally], samples: list[dict[str, Any]]) -> dict[str, Any]:
     """All figures, and whether what was acknowledged is there."""
     stored = {id: content for tally in tallies for id, content in tally.stored.items()}
-    with Engine(config.load(stage.environ), stage.home / FOLDER) as engine:
+    with LocalEngine(config.load(stage.environ), stage.home / FOLDER) as engine:
         kept = {id: memory.content for id, memory in engine.store.memories(stored).items()}
     recovered = [tally.recovered_s for tally in tallies if tally.recovered_s is not None]
     return {

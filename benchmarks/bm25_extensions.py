@@ -28,7 +28,7 @@ import postgres
 import psycopg
 import texts
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.evaluation.datasets import Dataset, windows
 from triskele.evaluation.harness import BenchHarness
 from triskele.evaluation.loaders import load_dataset
@@ -79,7 +79,7 @@ def word(term: str) -> str:
     return "w" + hashlib.md5(term.encode()).hexdigest()[:16].translate(_LETTERS)
 
 
-def make_index(url: str, engine: Engine, extension: Extension) -> None:
+def make_index(url: str, engine: LocalEngine, extension: Extension) -> None:
     """Write the terms of every version, and the index over them."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET search_path = triskele, public")
@@ -94,7 +94,7 @@ def make_index(url: str, engine: Engine, extension: Extension) -> None:
         connection.execute("VACUUM ANALYZE bm25")
 
 
-def rank_by(extension: Extension, engine: Engine) -> None:
+def rank_by(extension: Extension, engine: LocalEngine) -> None:
     """Let the corpus of an engine rank words by an extension."""
     rows: Any = engine.store.corpus
 
@@ -119,7 +119,7 @@ def measure(dataset: Dataset, store: Path, url: str, home: Path, extension: Exte
     for folder in store.glob("harness-*"):
         shutil.copytree(folder, home / "file")
     harness = BenchHarness(windows(dataset.documents), folder=home / "file")
-    harness.engine.embed()
+    harness.engine.upkeep.embed()
     ranked = dataset.ranked()
     asked = ranked[:: max(1, len(ranked) // postgres.ASKED)][: postgres.ASKED]
     postgres.move(harness.engine, url)

@@ -41,12 +41,13 @@ def related(size: int) -> None:
     from triskele import __main__ as program
     from triskele.evaluation.curation_pairs import load_pairs
     from triskele.serving import hook_client, resident
+    from triskele.types import Add
 
     pairs = [pair for pair in load_pairs() if pair.label != "add"][: RUNS * 10]
     with hook.store_of(size, None) as home:
         with hook.stores.open_engine(home) as engine:
-            engine.remember_all([engine.draft(pair.old, project=hook.FOLDER) for pair in pairs])
-            engine.embed()
+            engine.apply([Add(engine.draft(pair.old, project=hook.FOLDER)) for pair in pairs])
+            engine.upkeep.embed()
             _print_cpu(engine, [engine.draft(pair.new, project=hook.FOLDER) for pair in pairs[: RUNS * 4]])
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
         os.environ.clear()

@@ -29,7 +29,9 @@ import texts
 from injection import Asked, team_prompts
 from numpy.typing import NDArray
 
-from triskele.engine import Engine
+from triskele.agents import injection
+from triskele.agents.injection import Conversation
+from triskele.engine.local import LocalEngine
 from triskele.evaluation.arms import arm
 from triskele.evaluation.datasets import UNRANKED_TYPES, half, windows
 from triskele.evaluation.harness import BenchHarness
@@ -39,8 +41,6 @@ from triskele.recall.candidates import CandidateSet
 from triskele.recall.confidence import has_signs, signs
 from triskele.recall.legs import QueryTerms
 from triskele.serving.cli.demo import temporary_memory
-from triskele.serving.hook import injection
-from triskele.serving.hook.injection import Conversation
 
 SIGNS = ("cosine", "words", "margin", "spread", "unknown", "elsewhere")
 EVERYDAY = Path(__file__).parent / "everyday"
@@ -153,13 +153,13 @@ def _team(recorder: Recorder) -> Iterator[tuple[str, Sample]]:
             yield from ((each.kind, sample) for sample in recorder.sample(gold, half(each.query)))
 
 
-def _recall(engine: Engine, asked: Asked) -> None:
+def _recall(engine: LocalEngine, asked: Asked) -> None:
     filters = Conversation(None, asked.project, False, {}).filters
     query = injection.query_of(asked.query.text)
-    engine.recall(query, limit=injection.CONSIDERED, logged=False, hurried=True, **filters)
+    engine.answer(query, limit=injection.CONSIDERED, local_only=True, **filters)
 
 
-def _rows(engine: Engine) -> Mapping[str, list[int]]:
+def _rows(engine: LocalEngine) -> Mapping[str, list[int]]:
     rows = defaultdict(list)
     for row, memory in engine.store.versions():
         rows[memory.id].append(row)

@@ -78,9 +78,9 @@ def _texts(name: str, by_sentence: bool) -> Iterator[dict[str, Any]]:
 
 
 def _decided(texts: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    from triskele.curation.compare import Verdict
     from triskele.curation.upkeep import StoreReview
     from triskele.errors import BadInput
+    from triskele.replies import Verdict
     from triskele.types import Add
 
     with tempfile.TemporaryDirectory() as home, _opened(Path(home)) as memory:
@@ -170,7 +170,7 @@ def _measure_dial(
         sources = _captured(memory, dial, [each for each in documents if each.id in users])
         turns, facts = len(users), len(sources)
         print(f"dial {dial}: {facts} facts of {turns} turns, {100 * facts / turns:.1f} per 100 turns", flush=True)
-        memory.embed()
+        memory.upkeep.embed()
         found = {"facts": _rankings(memory, asked, lambda hit: sources[hit.id])}
         result = upkeep.curate(memory, threshold=0.9)
         found["curated"] = _rankings(memory, asked, lambda hit: sources[hit.id])
@@ -214,8 +214,8 @@ def _captured(memory: Any, dial: str, documents: Any) -> dict[str, str]:
 
 
 def _accept(memory: Any) -> int:
-    from triskele.curation.compare import Verdict
     from triskele.errors import TriskeleError
+    from triskele.replies import Verdict
 
     count = 0
     for proposal in memory.proposals.list():

@@ -19,7 +19,7 @@ import triskele
 from triskele import config
 from triskele.code.ranking import CodePlan
 from triskele.code.search import CodeHit, CodeSearch
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.exchange.transfer import import_memories
 from triskele.models.bundled import BundledEmbedder
 from triskele.models.local import local_embedder
@@ -51,7 +51,7 @@ def open_engine(
     half_life_days: float = 0.0,
     services: Sequence[str] = (),
     stub: Mapping[str, Any] | None = None,
-) -> Engine:
+) -> LocalEngine:
     """An engine that embeds only on request, with models of SERVICES; `stub` has their address, key and dimensions."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.toml").write_text(_settings(services, stub or {}), encoding="utf-8")
@@ -64,7 +64,7 @@ def open_engine(
         "TRISKELE_RECALL_HALF_LIFE_DAYS": str(half_life_days),
         "TRISKELE_STORE_CORPUS": corpus,
     }
-    return Engine(config.load(environment, store_url=store), home)
+    return LocalEngine(config.load(environment, store_url=store), home)
 
 
 def _settings(services: Sequence[str], stub: Mapping[str, Any]) -> str:
@@ -82,7 +82,7 @@ def _settings(services: Sequence[str], stub: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def fill(engine: Engine, versions: Sequence[Values], links: Sequence[Values]) -> int:
+def fill(engine: LocalEngine, versions: Sequence[Values], links: Sequence[Values]) -> int:
     """Store versions and links with their ids and times; returns how many memories are new."""
     path = engine.settings.home / "golden.jsonl"
     lines: list[Values] = [{"triskele": EXPORT_FORMAT, "versions": len(versions), "links": len(links)}]
@@ -99,9 +99,9 @@ def _derived(version: Values) -> Values:
     return {"content_hash": digest, "owner": "me"}
 
 
-def embed(engine: Engine, limit: int | None) -> Values:
+def embed(engine: LocalEngine, limit: int | None) -> Values:
     """Embed some memories or all, also by a hosted model if there is one."""
-    done = engine.embed(limit=limit)
+    done = engine.upkeep.embed(limit=limit)
     model = engine.semantic()
     return {
         "embedded": done,
@@ -110,10 +110,10 @@ def embed(engine: Engine, limit: int | None) -> Values:
     }
 
 
-def ask(engine: Engine, text: str, options: Values) -> Answer:
+def ask(engine: LocalEngine, text: str, options: Values) -> Answer:
     """Ask a question; the option `plan` has values of a plan, which replaces legs, fusion and rerank."""
     if (values := options.get("plan")) is None:
-        return engine.recall(text, logged=False, **options)
+        return engine.answer(text, **options)
     sets = {name: frozenset(values[name]) for name in ("legs", "evidence") if name in values}
     rest = {name: value for name, value in options.items() if name != "plan"}
     return engine.ask(text, Plan(**(values | sets)), **rest)
@@ -198,11 +198,11 @@ class Side:
     """What requests call: the store and the tree of code that are open."""
 
     def __init__(self) -> None:
-        self._engine: Engine | None = None
+        self._engine: LocalEngine | None = None
         self._code: CodeSearch | None = None
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> LocalEngine:
         """The engine over the store that is open."""
         assert self._engine is not None, "no store is open"
         return self._engine

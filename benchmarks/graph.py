@@ -41,7 +41,7 @@ import numpy as np
 import stores
 import texts
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.evaluation import comparison
 from triskele.evaluation.arms import arm
 from triskele.evaluation.datasets import BenchQuery, Dataset, half, windows
@@ -306,7 +306,7 @@ def cost(sizes: Sequence[int], questions: int) -> Figures:
     return figures
 
 
-def _bulk(engine: Engine, contents: Sequence[str], warming: Sequence[str], seed: int) -> Figures:
+def _bulk(engine: LocalEngine, contents: Sequence[str], warming: Sequence[str], seed: int) -> Figures:
     """Fill, and read all names at once."""
     stores.fill(engine, contents)
     centre = stores.rehearse(engine, warming).centre()
@@ -316,7 +316,7 @@ def _bulk(engine: Engine, contents: Sequence[str], warming: Sequence[str], seed:
     return {"bulk_ms": round((time.process_time() - started) * 1000 / read, 3)}
 
 
-def _singles(engine: Engine, contents: Sequence[str], asked: Sequence[str]) -> Figures:
+def _singles(engine: LocalEngine, contents: Sequence[str], asked: Sequence[str]) -> Figures:
     """Read one new memory at a time; then the next question takes in what it mentions."""
     semantic = engine.semantic()
     assert semantic is not None
@@ -401,7 +401,7 @@ def _room(home: Path) -> Figures:
             owned = f"SELECT name FROM sqlite_schema WHERE tbl_name IN {TABLES}"
             rows = connection.execute(f"SELECT sum(pgsize) FROM dbstat WHERE name IN ({owned})").get
             counts = {table: connection.execute(f"SELECT count(*) FROM {table}").get for table in TABLES}
-        memories = engine.census().versions
+        memories = engine.store.census().versions
     file = sum(path.stat().st_size for path in home.rglob("mentions-*/*") if path.is_file())
     per_memory = {f"{table}_per_memory": round(count / memories, 2) for table, count in counts.items()}
     return {

@@ -73,7 +73,7 @@ def store_of(size: int, keep: Path | None) -> Iterator[Path]:
         if not (home / "memories.db").exists():
             with stores.open_engine(home) as engine:
                 stores.fill(engine, texts.memories(size))
-                engine.embed(limit=ASKED)
+                engine.upkeep.embed(limit=ASKED)
                 centre = stores.rehearse(engine, texts.questions(50)).centre()
                 stores.give_vectors(engine, stores.random_vectors(size, centre))
                 read_names(engine.store, engine.lexical)

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import texts
 
-from triskele.engine import Engine
+from triskele.agents import injection
+from triskele.agents.injection import Conversation
+from triskele.engine.local import LocalEngine
 from triskele.evaluation.arms import arm
 from triskele.evaluation.datasets import BenchQuery, Dataset, half, windows
 from triskele.evaluation.harness import BenchHarness
 from triskele.evaluation.loaders import load_dataset
 from triskele.recall.reasons import tokens_of
 from triskele.serving.cli.demo import temporary_memory
-from triskele.serving.hook import injection
-from triskele.serving.hook.injection import Conversation
 from triskele.types import LinkKind
 
 THRESHOLDS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)
@@ -75,7 +75,7 @@ def main() -> None:
         _conversation_set(texts.data_folder() / name)
 
 
-def team_prompts(engine: Engine) -> Iterator[Asked]:
+def team_prompts(engine: LocalEngine) -> Iterator[Asked]:
     """Answerable questions in the project of their answer and in every other one; the others in one project each."""
     folder = Path(str(resources.files("triskele.samples") / "team"))
     data = load_dataset(folder)
@@ -97,7 +97,7 @@ def team_prompts(engine: Engine) -> Iterator[Asked]:
             yield from (Asked(query, "another project", each, frozenset()) for each in projects if each not in homes)
 
 
-def _standing(engine: Engine, id: str) -> str:
+def _standing(engine: LocalEngine, id: str) -> str:
     """What speaks for a memory today."""
     newer = [link.source for link in engine.store.links([id], kind=LinkKind.SUPERSEDES) if link.target == id]
     return _standing(engine, newer[0]) if newer else id
@@ -125,7 +125,7 @@ def _conversations(data: Dataset, ids: Mapping[str, set[str]]) -> Iterator[Asked
         yield Asked(query, "no answer", query.scope or "", frozenset())
 
 
-def _tell(name: str, engine: Engine, asked: Sequence[Asked]) -> None:
+def _tell(name: str, engine: LocalEngine, asked: Sequence[Asked]) -> None:
     agents = engine.settings.agents
     engine.settings = replace(engine.settings, agents=replace(agents, least_confidence=0.0))
     met = [(each, _meet(engine, each)) for each in asked]
@@ -137,7 +137,7 @@ def _tell(name: str, engine: Engine, asked: Sequence[Asked]) -> None:
                 _line(name, kind, threshold, own)
 
 
-def _meet(engine: Engine, asked: Asked) -> Met:
+def _meet(engine: LocalEngine, asked: Asked) -> Met:
     conversation = Conversation(None, asked.project, False, {})
     query = injection.query_of(asked.query.text)
     answer = injection.recalled(engine, query, conversation)

@@ -28,7 +28,7 @@ import texts
 from peer import NAME as PEER
 from peer import HybridPeer, open_peer
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.evaluation.datasets import Window
 from triskele.evaluation.retrievers import FtsBaseline
 from triskele.index.entity_linking import read_names
@@ -101,7 +101,7 @@ def measure(size: int, warming: Sequence[str], asked: Sequence[str]) -> dict[str
 
 
 def arms(
-    engine: Engine, embedder: stores.Rehearsed, baseline: FtsBaseline, peer: HybridPeer | None
+    engine: LocalEngine, embedder: stores.Rehearsed, baseline: FtsBaseline, peer: HybridPeer | None
 ) -> Iterator[tuple[str, Arm]]:
     """What is raced; every arm answers the same question in turn."""
 
@@ -179,7 +179,7 @@ def upkeep(home: Path, size: int, questions: int) -> dict[str, Any]:
     return figures
 
 
-def add_one_by_one(engine: Engine, count: int = 100) -> float:
+def add_one_by_one(engine: LocalEngine, count: int = 100) -> float:
     """Milliseconds until a single add is durable."""
     taken = []
     for number in range(count):

@@ -45,7 +45,7 @@ from recipe import DEPTH, FORMS, Recipe
 
 from triskele import config
 from triskele.base.ids import content_hash
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.evaluation.datasets import BenchQuery, Dataset, windows
 from triskele.evaluation.harness import BenchHarness, best_documents
 from triskele.evaluation.loaders import load_dataset
@@ -87,13 +87,13 @@ def server_module() -> Any:
     return module
 
 
-def open_engine(url: str, home: Path, corpus: str, owner: str = "me") -> Engine:
+def open_engine(url: str, home: Path, corpus: str, owner: str = "me") -> LocalEngine:
     """An engine over a store, by one of its corpora."""
     environment = {"TRISKELE_HOME": str(home), "TRISKELE_STORE_CORPUS": corpus, "TRISKELE_MEMORY_OWNER": owner}
-    return Engine(config.load({**environment, "TRISKELE_PROJECT": "bench"}, store_url=url), home)
+    return LocalEngine(config.load({**environment, "TRISKELE_PROJECT": "bench"}, store_url=url), home)
 
 
-def rehearse(engine: Engine, known: PrecomputedQueries | None = None) -> PrecomputedQueries:
+def rehearse(engine: LocalEngine, known: PrecomputedQueries | None = None) -> PrecomputedQueries:
     """Let an engine encode every query once, or read what another has encoded."""
     semantic = engine.semantic()
     assert semantic is not None, "the benchmark needs the bundled model"
@@ -124,7 +124,7 @@ def _quality_of(dataset: Dataset, store: Path, url: str, home: Path) -> dict[str
         shutil.copytree(folder, home / "file")
     harness = BenchHarness(windows(dataset.documents), folder=home / "file")
     source = harness.engine
-    source.embed()
+    source.upkeep.embed()
     asked = dataset.ranked()[:: max(1, len(dataset.ranked()) // ASKED)][:ASKED]
     move(source, url)
     known = rehearse(source)
@@ -152,7 +152,7 @@ def _quality_of(dataset: Dataset, store: Path, url: str, home: Path) -> dict[str
     return result
 
 
-def recalled(engine: Engine, harness: BenchHarness) -> Callable[[BenchQuery], list[str]]:
+def recalled(engine: LocalEngine, harness: BenchHarness) -> Callable[[BenchQuery], list[str]]:
     """The documents that an engine recalls for a query."""
     moments = harness.moments
 
@@ -165,7 +165,7 @@ def recalled(engine: Engine, harness: BenchHarness) -> Callable[[BenchQuery], li
             project=query.scope,
             all_projects=query.scope is None,
             as_of=moments.get(query.scope),
-            hurried=True,
+            local_only=True,
         )
         ranked = [RankedDocument(harness.document(hit.memory.id), hit.score, hit.score) for hit in answer.hits]
         return [document for document, _ in best_documents(ranked, DEPTH)]
@@ -178,7 +178,7 @@ def _best(documents: dict[int, str], rows: list[Any]) -> list[str]:
     return [document for document, _ in best_documents(ranked, DEPTH)]
 
 
-def _rrf_in_sql(engine: Engine, query: BenchQuery) -> list[Any]:
+def _rrf_in_sql(engine: LocalEngine, query: BenchQuery) -> list[Any]:
     """Our own two legs, fused by reciprocal ranks inside the database."""
     indexes = _indexes(engine)
     scope = engine.scope(project=query.scope, all_projects=query.scope is None)
@@ -244,7 +244,7 @@ def _words(path: Path) -> list[str]:
         return []
 
 
-def move(source: Engine, url: str) -> None:
+def move(source: LocalEngine, url: str) -> None:
     """Copy rows, names and vectors of a file to Postgres; nothing is embedded or read again."""
     open_engine(url, Path(tempfile.mkdtemp()), "local").close()
     semantic = source.semantic()
@@ -313,7 +313,7 @@ def asked_in_turn(url: str, home: Path, questions: Sequence[str]) -> dict[str, A
     return found
 
 
-def _both_legs(engine: Engine) -> Callable[[str], object]:
+def _both_legs(engine: LocalEngine) -> Callable[[str], object]:
     indexes, embedder = _indexes(engine), engine.semantic().embedder
 
     def ask(text: str) -> None:
@@ -349,7 +349,7 @@ def _times(arms: Mapping[str, Callable[[str], object]], questions: Sequence[str]
     return found
 
 
-def _indexes(engine: Engine) -> DatabaseIndexes:
+def _indexes(engine: LocalEngine) -> DatabaseIndexes:
     runtime: ModelRuntime = engine.runtime
     found = runtime.database(engine.semantic())
     assert found is not None, engine.runtime.corpus_notes()

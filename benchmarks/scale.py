@@ -167,7 +167,7 @@ def asked(engine: Any, questions: list[str]) -> dict[str, Any]:
     started = time.perf_counter()
     engine.recall(questions[0], logged=False)
     cold_s = time.perf_counter() - started
-    rows = engine.census().memories
+    rows = engine.store.census().memories
     took = sorted(timed(lambda text=text: engine.recall(text, logged=False)) for text in questions)
     wrote = [timed(lambda at=at: engine.remember(f"Note {at} about berth {at * 7}")) for at in range(WRITTEN)]
     p95 = took[int(len(took) * 0.95)]

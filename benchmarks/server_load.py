@@ -100,7 +100,7 @@ def load(address: str, keys: list[str], seconds: float) -> dict[str, Any]:
         thread.start()
     for thread in threads:
         thread.join()
-    stored = sum(memory.census().memories for memory in memories)
+    stored = sum(memory.stats().memories for memory in memories)
     return {
         "users": len(keys),
         "seconds": seconds,
@@ -127,12 +127,12 @@ def ingest(address: str, key: str, texts: Sequence[dict[str, Any]]) -> dict[str,
             memory.remember_all(texts[start : start + size])
         took_s = time.perf_counter() - started
         target = Path(folder) / "all.jsonl"
-        memory.export_memories(target, include_private=True)
+        memory.export_memories(target, private=True)
         records = map(json.loads, target.read_text(encoding="utf-8").splitlines())
         kept = [each["memory"]["content"] for each in records if "memory" in each]
         return {
             "sent": len(texts),
-            "stored": memory.census().memories,
+            "stored": memory.stats().memories,
             "seconds": round(took_s, 1),
             "hash_of_sent": _digest(each["content"] for each in texts),
             "hash_of_stored": _digest(kept),

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index.vectors import packed
 from triskele.models.embedders import Embedder, Encoding
 from triskele.recall import legs
 from triskele.recall.pipeline import query_terms
 from triskele.stores.sentence_vectors import row_of
-from triskele.types import Query, Ranking
+from triskele.types import Add, Query, Ranking
 
 # What is left of real English without stop words and punctuation.
 TOKENS_PER_CHARACTER = 0.13
@@ -53,12 +53,12 @@ class Rehearsed:
         return mean / np.linalg.norm(mean)
 
 
-def open_engine(home: Path) -> Engine:
+def open_engine(home: Path) -> LocalEngine:
     """An engine over the store in a folder, with the default settings."""
-    return Engine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "bench"}), home)
+    return LocalEngine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "bench"}), home)
 
 
-def rehearse(engine: Engine, questions: Iterable[str]) -> Rehearsed:
+def rehearse(engine: LocalEngine, questions: Iterable[str]) -> Rehearsed:
     """Put a rehearsed embedder into an engine."""
     semantic = engine.semantic()
     assert semantic is not None, "the benchmark needs the bundled model"
@@ -67,11 +67,11 @@ def rehearse(engine: Engine, questions: Iterable[str]) -> Rehearsed:
     return embedder
 
 
-def fill(engine: Engine, contents: Sequence[str]) -> float:
+def fill(engine: LocalEngine, contents: Sequence[str]) -> float:
     """Add everything in batches; memories per second until they are durable."""
     started = time.perf_counter()
     for start in range(0, len(contents), BATCH):
-        engine.remember_all([engine.draft(text) for text in contents[start : start + BATCH]])
+        engine.apply([Add(engine.draft(text)) for text in contents[start : start + BATCH]])
     took = time.perf_counter() - started
     engine.lexical.catch_up()
     return round(len(contents) / took)
@@ -86,7 +86,7 @@ def random_vectors(count: int, centre: NDArray[np.float32], seed: int = 7) -> ND
     return leaning
 
 
-def give_vectors(engine: Engine, vectors: NDArray[np.float32], *, batch: int = BATCH, seed: int = 7) -> None:
+def give_vectors(engine: LocalEngine, vectors: NDArray[np.float32], *, batch: int = BATCH, seed: int = 7) -> None:
     """One sentence vector per waiting content, oldest first, and random token vectors of a realistic number."""
     semantic = engine.semantic()
     assert semantic is not None, "the benchmark needs the bundled model"
@@ -101,7 +101,7 @@ def give_vectors(engine: Engine, vectors: NDArray[np.float32], *, batch: int = B
         done += len(waiting)
 
 
-def lexical_leg(engine: Engine, text: str) -> Ranking:
+def lexical_leg(engine: LocalEngine, text: str) -> Ranking:
     """Only the lexical leg, to the depth of a recall."""
     query = Query(text=text, scope=engine.scope(), depth=50)
     corpus = engine.runtime.indexes(None).corpus(query.scope)

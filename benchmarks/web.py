@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 from screenshots import browser_at
 
 from triskele.index.entity_linking import read_names
+from triskele.types import Add
 
 RUNS = 15
 # So many memories have real vectors, so that questions find something by meaning.
@@ -77,9 +78,9 @@ def fill(home: Path, size: int) -> None:
             for number, text in enumerate(texts.memories(size, characters=220))
         ]
         for start in range(0, size, stores.BATCH):
-            engine.remember_all(drafts[start : start + stores.BATCH])
-        engine.reindex()
-        engine.embed(limit=EMBEDDED)
+            engine.apply([Add(draft) for draft in drafts[start : start + stores.BATCH]])
+        engine.upkeep.reindex()
+        engine.upkeep.embed(limit=EMBEDDED)
         centre = stores.rehearse(engine, texts.questions(50)).centre()
         stores.give_vectors(engine, stores.random_vectors(size, centre))
         read_names(engine.store, engine.lexical)

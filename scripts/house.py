@@ -50,7 +50,6 @@ GROUPS = {
     **dict.fromkeys(("server", "stores.postgres", "stores.access_keys", "stores.sharing"), "server"),
     **dict.fromkeys(("stores.corpus_store", "index.database"), "server"),
     **{f"serving.http.{name}": "server" for name in "admin_api share_api sync_api tenants demo_server".split()},
-    **{f"serving.hook.{name}": "core" for name in "events injection fence".split()},
     **{f"serving.{name}": "core" for name in "learning file_memory syncing graph_view statistics".split()},
     "serving.web.neighbourhood": "core",
 }  # fmt: skip

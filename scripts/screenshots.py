@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele.code.search import opened
-from triskele.curation.compare import Rationale, Verdict
 from triskele.curation.decide import PairDecision
 from triskele.evaluation.own import gate, run
 from triskele.evaluation.own.questions import Label, make_question, save_labels, save_questions
+from triskele.replies import Rationale, Verdict
 from triskele.serving import hook_client, resident
 from triskele.serving.cli.demo import temporary_memory
 from triskele.serving.http.demo_server import demo_environment
@@ -28,7 +28,7 @@ from triskele.stores.protocols import Use
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from triskele.engine import Engine
+    from triskele.engine.local import LocalEngine
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 ARGUMENTS = (
@@ -39,10 +39,10 @@ _QUESTIONS = 90
 SERVER_PAGES = {"sign-in", "admin"}
 
 
-def furnish(engine: Engine) -> dict[str, str]:
+def furnish(engine: LocalEngine) -> dict[str, str]:
     """Add what the sample corpus lacks: a secret, edits, proposals, usage, judged questions, code; ids by name."""
     engine.remember("The staging database password is hunter2-Correct-Horse-9", tags=["staging"], project="platform")
-    found = {each.content: each for each in engine.browse(all_projects=True, limit=1000)}
+    found = {each.content: each for each in engine.browse(all_projects=True, limit=1000).memories}
     deploy = next(each for text, each in found.items() if text.startswith("Cluster state is synced by Argo CD"))
     engine.edit(deploy.id, content=deploy.content.replace("three minutes", "five minutes"), tags=["argo-cd", "deploys"])
     memories = list(found.values())
@@ -54,12 +54,12 @@ def furnish(engine: Engine) -> dict[str, str]:
         )
     _propose(engine)
     _judge(engine)
-    engine.embed()
+    engine.upkeep.embed()
     opened(engine.settings.home, Path(__file__).parent.parent / "src" / "triskele" / "recall").index()
     return {"memory": deploy.id}
 
 
-def _propose(engine: Engine) -> None:
+def _propose(engine: LocalEngine) -> None:
     pairs = [
         ("The nightly backup runs at 02:30", "04:00", Verdict.SUPERSEDE, Rationale("changed value", "02:30", "04:00")),
         ("Noor prefers short pull requests", "with tests", Verdict.UPDATE, Rationale("more words", "", "tests")),
@@ -70,7 +70,7 @@ def _propose(engine: Engine) -> None:
         engine.proposals.offer([PairDecision(verdict, newer, older, 0.78, (reason,))])
 
 
-def _judge(engine: Engine) -> None:
+def _judge(engine: LocalEngine) -> None:
     """Some of the sample's questions with their labels, two runs over them, and an accepted baseline."""
     texts = {row["id"]: row["text"] for row in map(json.loads, _lines("corpus.jsonl"))}
     ids = {memory.content: memory.id for _, memory in engine.store.versions()}

@@ -14,7 +14,7 @@ from hypothesis import settings
 from triskele import config
 from triskele.base import timestamps
 from triskele.base.ids import IdMaker, content_hash
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving.cli.demo import temporary_memory
 from triskele.types import Memory
 
@@ -48,9 +48,9 @@ def make_memory() -> Callable[..., Memory]:
 
 
 @pytest.fixture
-def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
+def open_engine(tmp_path: Path) -> Iterator[Callable[..., LocalEngine]]:
     """Opens engines that recall by words, on the same store unless told another path, and closes them all."""
-    opened: list[Engine] = []
+    opened: list[LocalEngine] = []
 
     def open_one(
         path: Path | None = None,
@@ -59,7 +59,7 @@ def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
         busy_timeout_s: float = 30.0,
         model: str = "none",
         owner: str = "me",
-    ) -> Engine:
+    ) -> LocalEngine:
         environment = {
             "TRISKELE_HOME": str(tmp_path / "home"),
             "TRISKELE_PROJECT": PROJECT,
@@ -70,7 +70,7 @@ def open_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
             "TRISKELE_MEMORY_OWNER": owner,
         }
         url = f"sqlite:///{path or tmp_path / 'home' / 'memories.db'}"
-        opened.append(Engine(config.load(environment, store_url=url), tmp_path))
+        opened.append(LocalEngine(config.load(environment, store_url=url), tmp_path))
         return opened[-1]
 
     yield open_one
@@ -139,7 +139,7 @@ def trained_network(team_home: Path, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("lessons")
     shutil.copytree(team_home, folder / "home")
     environment = {"TRISKELE_HOME": str(folder / "home"), "TRISKELE_PROJECT": "demo"}
-    with Engine(config.load(environment), folder) as engine:
+    with LocalEngine(config.load(environment), folder) as engine:
         return trained.learn(trained.untrained(), trained.lessons(engine))
 
 

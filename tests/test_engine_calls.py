@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, StoreClosed
 from triskele.types import LinkKind, Sensitivity, Sort
 
 
 @pytest.fixture
-def engine(open_engine: Callable[..., Engine]) -> Engine:
+def engine(open_engine: Callable[..., LocalEngine]) -> LocalEngine:
     return open_engine()
 
 
@@ -35,12 +35,12 @@ WRONG_DETAILS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("details", "said"), WRONG_DETAILS, ids=lambda value: str(value)[:30])
-def test_a_detail_of_another_type_is_refused(engine: Engine, details: dict[str, Any], said: str) -> None:
+def test_a_detail_of_another_type_is_refused(engine: LocalEngine, details: dict[str, Any], said: str) -> None:
     kept = engine.remember("Herons fish at dawn").id
     for write in (lambda: engine.remember("Otters fish", **details), lambda: engine.edit(kept, **details)):
         with pytest.raises(BadInput, match=said):
             write()
-    assert engine.census().memories == 1 and len(engine.versions(kept)) == 1
+    assert engine.store.census().memories == 1 and len(engine.store.history(kept)) == 1
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,18 @@ def test_a_detail_of_another_type_is_refused(engine: Engine, details: dict[str, 
     ],
     ids=str,
 )
-def test_an_option_of_a_recall_of_another_type_is_refused(engine: Engine, filters: dict[str, Any], said: str) -> None:
+def test_an_option_of_a_recall_of_another_type_is_refused(
+    engine: LocalEngine, filters: dict[str, Any], said: str
+) -> None:
     engine.remember("Herons fish at dawn")
     with pytest.raises(BadInput, match=said):
         engine.recall("herons", **filters)
 
 
-def test_what_is_no_text_is_no_memory_question_or_id(engine: Engine) -> None:
+def test_what_is_no_text_is_no_memory_question_or_id(engine: LocalEngine) -> None:
     nothing: Any = None
     for call, said in (
         (engine.remember, "the memory must be a text, not None"),
-        (engine.draft_pieces, "the text must be a text, not None"),
         (engine.recall, "the question must be a text, not None"),
         (engine.get, "an id must be a text, not None"),
         (engine.forget, "an id must be a text, not None"),
@@ -81,66 +82,68 @@ def test_what_is_no_text_is_no_memory_question_or_id(engine: Engine) -> None:
         with pytest.raises(BadInput, match=said):
             call(nothing)
     for texts in ("abc", ["abc"], None):
-        with pytest.raises(BadInput, match="make them with `draft`"):
+        with pytest.raises(BadInput, match="each of the memories must be a dictionary"):
             engine.remember_all(texts)  # type: ignore[arg-type]
     for page in ({"limit": "a"}, {"offset": "a"}):
         with pytest.raises(BadInput, match="must be a whole number, not a text"):
             engine.browse(**page)  # type: ignore[arg-type]
 
 
-def test_kinds_and_orders_are_known_by_their_names(engine: Engine) -> None:
+def test_kinds_and_orders_are_known_by_their_names(engine: LocalEngine) -> None:
     heron, otter = (engine.remember(text).id for text in ("Herons fish at dawn", "Otters fish at night"))
     engine.link(heron, "see-also", otter)
-    assert [link.kind for link in engine.links(heron)] == [LinkKind.SEE_ALSO]
+    assert [link.kind for link in engine.get(heron).links] == [LinkKind.SEE_ALSO]
     engine.unlink(heron, "see-also", otter)
-    assert engine.links(heron) == []
+    assert list(engine.get(heron).links) == []
     with pytest.raises(BadInput, match="unknown kind of link 'near': choose one of supersedes"):
         engine.link(heron, "near", otter)
     for sort in Sort:
         named, given = engine.recall("fish", sort=sort.value), engine.recall("fish", sort=sort)
         assert [hit.memory.id for hit in named.hits] == [hit.memory.id for hit in given.hits] != []
-    assert engine.browse(sort="importance") == engine.browse(sort=Sort.IMPORTANCE)
+    assert list(engine.browse(sort="importance").memories) == list(engine.browse(sort=Sort.IMPORTANCE).memories)
     engine.edit(otter, sensitivity="private")
-    assert [memory.id for memory in engine.browse(sensitivities=["private"])] == [otter]
-    assert engine.browse(sensitivities=[Sensitivity.PRIVATE]) == engine.browse(sensitivities=["private"])
+    assert [memory.id for memory in engine.browse(sensitivities=["private"]).memories] == [otter]
+    assert list(engine.browse(sensitivities=[Sensitivity.PRIVATE]).memories) == list(
+        engine.browse(sensitivities=["private"]).memories
+    )
 
 
-def test_only_a_restore_brings_a_forgotten_memory_back(engine: Engine) -> None:
+def test_only_a_restore_brings_a_forgotten_memory_back(engine: LocalEngine) -> None:
     id = engine.remember("Herons fish at dawn").id
-    assert engine.edit(id).action == "unchanged"
+    assert engine.edit(id)[0].action == "unchanged"
     with pytest.raises(Conflict, match="is not forgotten"):
         engine.restore(id)
     engine.forget(id)
     for changes in ({}, {"importance": 0.9}):
         with pytest.raises(Conflict, match="is forgotten"):
             engine.edit(id, **changes)
-    assert engine.restore(id).action == "restored"
+    assert engine.restore(id)[0].action == "restored"
     assert engine.recall("herons").hits[0].memory.id == id
 
 
-def test_a_backup_and_a_restore_take_a_path_as_text(engine: Engine, tmp_path: Path) -> None:
+def test_a_backup_and_a_restore_take_a_path_as_text(engine: LocalEngine, tmp_path: Path) -> None:
     engine.remember("Herons fish at dawn")
-    engine.backup(str(tmp_path / "b.db"))
+    engine.upkeep.backup(str(tmp_path / "b.db"))
     engine.remember("Otters fish at night")
-    engine.restore_backup(str(tmp_path / "b.db"))
-    assert [memory.content for memory in engine.browse()] == ["Herons fish at dawn"]
+    engine.upkeep.restore_backup(str(tmp_path / "b.db"))
+    assert [memory.content for memory in engine.browse().memories] == ["Herons fish at dawn"]
     wrong: Any
     for wrong in ("", None, b"b.db", "b\0.db"):
-        for call in (engine.backup, engine.restore_backup):
+        for call in (engine.upkeep.backup, engine.upkeep.restore_backup):
             with pytest.raises(BadInput, match="not the path of a file"):
                 call(wrong)
 
 
-def test_a_closed_memory_starts_nothing(engine: Engine, tmp_path: Path) -> None:
+def test_a_closed_memory_starts_nothing(engine: LocalEngine, tmp_path: Path) -> None:
     engine.remember("Herons fish at dawn")
-    engine.backup(tmp_path / "b.db")
+    engine.upkeep.backup(tmp_path / "b.db")
     engine.close()
     for call in (
         engine.__enter__,
         engine.work_in_background,
         engine.acting_as("client:codex").work_in_background,
-        lambda: engine.backup(tmp_path / "c.db"),
-        lambda: engine.restore_backup(str(tmp_path / "b.db")),
+        lambda: engine.upkeep.backup(tmp_path / "c.db"),
+        lambda: engine.upkeep.restore_backup(str(tmp_path / "b.db")),
     ):
         with pytest.raises(StoreClosed, match="was closed: open it again"):
             call()

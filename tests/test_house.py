@@ -50,7 +50,7 @@ def test_layers_count_a_cycle_as_one_module() -> None:
     [
         ("triskele.engine", "core"),
         ("triskele.serving.cli.main", "edge"),
-        ("triskele.serving.hook.fence", "core"),
+        ("triskele.agents.fence", "core"),
         ("triskele.serving.http.tenants", "server"),
         ("triskele.stores.postgres.truth", "server"),
         ("triskele.code.search", "code"),

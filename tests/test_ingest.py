@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from triskele.config import MemorySettings
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.ingest import Drafter
 from triskele.types import Action, Memory, Origin, Sensitivity, Unsealed
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 SECRET = "Tq8/+xPv2#kd"
 TEXT = f"the wifi password is {SECRET}"
 OPEN, PRIVATE, HIDDEN = Sensitivity.OPEN, Sensitivity.PRIVATE, Sensitivity.SECRET
@@ -60,7 +60,7 @@ def test_a_sensitivity_and_an_origin_may_be_given_by_name(drafter: Drafter, open
             drafter.draft("the kettle is red", **details)  # type: ignore[arg-type]
     engine = open_engine()
     id = engine.remember("the kettle is red").id
-    assert engine.get(engine.edit(id, sensitivity="private").id).sensitivity is PRIVATE
+    assert engine.get(engine.edit(id, sensitivity="private")[0].id).sensitivity is PRIVATE
     for wrong in ("hidden", None, 3):
         with pytest.raises(BadInput, match="choose one of open, private, secret"):
             engine.edit(id, sensitivity=wrong)
@@ -126,15 +126,15 @@ def test_a_cut_through_a_secret_makes_every_piece_secret(drafter: Drafter) -> No
 
 
 @pytest.fixture
-def engine(open_engine: OpenEngine) -> Engine:
+def engine(open_engine: OpenEngine) -> LocalEngine:
     return open_engine()
 
 
-def texts(engine: Engine, id: str) -> list[str]:
+def texts(engine: LocalEngine, id: str) -> list[str]:
     return [engine.vault.open(row) for row in engine.store.sealed([id])]
 
 
-def test_importance_of_a_secret_changes_without_the_key(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_importance_of_a_secret_changes_without_the_key(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     id = engine.remember(TEXT, tags=["home"]).id
     with monkeypatch.context() as patched:
         patched.setattr(engine.vault, "_open", lambda: pytest.fail("the vault was opened"))
@@ -145,7 +145,7 @@ def test_importance_of_a_secret_changes_without_the_key(engine: Engine, monkeypa
 
 
 @pytest.mark.parametrize("labels", [{"tags": [SECRET]}, {"keywords": f"home {SECRET}"}, {"project": SECRET}])
-def test_an_edited_label_that_repeats_the_secret_is_refused(engine: Engine, labels: dict[str, Any]) -> None:
+def test_an_edited_label_that_repeats_the_secret_is_refused(engine: LocalEngine, labels: dict[str, Any]) -> None:
     id = engine.remember(TEXT, tags=["home"]).id
     with pytest.raises(BadInput, match="repeats the secret") as refused:
         engine.edit(id, **labels)
@@ -155,7 +155,7 @@ def test_an_edited_label_that_repeats_the_secret_is_refused(engine: Engine, labe
 
 
 @pytest.mark.parametrize("labels", [labels for labels in LABELS if "session" not in labels], ids=str)
-def test_an_edited_label_passes_the_check_of_a_new_one(engine: Engine, labels: dict[str, Any]) -> None:
+def test_an_edited_label_passes_the_check_of_a_new_one(engine: LocalEngine, labels: dict[str, Any]) -> None:
     id = engine.remember("the kettle is red").id
     for given in (labels, {name: iter(value) if name == "tags" else value for name, value in labels.items()}):
         with pytest.raises(BadInput, match=r"looks like a secret \((Password|AWS)"):
@@ -163,76 +163,76 @@ def test_an_edited_label_passes_the_check_of_a_new_one(engine: Engine, labels: d
     assert engine.get(id).version == 1
 
 
-def test_a_secret_stays_secret_with_a_new_text(engine: Engine) -> None:
+def test_a_secret_stays_secret_with_a_new_text(engine: LocalEngine) -> None:
     id = engine.remember(TEXT).id
     engine.edit(id, content="the kettle is red")
-    assert engine.get(id).sensitivity is HIDDEN and engine.reveal(id) == "the kettle is red"
+    assert engine.get(id).sensitivity is HIDDEN and engine.reveal(id).text == "the kettle is red"
     engine.undo()
-    assert engine.reveal(id) == TEXT
+    assert engine.reveal(id).text == TEXT
 
 
-def test_undo_tells_texts_behind_equal_titles_apart(engine: Engine) -> None:
+def test_undo_tells_texts_behind_equal_titles_apart(engine: LocalEngine) -> None:
     id = engine.remember("first words", sensitivity=HIDDEN).id
     engine.edit(id, content="second words")
-    batch = engine.history(id)[-1].batch
+    batch = engine.store.journal(id=id)[-1].batch
     engine.edit(id, content="third words")
     with pytest.raises(Exception, match="changed later"):
         engine.undo(batch)
-    assert engine.reveal(id) == "third words"
+    assert engine.reveal(id).text == "third words"
 
 
-def test_an_innocent_memory_that_gets_a_secret_becomes_one(engine: Engine) -> None:
+def test_an_innocent_memory_that_gets_a_secret_becomes_one(engine: LocalEngine) -> None:
     id = engine.remember("the kettle is red").id
     engine.edit(id, content=TEXT)
-    assert [memory.sensitivity for memory in engine.versions(id)] == [OPEN, HIDDEN]
-    assert engine.reveal(id) == TEXT
+    assert [memory.sensitivity for memory in engine.store.history(id)] == [OPEN, HIDDEN]
+    assert engine.reveal(id).text == TEXT
 
 
-def test_a_false_alarm_is_opened_again(engine: Engine) -> None:
+def test_a_false_alarm_is_opened_again(engine: LocalEngine) -> None:
     id = engine.remember(TEXT).id
     engine.edit(id, sensitivity=OPEN)
     assert engine.get(id).content == TEXT
-    assert [entry.action for entry in engine.history(id)] == ["added", "edited", "revealed"]
+    assert [entry.action for entry in engine.store.journal(id=id)] == ["added", "edited", "revealed"]
     engine.undo()
-    assert engine.get(id).sensitivity is HIDDEN and engine.reveal(id) == TEXT
+    assert engine.get(id).sensitivity is HIDDEN and engine.reveal(id).text == TEXT
 
 
-def test_a_new_title_keeps_the_text(engine: Engine) -> None:
+def test_a_new_title_keeps_the_text(engine: LocalEngine) -> None:
     id = engine.remember(TEXT).id
     engine.edit(id, title="At home")
-    assert engine.get(id).content == "At home" and engine.reveal(id) == TEXT
+    assert engine.get(id).content == "At home" and engine.reveal(id).text == TEXT
 
 
-def test_marking_as_secret_rewrites_the_past(engine: Engine) -> None:
+def test_marking_as_secret_rewrites_the_past(engine: LocalEngine) -> None:
     id = engine.remember("Klingonia met the mayor").id
     engine.edit(id, content="Klingonia met the major", tags=["town"])
-    assert engine.edit(id, sensitivity=HIDDEN, title="A meeting").action is Action.SEALED
-    assert {memory.content for memory in engine.versions(id)} == {"A meeting"}
+    assert engine.edit(id, sensitivity=HIDDEN, title="A meeting")[0].action is Action.SEALED
+    assert {memory.content for memory in engine.store.history(id)} == {"A meeting"}
     assert texts(engine, id) == ["Klingonia met the mayor", "Klingonia met the major"]
     assert engine.recall("Klingonia").hits == ()
     assert [hit.memory.id for hit in engine.recall("meeting").hits] == [id]
-    assert engine.inspect(deep=True).findings == ()
+    assert engine.upkeep.inspect(deep=True).findings == ()
 
 
-def test_marking_with_further_changes_does_both(engine: Engine) -> None:
+def test_marking_with_further_changes_does_both(engine: LocalEngine) -> None:
     id = engine.remember("Klingonia met the mayor").id
     engine.edit(id, sensitivity=HIDDEN, content="Klingonia met nobody", importance=0.9)
     assert texts(engine, id) == ["Klingonia met the mayor", "Klingonia met nobody"]
     assert engine.get(id).importance == 0.9
 
 
-def test_marking_as_private_closes_the_past_too(engine: Engine) -> None:
+def test_marking_as_private_closes_the_past_too(engine: LocalEngine) -> None:
     id = engine.remember("the kettle is red").id
     engine.edit(id, content="the kettle is blue")
     engine.edit(id, sensitivity=PRIVATE)
-    assert {memory.sensitivity for memory in engine.versions(id)} == {PRIVATE}
+    assert {memory.sensitivity for memory in engine.store.history(id)} == {PRIVATE}
 
 
-def test_revealing_is_told_and_passed_over_by_undo(engine: Engine) -> None:
+def test_revealing_is_told_and_passed_over_by_undo(engine: LocalEngine) -> None:
     id = engine.remember(TEXT).id
     engine.edit(id, importance=0.9)
-    assert engine.reveal(id) == TEXT
-    batch = engine.history(id)[-1].batch
+    assert engine.reveal(id).text == TEXT
+    batch = engine.store.journal(id=id)[-1].batch
     engine.undo()
     assert engine.get(id).importance == 0.5
     with pytest.raises(BadInput, match="revealed"):
@@ -241,17 +241,17 @@ def test_revealing_is_told_and_passed_over_by_undo(engine: Engine) -> None:
         engine.reveal(engine.remember("the kettle is red").id)
 
 
-def test_the_doctor_names_what_should_be_sealed(engine: Engine) -> None:
+def test_the_doctor_names_what_should_be_sealed(engine: LocalEngine) -> None:
     id = engine.remember(TEXT, sensitivity=OPEN).id
-    assert engine.inspect(deep=True).exposed == (id,)
+    assert engine.upkeep.inspect(deep=True).exposed == (id,)
     engine.seal(id)
-    assert engine.inspect(deep=True).exposed == ()
+    assert engine.upkeep.inspect(deep=True).exposed == ()
 
 
-def test_a_damaged_secret_is_found(engine: Engine) -> None:
+def test_a_damaged_secret_is_found(engine: LocalEngine) -> None:
     id = engine.remember(TEXT).id
     engine.store.reseal({(id, 1): b"TRSK\x01" + bytes(200)})
-    [finding] = engine.inspect(deep=True).findings
+    [finding] = engine.upkeep.inspect(deep=True).findings
     assert id in finding.subject
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from triskele import validation
+from triskele import requests, validation
 from triskele.base import periods, timestamps
 from triskele.base.ids import IdMaker, content_hash
 from triskele.config import MemorySettings
@@ -17,8 +17,15 @@ from triskele.privacy.findings import Finding
 from triskele.types import Memory, Origin, Sensitivity, Unsealed
 from triskele.validation import Moment
 
+if TYPE_CHECKING:
+    from triskele.requests import Draft
+
 # What an edit may change of the details that are indexed and shown in clear.
 _LABELS = frozenset({"tags", "keywords", "project", "speaker"})
+_EDITABLE = frozenset(requests.Changes.__optional_keys__ - {"title", "add_tags", "remove_tags"})
+_DETAILS = frozenset(requests.Details.__optional_keys__ - {"title", "sensitivity", "created_at"})
+# Fields that a memory may be without.
+_EMPTY = frozenset({"session", "position", "speaker", "role", "valid_from", "valid_to"})
 _MEMORY_FIELDS = [each.name for each in fields(Memory)]
 # A shorter piece of a secret may be in a label by chance.
 _LEAST_REPEATED = 4
@@ -65,23 +72,28 @@ class Drafter:
         memory = Memory(
             id=self._ids.make(now),
             content=text,
-            category=validation.check_category(category or validation.usual_category(settings), settings),
-            tags=validation.check_tags(labels, settings),
-            keywords=validation.check_keywords(keywords, settings),
-            importance=validation.check_importance(importance),
             owner=settings.owner,
-            project=self.project if project is None else validation.check_name(project, "the project"),
-            origin=validation.check_origin(origin),
-            session=None if session is None else validation.check_name(session, "the session") or None,
-            position=None if position is None else validation.check_position(position),
-            speaker=None if speaker is None else validation.check_speaker(speaker),
-            role=None if role is None else validation.check_role(role),
             created_at=created,
             updated_at=created,
-            valid_from=validation.check_when(valid_from),
-            valid_to=validation.check_when(valid_to),
             known_from=now,
             content_hash=content_hash(text),
+            **self._checked(
+                {
+                    "category": category or validation.usual_category(settings),
+                    "tags": labels,
+                    "keywords": keywords,
+                    "importance": importance,
+                    "project": self.project if project is None else project,
+                    "origin": origin,
+                    "session": session,
+                    "position": position,
+                    "speaker": speaker,
+                    "role": role,
+                    "valid_from": valid_from,
+                    "valid_to": valid_to,
+                },
+                _DETAILS,
+            ),
         )
         validation.check_period(memory)
         validation.check_words(memory)
@@ -94,11 +106,16 @@ class Drafter:
 
     def draft_pieces(
         self, text: str, *, position: int | None = None, sensitivity: Sensitivity | None = None, **details: Any
-    ) -> list[Memory]:
-        """A longer text as several memories with consecutive positions."""
+    ) -> list[Draft]:
+        """A longer text as several memories to store, with consecutive positions."""
         return [
-            self.dated(piece, sensitivity=kind, position=None if position is None else position + place, **details)
-            for place, (piece, kind) in enumerate(self.pieces(text, sensitivity))
+            {
+                **details,  # type: ignore[typeddict-item]
+                "content": piece,
+                "sensitivity": kind,
+                "position": None if position is None else position + index,
+            }
+            for index, (piece, kind) in enumerate(self.pieces(text, sensitivity))
         ]
 
     def pieces(self, text: str, sensitivity: Sensitivity | None) -> list[tuple[str, Sensitivity | None]]:
@@ -118,7 +135,7 @@ class Drafter:
         if "tags" in given:
             given["tags"] = validation.check_texts(given["tags"], "tags")
         title = given.pop("title", None)
-        checked = self._checked(given)
+        checked = self._checked(given, _EDITABLE)
         refuse_secret_labels(**{name: given[name] for name in given.keys() & _LABELS})
         sensitivity = checked.get("sensitivity")
         was_secret = memory.sensitivity is Sensitivity.SECRET
@@ -141,25 +158,14 @@ class Drafter:
         keeps_title = title is None and was_secret and "content" not in given and isinstance(result, Unsealed)
         return replace(result, content=memory.content, content_hash=memory.content_hash) if keeps_title else result
 
-    def _checked(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        settings = self.settings
-        checks: dict[str, Callable[[Any], Any]] = {
-            "content": lambda value: validation.check_content(value, settings),
-            "category": lambda value: validation.check_category(value, settings),
-            "tags": lambda value: validation.check_tags(value, settings),
-            "keywords": lambda value: validation.check_keywords(value, settings),
-            "importance": validation.check_importance,
-            "sensitivity": validation.check_sensitivity,
-            "project": lambda value: validation.check_name(value, "the project"),
-            "speaker": lambda value: None if value is None else validation.check_speaker(value),
-            "role": lambda value: None if value is None else validation.check_role(value),
-            "valid_from": validation.check_when,
-            "valid_to": validation.check_when,
+    def _checked(self, values: Mapping[str, Any], allowed: Set[str]) -> dict[str, Any]:
+        """The values of fields, each passed by its check; None is nothing where a field may be empty."""
+        if unknown := sorted(values.keys() - allowed):
+            raise BadInput(f"a memory's {', '.join(unknown)} cannot be edited")
+        return {
+            name: None if value is None and name in _EMPTY else validation.FIELDS[name](value, self.settings)
+            for name, value in values.items()
         }
-        unknown = set(changes) - set(checks)
-        if unknown:
-            raise BadInput(f"a memory's {', '.join(sorted(unknown))} cannot be edited")
-        return {name: checks[name](value) for name, value in changes.items()}
 
 
 def with_told_period(memory: Memory) -> Memory:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 
 class Sensitivity(StrEnum):
@@ -249,9 +250,17 @@ USER, IMPORT, CURATION = "user", "import", "curation"
 EVERYWHERE = ""
 
 
+_CLIENT = "client:"
+
+
 def client_actor(name: str | None) -> str:
     """A client as the journal names it."""
-    return f"client:{name or 'unknown'}"
+    return f"{_CLIENT}{name or 'unknown'}"
+
+
+def is_client(actor: str) -> bool:
+    """Whether an actor is a client, which acts for an agent."""
+    return actor.startswith(_CLIENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +304,13 @@ class JournalEntry:
     def ends(self) -> tuple[str, ...]:
         """The id, and of a link also the memory at its other end."""
         return (self.id,) if self.link_kind is None or self.other is None else (self.id, self.other)
+
+    @property
+    def memories(self) -> tuple[str, ...]:
+        """The ids of the memories that it names: an entry of a share may be about a tag, and names a reader."""
+        if self.action in (Action.SHARED, Action.UNSHARED):
+            return () if self.id.startswith(OF_A_TAG) else (self.id,)
+        return self.ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,3 +489,35 @@ class Answer:
     wordings: tuple[str, ...] = ()
     period: Period | None = None
     within: Period | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One condition on the way to the answer."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SmallestChange:
+    """Another way to ask: options of recall with their new values, and words to add to the query."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """The stages of a memory that was expected; `smallest_change` was tried and brings it into the answer."""
+
+    rank: int | None
+    verdict: str
+    stages: tuple[Stage, ...]
+    smallest_change: SmallestChange | None = None
+
+    @property
+    def stopped_by(self) -> Stage:
+        """The stage that kept it out; a memory without query terms may still be found by another leg."""
+        return next((stage for stage in self.stages if not stage.passed and stage.name != "words"), self.stages[-1])

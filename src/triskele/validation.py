@@ -7,24 +7,30 @@ import operator
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, SupportsFloat, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeVar, get_args
 
 from triskele.base import timestamps
 from triskele.base.ids import ALPHABET, ID_LENGTH
 from triskele.base.text import SENTENCE_END
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
+from triskele.requests import FusionName, LegName, OrderName, RerankName
 from triskele.types import Link, LinkKind, Memory, Origin, Role, Scope, Sensitivity, Sort
+
+if TYPE_CHECKING:
+    from triskele.requests import Draft
 
 SHORTEST_PREFIX = 4
 MAX_POSITION = 2**53
 MAX_LIMIT = 200
 MAX_BUDGET = 1_000_000
+MAX_LISTED = 1000
+MAX_OFFSET = 2**31 - 1
 
 Moment = datetime | str
 FilePath = str | os.PathLike[str]
@@ -131,7 +137,7 @@ def check_importance(importance: float) -> float:
     if not isinstance(importance, SupportsFloat) or isinstance(importance, str):
         raise BadInput(f"importance must be a number, not {_type_of(importance)}")
     if not (math.isfinite(importance) and 0 <= importance <= 1):
-        raise BadInput(f"importance must be between 0 and 1, not {importance}")
+        raise BadInput(f"importance must be between 0 and 1, not {float(importance):g}")
     # Adding zero turns -0.0, which a row cannot keep, into 0.0.
     return float(importance) + 0.0
 
@@ -267,17 +273,27 @@ def check_limit(limit: int) -> int:
     return most
 
 
-def check_page(sort: str, limit: int, offset: int) -> dict[str, Any]:
-    """The order of a list, how many it shows and how many come before."""
-    return {"sort": check_sort(sort), "limit": _whole(limit, "limit"), "offset": _whole(offset, "offset")}
+def check_choice(text: str, choices: Sequence[str], what: str) -> str:
+    """One of some names."""
+    if text not in choices:
+        raise BadInput(f"unknown {what} {str(text)[:40]!r}: choose one of {', '.join(choices)}")
+    return text
 
 
-def check_drafts(drafts: Iterable[Memory]) -> list[Memory]:
-    """The drafts that are to be stored; refuses texts, which have to be drafted first."""
-    listed = list(drafts) if isinstance(drafts, Iterable) else [drafts]
-    for each in listed:
-        if not isinstance(each, Memory):
-            raise BadInput(f"only drafts can be stored together, not {_type_of(each)}: make them with `draft`")
+def check_whole(number: int, what: str, *, most: int) -> int:
+    """A whole number from 0 to a maximum."""
+    whole = _whole(number, what)
+    if not 0 <= whole <= most:
+        raise BadInput(f"{what} must be between 0 and {most:,}, not {number}")
+    return whole
+
+
+def check_drafts(drafts: Sequence[Draft]) -> list[Draft]:
+    """Drafts, each a dictionary with its content."""
+    listed: list[Any] = list(drafts) if isinstance(drafts, list | tuple) else [drafts]
+    for draft in listed:
+        if not isinstance(draft, Mapping) or "content" not in draft:
+            raise BadInput('each of the memories must be a dictionary with its "content"')
     return listed
 
 
@@ -355,3 +371,54 @@ def narrowed(
         until=end,
         trusted=trusted,
     )
+
+
+Check = Callable[[Any, MemorySettings], Any]
+
+
+def _named(what: str) -> Check:
+    return lambda value, _: check_name(value, what)
+
+
+def _way(value: object, choices: Sequence[str]) -> str:
+    """The name of a leg, a fusion, a reranker or an order."""
+    if value not in choices:
+        raise BadInput(f"unknown way to rank {str(value)[:40]!r}: choose one of {', '.join(choices)}")
+    return str(value)
+
+
+def _alone(check: Callable[[Any], Any]) -> Check:
+    return lambda value, _: check(value)
+
+
+# The one check of every field of a memory and every option of a request, by its name.
+FIELDS: Mapping[str, Check] = {
+    "content": check_content,
+    "text": lambda value, _: check_text(value, "the question"),
+    "title": lambda value, _: check_text(value, "the title"),
+    "category": check_category,
+    **dict.fromkeys(("tags", "add_tags", "remove_tags"), check_tags),
+    "keywords": check_keywords,
+    "importance": _alone(check_importance),
+    "project": _named("the project"),
+    "session": lambda value, _: check_name(value, "the session") or None,
+    "batch": _named("the batch"),
+    "speaker": _alone(check_speaker),
+    "role": _alone(check_role),
+    "position": _alone(check_position),
+    "sensitivity": _alone(check_sensitivity),
+    "origin": _alone(check_origin),
+    "sensitivities": lambda value, _: _choices(check_sensitivity, value, "sensitivities"),
+    "origins": lambda value, _: _choices(check_origin, value, "origins"),
+    "kind": _alone(check_kind),
+    "sort": _alone(check_sort),
+    "limit": _alone(check_limit),
+    "budget": _alone(check_budget),
+    "legs": lambda value, _: _way(value, get_args(LegName)),
+    "fusion": lambda value, _: _way(value, get_args(FusionName)),
+    "rerank": lambda value, _: _way(value, get_args(RerankName)),
+    "order": lambda value, _: _way(value, (*get_args(OrderName), "near")),
+    "created_at": _alone(check_moment),
+    **dict.fromkeys(("as_of", "known_at", "since", "until", "at", "valid_from", "valid_to"), _alone(check_when)),
+    **dict.fromkeys(("id", "source", "target", "near", "supersedes"), _alone(check_prefix)),
+}

@@ -238,9 +238,9 @@ def test_a_configuration_that_is_a_pipe_or_a_folder_is_not_waited_for(tmp_path: 
 
 
 def test_names_become_longer_until_they_differ(tmp_path: Path) -> None:
-    with_remote = project.Place(tmp_path / "api", "github.com/acme/api").names()
+    with_remote = project.FolderIdentity(tmp_path / "api", "github.com/acme/api").names()
     assert [next(with_remote) for _ in range(4)] == ["api", "acme/api", "api-2", "api-3"]
-    without = project.Place(Path("/work/clients/api")).names()
+    without = project.FolderIdentity(Path("/work/clients/api")).names()
     assert [next(without) for _ in range(3)] == ["api", "clients/api", "api-2"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from triskele.code.ranking import MOST_PER_FILE, CodePlan
 from triskele.code.rules import PENALTY, RULES
 from triskele.code.search import CodeSearch
 from triskele.errors import BadInput
-from triskele.models.bundled import kept_embedders
 from triskele.models.embedders import Encoding
 from triskele.recall.fusion import METHODS
 
@@ -191,7 +189,7 @@ def test_kept_weights_answer_until_an_update_has_embedded_as_much(tmp_path: Path
     shutil.copytree(earlier._folder, home / "models" / earlier.fingerprint)
     CodeSearch(home, search.root, earlier).embed()
     later = CountingEmbedder()
-    updated = CodeSearch(home, search.root, later, earlier=partial(kept_embedders, home))
+    updated = CodeSearch(home, search.root, later, earlier=[earlier.fingerprint])
     assert updated.search("letter").embedded == 1 and updated.reads_earlier
     assert (updated.status().embedded, updated.status().by_earlier) == (0, 1), "the progress of the new one"
     assert CodeSearch(home, search.root, later).search("letter").embedded == 0
@@ -202,7 +200,7 @@ def test_kept_weights_answer_until_an_update_has_embedded_as_much(tmp_path: Path
     (search.root / "shop" / "letter.py").write_text("def letter():\n    return 'letter'\n")
     assert updated.search("letter").embedded < 1 and not updated.reads_earlier
     shutil.rmtree(home / "models")
-    lost = CodeSearch(home, search.root, CountingEmbedder(), earlier=partial(kept_embedders, home))
+    lost = CodeSearch(home, search.root, CountingEmbedder(), earlier=[earlier.fingerprint])
     assert (lost.status().by_earlier, lost.reads_earlier) == (0, False)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from triskele.base import timestamps
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, Mentions
 from triskele.index.vectors import compressed
@@ -40,7 +40,7 @@ class Hit(NamedTuple):
 class BruteForceCorpus:
     """Everything is computed from the memories when it is asked for."""
 
-    def __init__(self, engine: Engine, encoded: dict[str, Encoding], scope: Scope) -> None:
+    def __init__(self, engine: LocalEngine, encoded: dict[str, Encoding], scope: Scope) -> None:
         self._scope = scope
         self._store = engine.store
         self._analyzer: Analyzer = engine.lexical.analyzer

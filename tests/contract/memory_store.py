@@ -213,6 +213,9 @@ class MemoryOwnerStore:
         found.sort(key=lambda each: (each.importance * (sort is Sort.IMPORTANCE), each.updated_at, each.id))
         return found[::-1][offset : offset + limit]
 
+    def count(self, scope: Scope) -> int:
+        return sum(_is_in(version, scope) for version in self._now.versions.values())
+
     def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 1000) -> list[JournalEntry]:
         found = [each for each in self._now.journal if id in (None, each.id, each.other)]
         return [each for each in found if batch in (None, each.batch)][:limit]

@@ -13,8 +13,9 @@ from typing import Any
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
 from triskele.errors import TriskeleError
+from triskele.replies import NameCounts
 from triskele.stores.corpus_store import CorpusStore, WeightedTerms, WordCounts
-from triskele.stores.derived import BY_HAND, EMBED, NAMES, NameCounts, Named
+from triskele.stores.derived import BY_HAND, EMBED, NAMES, Named
 from triskele.stores.protocols import START, VAULT, Census, Cursor, Document, OwnerStore, Use
 from triskele.stores.sharing import ShareStore
 from triskele.types import (
@@ -279,6 +280,7 @@ TRUTH: Calls = {
     "epoch": [lambda store, _: bool(store.epoch())],
     "snapshot": [_read_at_once],
     "census": [lambda store, _: store.census()],
+    "count": [lambda store, known, scope=number: store.count(_scopes(store, known)[scope]) for number in (0, 1)],
 }
 
 

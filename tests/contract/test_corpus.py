@@ -14,7 +14,7 @@ from brute_force import BruteForceCorpus
 
 from triskele.base import timestamps
 from triskele.config import load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Corpus, Ints
 from triskele.models.embedders import Encoding
 from triskele.recall.pipeline import recall
@@ -32,14 +32,14 @@ NAMED = "Invoices that fail are retried by Kestrel after an hour"
 ROUNDING = 2e-3
 
 
-def _database(engine: Engine, _: Encoded, scope: Scope) -> Corpus:
+def _database(engine: LocalEngine, _: Encoded, scope: Scope) -> Corpus:
     indexes = engine.runtime.database(engine.semantic())
     assert indexes is not None
     indexes.catch_up()
     return indexes.corpus(scope)
 
 
-CORPORA: dict[str, Callable[[Engine, Encoded, Scope], Corpus]] = {
+CORPORA: dict[str, Callable[[LocalEngine, Encoded, Scope], Corpus]] = {
     "local": lambda engine, _, scope: engine.runtime.indexes(engine.semantic()).corpus(scope),
     "brute force": BruteForceCorpus,
     "database": _database,
@@ -48,7 +48,7 @@ CORPORA: dict[str, Callable[[Engine, Encoded, Scope], Corpus]] = {
 KINDS = [("file", "local"), ("file", "brute force"), ("postgres", "local"), ("postgres", "database")]
 
 
-def encodings(engine: Engine) -> Encoded:
+def encodings(engine: LocalEngine) -> Encoded:
     semantic = engine.semantic()
     assert semantic is not None
     contents = [memory.content for _, memory in engine.store.versions()]
@@ -65,14 +65,14 @@ def kind(request: pytest.FixtureRequest) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def engine(
     kind: tuple[str, str], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Engine]:
+) -> Iterator[LocalEngine]:
     folder = tmp_path_factory.mktemp("corpus")
     environment = {"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_EMBED_FIRST": "0"}
     settings = load(environment)
     if kind[0] == "postgres":
         url = request.getfixturevalue("postgres").create()
         settings = load({**environment, "TRISKELE_STORE_CORPUS": kind[1]}, store_url=url)
-    with Engine(settings, folder) as opened:
+    with LocalEngine(settings, folder) as opened:
         opened.remember("herons nest in the old mill", tags=["birds"], importance=0.9)
         opened.remember("a heron stood in the river by the mill for hours", category="people", importance=0.2)
         opened.remember("the mill is for sale", sensitivity=Sensitivity.PRIVATE)
@@ -88,20 +88,20 @@ def engine(
             opened.remember(text, session="talk", position=place, sensitivity=sensitivity, **said)
         for text in (BRIDGE, FAR, NAMED):
             opened.remember(text)
-        opened.embed()
+        opened.upkeep.embed()
         opened.remember("a mill that no model has read yet")
         yield opened
 
 
 @pytest.fixture(scope="module")
-def encoded(engine: Engine) -> Encoded:
+def encoded(engine: LocalEngine) -> Encoded:
     made = encodings(engine)
     del made["a mill that no model has read yet"]
     return made
 
 
 @pytest.fixture
-def open_corpus(kind: tuple[str, str], engine: Engine, encoded: Encoded) -> Open:
+def open_corpus(kind: tuple[str, str], engine: LocalEngine, encoded: Encoded) -> Open:
     """Opens the corpus of a scope, given by the engine's options."""
 
     def open_one(**options: Any) -> Corpus:
@@ -111,7 +111,7 @@ def open_corpus(kind: tuple[str, str], engine: Engine, encoded: Encoded) -> Open
 
 
 @pytest.fixture
-def rows(engine: Engine) -> dict[str, int]:
+def rows(engine: LocalEngine) -> dict[str, int]:
     return {memory.content: row for row, memory in engine.store.versions()}
 
 
@@ -189,7 +189,7 @@ def test_cosines_are_those_of_the_vector_that_is_asked_for(
         assert found[:4] == pytest.approx(vectors @ vector, abs=ROUNDING) and np.isnan(found[4:]).all()
 
 
-def test_the_past_has_its_own_corpus(open_corpus: Open, rows: dict[str, int], engine: Engine) -> None:
+def test_the_past_has_its_own_corpus(open_corpus: Open, rows: dict[str, int], engine: LocalEngine) -> None:
     before = next(each for _, each in engine.store.versions() if each.content == "the mill has three wheels")
     found = searched(open_corpus(known_at=before.known_from), rows, "mill", "wheel")
     assert "the mill has three wheels" in found and "the mill has four wheels" not in found
@@ -242,7 +242,7 @@ def test_neighbours_are_the_turns_beside(open_corpus: Open, rows: dict[str, int]
     assert (limited[2], limited[4]) == ([second, -1], [-1, -1])
 
 
-def test_facts_tell_when_it_was_said(open_corpus: Open, rows: dict[str, int], engine: Engine) -> None:
+def test_facts_tell_when_it_was_said(open_corpus: Open, rows: dict[str, int], engine: LocalEngine) -> None:
     facts = open_corpus().facts(np.append(some(rows, *TALK, FAR), 10_000))
     memories = dict(engine.store.versions())
     said = [memories[rows[name]].valid_from or memories[rows[name]].created_at for name in (*TALK, FAR)]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -18,9 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from triskele import config
 from triskele.base import timestamps
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.types import Action, LinkKind
+from triskele.types import Action, LinkKind, Memory
 
 IS_LONG = "TRISKELE_STATEFUL_STEPS" in os.environ
 STEPS_PER_STORY = 25
@@ -131,7 +132,7 @@ class Story(RuleBasedStateMachine):
             "TRISKELE_INDEX_TAIL_CAP": str(tail_cap),
             "TRISKELE_RECALL_MODEL": "none",
         }
-        self.engine = Engine(config.load(environment), self.folder)
+        self.engine = LocalEngine(config.load(environment), self.folder)
 
     def teardown(self) -> None:
         if hasattr(self, "engine"):
@@ -172,14 +173,14 @@ class Story(RuleBasedStateMachine):
     def edit(self, place: int, words: list[str]) -> None:
         id = self._standing(place)
         said = replace(self.state.current[id], words=tuple(words), number=next(self.numbers))
-        assert self.engine.edit(id, content=said.content).action is Action.EDITED
+        assert self.engine.edit(id, content=said.content)[0].action is Action.EDITED
         self._took_place(self._with(id, said))
 
     @precondition(lambda self: self.state.current)
     @rule(place=PLACES)
     def edit_nothing(self, place: int) -> None:
         id = self._standing(place)
-        assert self.engine.edit(id, content=self.state.current[id].content).action is Action.UNCHANGED
+        assert self.engine.edit(id, content=self.state.current[id].content)[0].action is Action.UNCHANGED
 
     @precondition(lambda self: self.histories)
     @rule(place=PLACES)
@@ -236,7 +237,7 @@ class Story(RuleBasedStateMachine):
     @rule(place=PLACES)
     def erase(self, place: int) -> None:
         id = self._anyone(place)
-        batch = self.engine.history(id)[0].batch
+        batch = self.engine.store.journal(id=id)[0].batch
         self.engine.erase(id)
         del self.histories[id]
         self.state = self.state.without(id)
@@ -261,11 +262,15 @@ class Story(RuleBasedStateMachine):
 
     # Reading
 
+    def _listed(self, *, any_time: bool = True, **moments: Any) -> list[Memory]:
+        scope = replace(self.engine.scope(**moments), any_time=any_time)
+        return self.engine.store.browse(scope, limit=1000)
+
     @precondition(lambda self: self.known)
     @rule(place=PLACES, word=st.sampled_from(WORDS))
     def read_as_known_then(self, place: int, word: str) -> None:
         moment, state = self.known[place % len(self.known)]
-        current = {m.id: m.content for m in self.engine.browse(known_at=moment, limit=1000)}
+        current = {m.id: m.content for m in self._listed(known_at=moment)}
         assert current == {id: said.content for id, said in state.current.items()}
         links = self.engine.store.links(sorted(self.histories), known_at=moment)
         assert {(link.source, link.kind, link.target) for link in links} == state.links
@@ -276,22 +281,22 @@ class Story(RuleBasedStateMachine):
     @rule(year=st.sampled_from([YEARS[0] - 1, *YEARS, YEARS[-1] + 3]), word=st.sampled_from(WORDS))
     def read_as_of(self, year: int, word: str) -> None:
         expected = self.state.holds_in(year)
-        assert {m.id for m in self.engine.browse(as_of=f"{year}-07-01", any_time=False, limit=1000)} == expected
+        assert {m.id for m in self._listed(as_of=f"{year}-07-01", any_time=False)} == expected
         found = self.engine.recall(word, as_of=f"{year}-07-01", limit=200, show_superseded=True).hits
         assert {hit.memory.id for hit in found} == {i for i in expected if word in self.state.current[i].words}
 
     @invariant()
     def the_same_memories_stand(self) -> None:
-        browsed = {memory.id: memory.content for memory in self.engine.browse(limit=1000)}
+        browsed = {memory.id: memory.content for memory in self.engine.browse(limit=1000).memories}
         assert browsed == {id: said.content for id, said in self.state.current.items()}
-        census = self.engine.census()
+        census = self.engine.store.census()
         assert (census.memories, census.links) == (len(self.state.current), len(self.state.links))
         assert census.forgotten == len(self.histories) - len(self.state.current)
 
     @invariant()
     def the_same_versions_are_remembered(self) -> None:
         for id, history in self.histories.items():
-            versions = self.engine.versions(id)
+            versions = self.engine.store.history(id)
             assert [version.content for version in versions] == [said.content for said in history]
             assert [version.version for version in versions] == list(range(1, len(history) + 1))
             assert all(one.known_to is not None and one.known_to <= two.known_from for one, two in pairwise(versions))

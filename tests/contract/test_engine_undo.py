@@ -11,9 +11,10 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
-from triskele.curation.undo import UndoPlan, plan
-from triskele.engine import Engine
+from triskele.curation.undo import plan
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound
+from triskele.replies import Undone
 from triskele.stores.protocols import OwnerStore
 from triskele.stores.writer import Writer
 from triskele.types import (
@@ -32,7 +33,7 @@ from triskele.types import (
 
 
 @pytest.fixture
-def engine(open_engine: Callable[..., Engine]) -> Engine:
+def engine(open_engine: Callable[..., LocalEngine]) -> LocalEngine:
     return open_engine()
 
 
@@ -40,19 +41,19 @@ def _saying(memory: Memory, content: str) -> Memory:
     return replace(memory, content=content, content_hash=content_hash(content))
 
 
-def _contents(engine: Engine) -> set[str]:
-    return {memory.content for memory in engine.browse()}
+def _contents(engine: LocalEngine) -> set[str]:
+    return {memory.content for memory in engine.browse().memories}
 
 
-def _planned(engine: Engine, **wider: bool) -> UndoPlan:
-    return plan(engine.store, engine.actor, engine.project, **wider)
+def _planned(engine: LocalEngine, **wider: bool) -> Undone:
+    return engine.undo(dry_run=True, **wider)
 
 
-def _last_batch(engine: Engine) -> str:
+def _last_batch(engine: LocalEngine) -> str:
     return engine.store.newest_entries()[0].batch
 
 
-def test_a_batch_that_changed_a_memory_several_times_is_taken_back_whole(engine: Engine) -> None:
+def test_a_batch_that_changed_a_memory_several_times_is_taken_back_whole(engine: LocalEngine) -> None:
     memory = engine.draft("first")
     engine.apply([Add(memory)])
     engine.apply([Revise(_saying(memory, "second"), base=1), Revise(_saying(memory, "third"), base=2)])
@@ -62,7 +63,7 @@ def test_a_batch_that_changed_a_memory_several_times_is_taken_back_whole(engine:
     assert _contents(engine) == {"third"}
 
 
-def test_an_edit_and_a_forgetting_in_one_batch_are_taken_back_together(engine: Engine) -> None:
+def test_an_edit_and_a_forgetting_in_one_batch_are_taken_back_together(engine: LocalEngine) -> None:
     memory = engine.draft("first")
     engine.apply([Add(memory)])
     engine.apply([Revise(_saying(memory, "second"), base=1), Forget(memory.id)])
@@ -70,7 +71,7 @@ def test_an_edit_and_a_forgetting_in_one_batch_are_taken_back_together(engine: E
     assert _contents(engine) == {"first"}
 
 
-def test_undo_and_its_undoing_go_back_and_forth(engine: Engine) -> None:
+def test_undo_and_its_undoing_go_back_and_forth(engine: LocalEngine) -> None:
     memory = engine.draft("first")
     engine.apply([Add(memory), Revise(_saying(memory, "second"), base=1)])
     engine.undo()
@@ -79,7 +80,7 @@ def test_undo_and_its_undoing_go_back_and_forth(engine: Engine) -> None:
         assert _contents(engine) == expected
 
 
-def test_steps_are_taken_back_one_by_one_through_edits_and_forgettings(engine: Engine) -> None:
+def test_steps_are_taken_back_one_by_one_through_edits_and_forgettings(engine: LocalEngine) -> None:
     id = engine.remember("one").id
     for content in ("two", "three"):
         engine.edit(id, content=content)
@@ -91,7 +92,7 @@ def test_steps_are_taken_back_one_by_one_through_edits_and_forgettings(engine: E
         engine.undo()
 
 
-def test_an_edit_is_not_taken_back_over_a_later_forgetting(engine: Engine) -> None:
+def test_an_edit_is_not_taken_back_over_a_later_forgetting(engine: LocalEngine) -> None:
     id = engine.remember("one").id
     engine.edit(id, content="two")
     edit = _last_batch(engine)
@@ -101,7 +102,7 @@ def test_an_edit_is_not_taken_back_over_a_later_forgetting(engine: Engine) -> No
     assert _contents(engine) == set()
 
 
-def test_a_forgetting_is_not_taken_back_twice(engine: Engine) -> None:
+def test_a_forgetting_is_not_taken_back_twice(engine: LocalEngine) -> None:
     id = engine.remember("one").id
     engine.forget(id)
     forgetting = _last_batch(engine)
@@ -112,7 +113,7 @@ def test_a_forgetting_is_not_taken_back_twice(engine: Engine) -> None:
     assert _contents(engine) == {"two"}
 
 
-def test_a_batch_written_in_pieces_between_others_is_one_step(engine: Engine) -> None:
+def test_a_batch_written_in_pieces_between_others_is_one_step(engine: LocalEngine) -> None:
     engine.apply([Add(engine.draft("import 1"))], batch="import")
     engine.remember("meanwhile")
     engine.apply([Add(engine.draft("import 2"))], batch="import")
@@ -124,37 +125,37 @@ def test_a_batch_written_in_pieces_between_others_is_one_step(engine: Engine) ->
         engine.undo()
 
 
-def test_a_long_batch_is_taken_back_whole(engine: Engine) -> None:
+def test_a_long_batch_is_taken_back_whole(engine: LocalEngine) -> None:
     engine.remember("kept")
-    engine.remember_all([engine.draft(f"number {number}") for number in range(1300)])
-    assert len(engine.undo()) == 1300
+    engine.apply([Add(engine.draft(f"number {number}")) for number in range(1300)])
+    assert len(engine.undo().outcomes) == 1300
     assert _contents(engine) == {"kept"}
 
 
-def test_a_link_taken_away_and_brought_back_did_not_stand_in_between(engine: Engine) -> None:
+def test_a_link_taken_away_and_brought_back_did_not_stand_in_between(engine: LocalEngine) -> None:
     one, other = engine.remember("one").id, engine.remember("other").id
     engine.link(one, LinkKind.SUPERSEDES, other)
     engine.unlink(one, LinkKind.SUPERSEDES, other)
     between = timestamps.now()
     engine.undo()
-    assert len(engine.links(one)) == 1
+    assert len(engine.get(one).links) == 1
     assert engine.store.links([one], known_at=between) == []
-    assert [outcome.action for outcome in engine.undo()] == [Action.UNLINKED]
+    assert [outcome.action for outcome in engine.undo().outcomes] == [Action.UNLINKED]
 
 
-def test_what_was_erased_is_left_out_and_the_rest_is_taken_back(engine: Engine) -> None:
+def test_what_was_erased_is_left_out_and_the_rest_is_taken_back(engine: LocalEngine) -> None:
     drafts = [engine.draft(f"number {number}") for number in range(3)]
-    addition = engine.remember_all(drafts)[0].batch
+    addition = engine.apply([Add(draft) for draft in drafts])[0].batch
     for one, other in pairwise(drafts):
         engine.link(one.id, LinkKind.SEE_ALSO, other.id)
     engine.erase(drafts[1].id)
     with pytest.raises(Conflict, match="erased"):
         engine.undo()
-    assert {outcome.id for outcome in engine.undo(addition)} == {drafts[0].id, drafts[2].id}
+    assert {outcome.id for outcome in engine.undo(addition).outcomes} == {drafts[0].id, drafts[2].id}
     assert _contents(engine) == set()
 
 
-def test_an_erasing_is_never_taken_back(engine: Engine) -> None:
+def test_an_erasing_is_never_taken_back(engine: LocalEngine) -> None:
     id = engine.remember("one").id
     addition = _last_batch(engine)
     engine.erase(id)
@@ -165,7 +166,7 @@ def test_an_erasing_is_never_taken_back(engine: Engine) -> None:
         engine.undo()
 
 
-def test_undo_never_passes_over_an_erasure_or_a_sealing(engine: Engine) -> None:
+def test_undo_never_passes_over_an_erasure_or_a_sealing(engine: LocalEngine) -> None:
     kept = engine.remember("kept")
     engine.seal(engine.remember("the meeting is at nine").id)
     engine.remember("added later")
@@ -175,12 +176,12 @@ def test_undo_never_passes_over_an_erasure_or_a_sealing(engine: Engine) -> None:
     assert engine.store.memories([kept.id])
 
 
-def test_an_unknown_batch_is_told(engine: Engine) -> None:
+def test_an_unknown_batch_is_told(engine: LocalEngine) -> None:
     with pytest.raises(NotFound):
         engine.undo("nothing")
 
 
-def test_what_an_undo_restores_is_found_again_with_all_its_details(engine: Engine) -> None:
+def test_what_an_undo_restores_is_found_again_with_all_its_details(engine: LocalEngine) -> None:
     id = engine.remember("a blue heron", tags=["bird"], keywords="wader", importance=0.9).id
     engine.edit(id, content="a grey goose", tags=["fowl"], keywords="", importance=0.1)
     before = timestamps.now()
@@ -190,7 +191,7 @@ def test_what_an_undo_restores_is_found_again_with_all_its_details(engine: Engin
     assert [hit.memory.content for hit in engine.recall("goose", known_at=before).hits] == ["a grey goose"]
 
 
-def test_a_client_undoes_only_its_own_changes(engine: Engine) -> None:
+def test_a_client_undoes_only_its_own_changes(engine: LocalEngine) -> None:
     agent, other = engine.acting_as(client_actor("agent")), engine.acting_as(client_actor("other"))
     noted = agent.remember("noted by the agent")
     kept = engine.remember("kept by the user")
@@ -198,60 +199,60 @@ def test_a_client_undoes_only_its_own_changes(engine: Engine) -> None:
         agent.undo(kept.batch)
     with pytest.raises(NotFound, match="nothing to undo"):
         other.undo()
-    assert [outcome.id for outcome in agent.undo()] == [noted.id]
+    assert [outcome.id for outcome in agent.undo().outcomes] == [noted.id]
     assert engine.store.memories([noted.id, kept.id]).keys() == {kept.id}
-    assert [outcome.id for outcome in engine.undo()] == [kept.id]
+    assert [outcome.id for outcome in engine.undo().outcomes] == [kept.id]
 
 
-def test_undo_stays_in_the_project_and_with_the_actor_unless_told_otherwise(engine: Engine) -> None:
+def test_undo_stays_in_the_project_and_with_the_actor_unless_told_otherwise(engine: LocalEngine) -> None:
     here = engine.remember("kept here")
     everywhere = engine.remember("kept everywhere", project="")
     there = engine.remember("kept elsewhere", project="other")
     by_agent = engine.acting_as(client_actor("agent")).remember("kept by an agent")
-    assert [outcome.id for outcome in engine.undo()] == [everywhere.id]
-    assert [outcome.id for outcome in engine.undo()] == [here.id]
+    assert [outcome.id for outcome in engine.undo().outcomes] == [everywhere.id]
+    assert [outcome.id for outcome in engine.undo().outcomes] == [here.id]
     with pytest.raises(NotFound, match="nothing to undo"):
         engine.undo()
     assert _planned(engine, anyone=True).batch == by_agent.batch
     assert _planned(engine, all_projects=True).batch == there.batch
-    assert [outcome.id for outcome in engine.undo(project="other")] == [there.id]
+    assert [outcome.id for outcome in engine.undo(project="other").outcomes] == [there.id]
     assert engine.store.memories([by_agent.id])
 
 
-def test_a_memory_that_moved_here_or_away_counts_as_here(engine: Engine) -> None:
+def test_a_memory_that_moved_here_or_away_counts_as_here(engine: LocalEngine) -> None:
     moved = engine.remember("on the move", project="other")
     engine.edit(moved.id, project=engine.project)
-    assert [outcome.action for outcome in engine.undo()] == [Action.EDITED]
+    assert [outcome.action for outcome in engine.undo().outcomes] == [Action.EDITED]
     assert engine.get(moved.id).project == "other"
 
 
-def test_an_import_is_undone_as_the_users_own(engine: Engine) -> None:
-    imported = engine.acting_as("import").remember_all([engine.draft("one"), engine.draft("two")])
+def test_an_import_is_undone_as_the_users_own(engine: LocalEngine) -> None:
+    imported = engine.acting_as("import").apply([Add(engine.draft("one")), Add(engine.draft("two"))])
     planned = _planned(engine)
     assert (planned.batch, planned.size, planned.is_own(engine.actor)) == (imported[0].batch, 2, True)
 
 
-def test_an_erasure_of_whatever_project_is_not_passed_over(engine: Engine) -> None:
+def test_an_erasure_of_whatever_project_is_not_passed_over(engine: LocalEngine) -> None:
     engine.remember("kept here")
     engine.erase(engine.remember("gone from elsewhere", project="other").id)
     with pytest.raises(Conflict, match="erased"):
         engine.undo()
 
 
-def test_a_plan_names_texts_projects_and_who_changed_them(engine: Engine) -> None:
+def test_a_plan_names_texts_projects_and_who_changed_them(engine: LocalEngine) -> None:
     older = engine.remember("first text").id
     engine.acting_as(client_actor("agent")).remember("second text", supersedes=older)
     planned = _planned(engine, anyone=True)
-    assert (planned.size, planned.projects, planned.is_own(engine.actor)) == (1, [engine.project], False)
-    assert [memory.content for entry in planned.entries for memory in planned.named(entry)] == ["second text"] * 2
+    assert (planned.size, planned.projects, planned.is_own(engine.actor)) == (1, (engine.project,), False)
+    assert [memory.content for _, versions in planned.named() for memory in versions] == ["second text"] * 2
 
 
-def _states(engine: Engine, id: str) -> tuple[str, Sensitivity]:
+def _states(engine: LocalEngine, id: str) -> tuple[str, Sensitivity]:
     memory = engine.get(id)
     return memory.content, memory.sensitivity
 
 
-def test_the_users_undo_opens_again_and_goes_on_to_earlier_changes(engine: Engine) -> None:
+def test_the_users_undo_opens_again_and_goes_on_to_earlier_changes(engine: LocalEngine) -> None:
     id = engine.remember("one").id
     engine.edit(id, content="two")
     engine.edit(id, sensitivity=Sensitivity.PRIVATE)
@@ -260,17 +261,17 @@ def test_the_users_undo_opens_again_and_goes_on_to_earlier_changes(engine: Engin
     engine.edit(id, content="four", sensitivity=Sensitivity.PRIVATE)
     closed, opened = Sensitivity.PRIVATE, Sensitivity.OPEN
     for expected in (("three", opened), ("three", closed), ("two", closed), ("two", opened), ("one", opened)):
-        assert [outcome.action for outcome in engine.undo()] == [Action.EDITED]
+        assert [outcome.action for outcome in engine.undo().outcomes] == [Action.EDITED]
         assert _states(engine, id) == expected
-    assert [outcome.action for outcome in engine.undo()] == [Action.FORGOTTEN]
+    assert [outcome.action for outcome in engine.undo().outcomes] == [Action.FORGOTTEN]
     with pytest.raises(NotFound):
         engine.undo()
 
 
-def test_taking_back_an_opening_closes_every_version(engine: Engine) -> None:
+def test_taking_back_an_opening_closes_every_version(engine: LocalEngine) -> None:
     id = engine.remember("one", sensitivity=Sensitivity.PRIVATE).id
     engine.edit(id, sensitivity=Sensitivity.OPEN)
-    assert [outcome.action for outcome in engine.undo()] == [Action.EDITED]
+    assert [outcome.action for outcome in engine.undo().outcomes] == [Action.EDITED]
     assert {version.sensitivity for version in engine.store.history(id)} == {Sensitivity.PRIVATE}
     engine.undo(_last_batch(engine))
     assert _states(engine, id) == ("one", Sensitivity.OPEN)
@@ -278,44 +279,44 @@ def test_taking_back_an_opening_closes_every_version(engine: Engine) -> None:
     assert {version.sensitivity for version in engine.store.history(id)} == {Sensitivity.PRIVATE}
 
 
-def test_a_closing_is_not_taken_back_over_a_later_one(engine: Engine) -> None:
+def test_a_closing_is_not_taken_back_over_a_later_one(engine: LocalEngine) -> None:
     id = engine.remember("one").id
-    closing = engine.edit(id, sensitivity=Sensitivity.PRIVATE)
+    closing = engine.edit(id, sensitivity=Sensitivity.PRIVATE)[0]
     engine.edit(id, sensitivity=Sensitivity.OPEN)
     with pytest.raises(Conflict, match="changed later"):
         engine.undo(closing.batch)
     assert _states(engine, id) == ("one", Sensitivity.OPEN)
 
 
-def test_a_client_never_opens_again_what_it_made_private(engine: Engine) -> None:
+def test_a_client_never_opens_again_what_it_made_private(engine: LocalEngine) -> None:
     agent = engine.acting_as(client_actor("agent"))
     added = agent.remember("one")
-    with_text = agent.edit(added.id, content="two", sensitivity=Sensitivity.PRIVATE)
-    assert [outcome.sensitivity for outcome in agent.undo(with_text.batch)] == [Sensitivity.PRIVATE]
+    with_text = agent.edit(added.id, content="two", sensitivity=Sensitivity.PRIVATE)[0]
+    assert [outcome.sensitivity for outcome in agent.undo(with_text.batch).outcomes] == [Sensitivity.PRIVATE]
     assert _states(engine, added.id) == ("one", Sensitivity.PRIVATE)
     other = agent.remember("other")
-    closing = agent.edit(other.id, sensitivity=Sensitivity.PRIVATE)
+    closing = agent.edit(other.id, sensitivity=Sensitivity.PRIVATE)[0]
     for batch in (None, closing.batch):
         with pytest.raises(Conflict, match=f"{other.id} stays private.*triskele edit {other.id} --open"):
             agent.undo(batch)
     with pytest.raises(Conflict, match=f"the change before it is batch {other.batch}") as refused:
         agent.undo()
     assert refused.value.remedy == f"batch {other.batch}"
-    assert [outcome.action for outcome in agent.undo(other.batch)] == [Action.FORGOTTEN]
-    assert [outcome.sensitivity for outcome in engine.undo(_last_batch(engine))] == [Sensitivity.PRIVATE]
+    assert [outcome.action for outcome in agent.undo(other.batch).outcomes] == [Action.FORGOTTEN]
+    assert [outcome.sensitivity for outcome in engine.undo(_last_batch(engine)).outcomes] == [Sensitivity.PRIVATE]
 
 
-def test_a_client_with_nothing_before_a_closing_is_told_so(engine: Engine) -> None:
+def test_a_client_with_nothing_before_a_closing_is_told_so(engine: LocalEngine) -> None:
     agent, id = engine.acting_as(client_actor("agent")), engine.remember("one").id
     agent.edit(id, sensitivity=Sensitivity.PRIVATE)
     with pytest.raises(Conflict, match=r"--open`\)$"):
         agent.undo()
-    assert [outcome.action for outcome in engine.undo(anyone=True)] == [Action.EDITED]
+    assert [outcome.action for outcome in engine.undo(anyone=True).outcomes] == [Action.EDITED]
     assert _states(engine, id) == ("one", Sensitivity.OPEN)
 
 
 def test_a_closing_that_an_earlier_release_journaled_is_taken_back(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = Writer._note
 
@@ -343,11 +344,11 @@ def test_every_store_keeps_the_class_that_an_edit_changed(
     assert store.journal(id=memory.id)[-1].other == "open"
     assert {version.sensitivity for version in store.history(memory.id)} == {Sensitivity.PRIVATE}
     taken = plan(store, USER, "any", all_projects=True)
-    outcomes = store.apply(taken.changes, batch="undo", undoes=taken.entries[0].seq)
-    assert [outcome.sensitivity for outcome in taken.told(outcomes)] == [Sensitivity.OPEN]
+    outcomes = store.apply(taken.changes, batch="undo", undoes=taken.undone.entries[0].seq)
+    assert [outcome.sensitivity for outcome in taken.of_memories(outcomes)] == [Sensitivity.OPEN]
     standing = store.history(memory.id)[-1]
     assert (standing.content, standing.sensitivity) == ("one", Sensitivity.OPEN)
     again = plan(store, USER, "any", "undo")
-    outcomes = store.apply(again.changes, batch="again", undoes=again.entries[0].seq)
-    assert [outcome.action for outcome in again.told(outcomes)] == [Action.EDITED]
+    outcomes = store.apply(again.changes, batch="again", undoes=again.undone.entries[0].seq)
+    assert [outcome.action for outcome in again.of_memories(outcomes)] == [Action.EDITED]
     assert {version.sensitivity for version in store.history(memory.id)} == {Sensitivity.PRIVATE}

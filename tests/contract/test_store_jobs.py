@@ -10,7 +10,8 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.errors import NotFound
-from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, Job, JobCounts
+from triskele.replies import JobCounts
+from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, Job
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Add, Forget, Memory, Outcome, Revise
 

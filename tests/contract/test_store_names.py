@@ -9,7 +9,8 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.errors import NotFound
-from triskele.stores.derived import BY_HAND, NameCounts, Named
+from triskele.replies import NameCounts
+from triskele.stores.derived import BY_HAND, Named
 from triskele.stores.protocols import OwnerStore
 from triskele.types import Connect, Forget, Link, LinkKind, Memory, Outcome, Revise
 
@@ -196,7 +197,9 @@ def test_edges_can_be_asked_for_by_project_and_without_closed_ones(store: OwnerS
 
 
 def test_everything_is_counted(store: OwnerStore, add: Make) -> None:
-    assert replace(store.entities.counts(), bytes=0) == NameCounts(0, 0, 0, 0, 0, read=0, waiting=0, bytes=0)
+    assert replace(store.entities.counts(), bytes=0) == NameCounts(
+        names=0, concepts=0, mentions=0, merges=0, by_hand=0, read=0, waiting=0, bytes=0
+    )
     add("one")
     add("two")
     said = [_named("Argo"), _named("Helm"), _named("helms", joins=("helm", "plural"))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
+from triskele.replies import ConversationUse, InjectedMemory, UseCount
 from triskele.stores import owner_usage as ledger
 from triskele.stores.protocols import VAULT, Document, Maintenance, OwnerStore, Use
 from triskele.types import Forget, Memory, Outcome, Sealed, Sensitivity
@@ -44,8 +46,8 @@ def test_uses_are_counted_by_memory(store: OwnerStore, add: Make, clock: Callabl
     store.usage.injected("talk", [_use(one, 20)])
     store.usage.injected(None, [_use(one, 20)])
     assert store.usage.counts([one.id, two.id, three.id]) == {
-        one.id: (one.id, 1, 2, 45, NOON + timedelta(hours=1)),
-        two.id: (two.id, 1, 0, 7, NOON),
+        one.id: UseCount(one.id, 1, 2, 45, NOON + timedelta(hours=1)),
+        two.id: UseCount(two.id, 1, 0, 7, NOON),
     }
     assert [count.id for count in store.usage.most_used()] == [one.id, two.id]
     assert [count.id for count in store.usage.most_used(1)] == [one.id]
@@ -76,8 +78,8 @@ def test_a_conversation_knows_what_it_was_given(
     store.usage.injected("other", [_use(two)])
     store.usage.recalled([_use(one)])
     assert store.usage.given("talk") == [
-        (two.id, two.content_hash, NOON + timedelta(hours=1), False, 10),
-        (one.id, one.content_hash, NOON, False, 10),
+        InjectedMemory(two.id, two.content_hash, NOON + timedelta(hours=1), False, 10),
+        InjectedMemory(one.id, one.content_hash, NOON, False, 10),
     ]
     assert _given(store, "other") == [two.id]
     assert _given(store, "nobody") == []
@@ -93,16 +95,17 @@ def test_conversations_are_listed_with_what_they_cost(
     store.usage.injected("other", [_use(two, 7)])
     store.usage.injected(None, [_use(two, 7)], client="nobody")
     store.usage.recalled([_use(one, 3)])
-    other = ("other", NOON + timedelta(hours=1), "", "", 1, 7)
-    assert store.usage.conversations() == [other, ("talk", NOON, "claude-code", "shop", 2, 25)]
+    other = ConversationUse("other", NOON + timedelta(hours=1), "", "", 1, 7)
+    assert store.usage.conversations() == [other, ConversationUse("talk", NOON, "claude-code", "shop", 2, 25)]
     store.usage.lose("talk")
     clock(NOON + timedelta(hours=2))
     store.usage.injected("talk", [_use(one, 20)], client="claude-code", project="garden")
-    talk = ("talk", NOON + timedelta(hours=2), "claude-code", "garden", 1, 45)
+    talk = ConversationUse("talk", NOON + timedelta(hours=2), "claude-code", "garden", 1, 45)
     assert store.usage.conversations() == [talk, other]
     assert store.usage.conversations(1) == [talk] and store.usage.conversations(1, 1) == [other]
+    assert store.usage.conversations(key="talk") == [talk] and store.usage.conversations(key="nobody") == []
     store.erase([one.id], batch="gone")
-    assert store.usage.conversations(1) == [(*talk[:4], 0, 45)]
+    assert store.usage.conversations(1) == [replace(talk, memories=0, tokens=45)]
     store.usage.forget("talk")
     assert store.usage.conversations() == [other]
 
@@ -242,7 +245,8 @@ def test_a_backup_carries_the_ledger(
     store.usage.injected("talk", [_use(one, 2, "b")])
     other = open_store("second")
     open_maintenance("second").restore(tmp_path / "copy.db")
-    assert other.usage.counts([one.id])[one.id][1:4] == (0, 1, 2)
+    count = other.usage.counts([one.id])[one.id]
+    assert (count.recalled, count.injected, count.tokens) == (0, 1, 2)
     assert _given(other, "talk") == [one.id]
     assert other.usage.echoed(["a", "b"]) == {"a": [one.id]}
 

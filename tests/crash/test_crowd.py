@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 
 CROWD = 8
 ADDS = 100
@@ -26,7 +26,7 @@ def test_eight_processes_add_at_once_while_others_read(
     read_log: ReadLog,
     make_gate: MakeGate,
     opened_gate: Gate,
-    open_engine: Callable[..., Engine],
+    open_engine: Callable[..., LocalEngine],
 ) -> None:
     path, gate, stop = tmp_path / "store" / "memories.db", make_gate(), tmp_path / "stop"
     logs = [tmp_path / f"writer-{number}" for number in range(CROWD)]
@@ -41,15 +41,16 @@ def test_eight_processes_add_at_once_while_others_read(
     told = {line["id"]: line["content"] for log in logs for line in read_log(log)}
     assert len(told) == CROWD * ADDS
     engine = open_engine(path)
-    assert {memory.id: memory.content for memory in engine.browse(all_projects=True, limit=10_000)} == told
-    assert engine.census().journal == CROWD * ADDS
-    assert engine.inspect(deep=True).findings == ()
+    memories = engine.store.browse(engine.scope(all_projects=True), limit=10_000)
+    assert {memory.id: memory.content for memory in memories} == told
+    assert engine.store.census().journal == CROWD * ADDS
+    assert engine.upkeep.inspect(deep=True).findings == ()
     for id in sorted(told)[:: CROWD * 4]:
         assert engine.recall(told[id], all_projects=True).hits[0].memory.id == id
 
 
 def test_a_brand_new_store_is_opened_by_eight_at_once(
-    tmp_path: Path, nursery: Any, make_gate: MakeGate, opened_gate: Gate, open_engine: Callable[..., Engine]
+    tmp_path: Path, nursery: Any, make_gate: MakeGate, opened_gate: Gate, open_engine: Callable[..., LocalEngine]
 ) -> None:
     for attempt in range(5):
         path, gate = tmp_path / f"new-{attempt}" / "memories.db", make_gate()
@@ -57,7 +58,7 @@ def test_a_brand_new_store_is_opened_by_eight_at_once(
         crowd = [nursery.spawn("open_and_add", path, log, gate, 1, f"guest {number}") for number in range(CROWD)]
         with opened_gate(gate):
             nursery.wait(*crowd)
-        assert open_engine(path).census().memories == CROWD
+        assert open_engine(path).store.census().memories == CROWD
 
 
 def test_opening_and_closing_in_turns_turns_nobody_away(
@@ -66,7 +67,7 @@ def test_opening_and_closing_in_turns_turns_nobody_away(
     read_log: ReadLog,
     make_gate: MakeGate,
     opened_gate: Gate,
-    open_engine: Callable[..., Engine],
+    open_engine: Callable[..., LocalEngine],
 ) -> None:
     path, gate, log = tmp_path / "store" / "memories.db", make_gate(), tmp_path / "log"
     crowd = [nursery.spawn("open_and_add", path, log, gate, 15, f"guest {number}") for number in range(4)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from triskele.curation import projects
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 
 KILLS = int(os.environ.get("TRISKELE_KILLS", "200"))
 WRITERS = 4
@@ -29,7 +29,7 @@ ReadLog = Callable[[Path], Lines]
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 5 * KILLS)
 def test_no_acknowledged_write_is_lost_however_often_writers_are_killed(
-    tmp_path: Path, nursery: Any, read_log: ReadLog, open_engine: Callable[..., Engine]
+    tmp_path: Path, nursery: Any, read_log: ReadLog, open_engine: Callable[..., LocalEngine]
 ) -> None:
     path = tmp_path / "store" / "memories.db"
     logs = tmp_path / "logs"
@@ -68,21 +68,21 @@ def _until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def _check_while_writing(path: Path, told: list[Lines], open_engine: Callable[..., Engine]) -> None:
+def _check_while_writing(path: Path, told: list[Lines], open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine(path)
     for line in _acknowledged(told):
         if line.get("content"):
             assert line["content"] in [version.content for version in engine.store.history(line["id"])]
-    assert engine.inspect(deep=True, repair=False).findings == ()
+    assert engine.upkeep.inspect(deep=True, repair=False).findings == ()
     engine.close()
 
 
-def _check_at_the_end(path: Path, told: list[Lines], open_engine: Callable[..., Engine]) -> None:
+def _check_at_the_end(path: Path, told: list[Lines], open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine(path)
     # Asked without waiting: whoever held the lock is dead.
     assert engine.lexical.catch_up(wait_s=0)
     assert engine.lexical.behind() == 0
-    assert engine.inspect(deep=True, repair=False).findings == ()
+    assert engine.upkeep.inspect(deep=True, repair=False).findings == ()
     states = [_states(lines) for lines in told]
     # Without writes the kills would prove nothing.
     assert sum(len(state) for state in states) > KILLS
@@ -107,19 +107,19 @@ def _states(lines: Lines) -> dict[str, set[str | None]]:
     return allowed
 
 
-def _check_nothing_was_made_up(engine: Engine, told: list[Lines]) -> None:
+def _check_nothing_was_made_up(engine: LocalEngine, told: list[Lines]) -> None:
     said = {line["content"] for lines in told for line in lines if line.get("content")}
     assert {memory.content for _, memory in engine.store.versions()} <= said
 
 
-def _check_links(engine: Engine, told: list[Lines]) -> None:
+def _check_links(engine: LocalEngine, told: list[Lines]) -> None:
     standing = {(link.source, link.target) for link in engine.store.all_links()}
     acknowledged = {(line["id"], line["other"]) for line in _acknowledged(told) if line["did"] == "link"}
     assert acknowledged <= standing
 
 
-def _check_recall(engine: Engine) -> None:
-    for memory in engine.browse(limit=100):
+def _check_recall(engine: LocalEngine) -> None:
+    for memory in engine.browse(limit=100).memories:
         [hit] = engine.recall(memory.content.split()[0]).hits
         assert hit.memory == memory
 
@@ -130,12 +130,12 @@ def _acknowledged(told: list[Lines]) -> Lines:
 
 @pytest.mark.parametrize("work", ["stall_in_catch_up", "stall_in_rebuild", "stall_before_rename"])
 def test_an_index_writer_that_dies_leaves_no_lock_and_no_gap(
-    tmp_path: Path, nursery: Any, open_engine: Callable[..., Engine], work: str
+    tmp_path: Path, nursery: Any, open_engine: Callable[..., LocalEngine], work: str
 ) -> None:
     path = tmp_path / "store" / "memories.db"
     engine = open_engine(path)
     engine.remember("the heron stood in the pond")
-    engine.reindex()
+    engine.upkeep.reindex()
     engine.remember("the heron flew away")
     dead = _stalled(nursery, work, path, tmp_path / "stall")
     assert not engine.lexical.catch_up(wait_s=0)
@@ -147,20 +147,20 @@ def test_an_index_writer_that_dies_leaves_no_lock_and_no_gap(
     assert not list((tmp_path / "store").glob("**/*.new"))
 
 
-def test_a_transaction_cut_off_never_was(tmp_path: Path, nursery: Any, open_engine: Callable[..., Engine]) -> None:
+def test_a_transaction_cut_off_never_was(tmp_path: Path, nursery: Any, open_engine: Callable[..., LocalEngine]) -> None:
     path = tmp_path / "store" / "memories.db"
     engine = open_engine(path)
     kept = engine.remember("kept")
     dead = _stalled(nursery, "stall_in_transaction", path, tmp_path / "stall")
     nursery.kill(dead)
-    assert [memory.id for memory in engine.browse()] == [kept.id]
-    assert engine.census().journal == 1
+    assert [memory.id for memory in engine.browse().memories] == [kept.id]
+    assert engine.store.census().journal == 1
     assert engine.remember("next").seq == 2
-    assert engine.inspect(deep=True).findings == ()
+    assert engine.upkeep.inspect(deep=True).findings == ()
 
 
 def test_a_project_is_renamed_as_a_whole_or_not_at_all(
-    tmp_path: Path, nursery: Any, open_engine: Callable[..., Engine]
+    tmp_path: Path, nursery: Any, open_engine: Callable[..., LocalEngine]
 ) -> None:
     path = tmp_path / "store" / "memories.db"
     engine = open_engine(path)
@@ -169,22 +169,22 @@ def test_a_project_is_renamed_as_a_whole_or_not_at_all(
     engine.store.claim(["path:/crash"], lambda _: "crash")
     dead = _stalled(nursery, "stall_in_project_rename", path, tmp_path / "stall")
     nursery.kill(dead)
-    assert {memory.project for memory in engine.browse(all_projects=True)} == {"crash"}
+    assert {memory.project for memory in engine.browse(all_projects=True).memories} == {"crash"}
     assert [place.project for place in engine.store.places()] == ["crash"]
     engine.apply(projects.rename(engine.store, "crash", "renamed"))
-    assert {memory.project for memory in engine.browse(all_projects=True)} == {"renamed"}
+    assert {memory.project for memory in engine.browse(all_projects=True).memories} == {"renamed"}
     assert [place.project for place in engine.store.places()] == ["renamed"]
-    assert engine.inspect(deep=True).findings == ()
+    assert engine.upkeep.inspect(deep=True).findings == ()
 
 
 @pytest.mark.parametrize("work", ["stall_in_transaction", "stall_in_catch_up"])
 def test_readers_go_on_while_a_writer_stands_still(
-    tmp_path: Path, nursery: Any, open_engine: Callable[..., Engine], work: str
+    tmp_path: Path, nursery: Any, open_engine: Callable[..., LocalEngine], work: str
 ) -> None:
     path = tmp_path / "store" / "memories.db"
     engine = open_engine(path)
     engine.remember("a lamp")
-    engine.reindex()
+    engine.upkeep.reindex()
     engine.remember("kept")
     dead = _stalled(nursery, work, path, tmp_path / "stall")
     assert [hit.memory.content for hit in open_engine(path).recall("kept").hits] == ["kept"]

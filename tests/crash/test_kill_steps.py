@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.types import Sensitivity, is_secret
 
 # Every step of every work with TRISKELE_KILL_STEPS=all; else so many of each, taken at random.
@@ -56,12 +56,12 @@ def folder(tmp_path: Path) -> Path:
     with _own(folder) as engine:
         engine.remember(MARKED)
         engine.remember("the heron fishes at dawn")
-        engine.backup(folder / "backup.db")
+        engine.upkeep.backup(folder / "backup.db")
         engine.remember("the otter sleeps at noon")
     return folder
 
 
-def _texts(engine: Engine) -> set[str]:
+def _texts(engine: LocalEngine) -> set[str]:
     return {memory.content for _, memory in engine.store.versions()}
 
 
@@ -70,7 +70,7 @@ def _holds(folder: Path, word: str) -> list[Path]:
     return [path for path in files if word.encode() in path.read_bytes() or word.lower().encode() in path.read_bytes()]
 
 
-def _erased(engine: Engine, folder: Path) -> None:
+def _erased(engine: LocalEngine, folder: Path) -> None:
     """Erase the marked memory; nothing of it is left but in what the user keeps elsewhere."""
     for memory in list(engine.store.versions()):
         if WORD in memory[1].content:
@@ -83,10 +83,10 @@ def _erased(engine: Engine, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_S)
-def test_a_backup(folder: Path, deaths: Deaths, open_engine: Callable[..., Engine]) -> None:
+def test_a_backup(folder: Path, deaths: Deaths, open_engine: Callable[..., LocalEngine]) -> None:
     for copy in deaths("backup", folder, Path("new.db")):
         with _own(copy) as engine:
-            assert engine.inspect(deep=True, repair=False).is_whole
+            assert engine.upkeep.inspect(deep=True, repair=False).is_whole
             assert len(_texts(engine)) == 3
             _erased(engine, copy)
         if (copy / "new.db").exists():
@@ -100,7 +100,7 @@ def test_a_restore(folder: Path, deaths: Deaths) -> None:
     for copy in deaths("restore", folder, Path("backup.db")):
         with _own(copy) as engine:
             assert len(_texts(engine)) in (2, 3)
-            health = engine.inspect(deep=True)
+            health = engine.upkeep.inspect(deep=True)
             assert health.findings == () and health.lost == ()
             assert [hit.memory.content for hit in engine.recall("heron").hits] == ["the heron fishes at dawn"]
             _erased(engine, copy)
@@ -114,8 +114,8 @@ def test_the_first_secret(folder: Path, deaths: Deaths) -> None:
             for row in engine.store.sealed():
                 assert engine.vault.open(row) == f"the alarm code is {CODE}"
             id = engine.remember("the safe code is 4471", sensitivity=Sensitivity.SECRET, title="Safe").id
-            assert engine.reveal(id) == "the safe code is 4471"
-            assert engine.inspect(deep=True).is_whole
+            assert engine.reveal(id).text == "the safe code is 4471"
+            assert engine.upkeep.inspect(deep=True).is_whole
             assert len(_texts(engine)) >= 4
         assert _holds(copy, CODE) == []
 
@@ -127,13 +127,13 @@ def test_a_sealing(folder: Path, deaths: Deaths) -> None:
     for copy in deaths("seal", folder, Path("none")):
         with _own(copy) as engine:
             [memory] = [each for _, each in engine.store.versions() if each.content in (MARKED, "Pond")]
-            assert engine.inspect(deep=True).is_whole
+            assert engine.upkeep.inspect(deep=True).is_whole
             if is_secret(memory):
-                assert engine.reveal(memory.id) == MARKED
+                assert engine.reveal(memory.id).text == MARKED
                 assert _holds(copy, WORD) == []
             else:
                 engine.seal(memory.id, title="Pond")
-                assert engine.reveal(memory.id) == MARKED
+                assert engine.reveal(memory.id).text == MARKED
             assert _holds(copy, WORD) == []
 
 
@@ -149,7 +149,7 @@ def test_a_rotation(folder: Path, deaths: Deaths) -> None:
             assert {engine.vault.open(row) for row in engine.store.sealed()} == texts
             engine.vault.rotate(renew=True)
             assert {engine.vault.open(row) for row in engine.store.sealed()} == texts
-            assert engine.inspect(deep=True).is_whole
+            assert engine.upkeep.inspect(deep=True).is_whole
 
 
 @pytest.mark.slow
@@ -163,8 +163,8 @@ def test_a_creation(tmp_path: Path, deaths: Deaths) -> None:
             assert engine.maintenance.check(deep=True) == []
 
 
-def _own(folder: Path) -> Engine:
+def _own(folder: Path) -> LocalEngine:
     """An engine whose vault key lies beside its store, as the workers have it."""
     home = folder / "home"
     names = {"HOME": str(home), "PROJECT": "crash", "RECALL_MODEL": "none", "PRIVACY_KEY": "file"}
-    return Engine(config.load({f"TRISKELE_{name}": value for name, value in names.items()}), home)
+    return LocalEngine(config.load({f"TRISKELE_{name}": value for name, value in names.items()}), home)

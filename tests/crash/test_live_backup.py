@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
+from triskele.types import Add
 
 WRITERS = 3
 BACKUPS = 3
@@ -21,18 +22,18 @@ ReadLog = Callable[[Path], list[dict[str, Any]]]
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_live_backup_holds_all_that_was_acknowledged_before_it_began(
-    tmp_path: Path, nursery: Any, read_log: ReadLog, open_engine: Callable[..., Engine]
+    tmp_path: Path, nursery: Any, read_log: ReadLog, open_engine: Callable[..., LocalEngine]
 ) -> None:
     path = tmp_path / "store" / "memories.db"
     engine = open_engine(path)
-    engine.remember_all([engine.draft(f"filler {number} " + "x" * 1200) for number in range(FILLERS)])
+    engine.apply([Add(engine.draft(f"filler {number} " + "x" * 1200)) for number in range(FILLERS)])
     logs = [tmp_path / f"log-{number}" for number in range(WRITERS)]
     writers = [nursery.spawn("write", path, log, number) for number, log in enumerate(logs)]
     acknowledged: list[dict[str, Any]] = []
     for number in range(BACKUPS):
         acknowledged = _acknowledged_beyond(len(acknowledged), logs, read_log)
         target = tmp_path / f"copy-{number}.db"
-        engine.backup(target)
+        engine.upkeep.backup(target)
         _check_copy(target, acknowledged, open_engine)
     for writer in writers:
         nursery.kill(writer)
@@ -48,7 +49,7 @@ def _acknowledged_beyond(count: int, logs: list[Path], read_log: ReadLog) -> lis
         time.sleep(0.01)
 
 
-def _check_copy(target: Path, acknowledged: list[dict[str, Any]], open_engine: Callable[..., Engine]) -> None:
+def _check_copy(target: Path, acknowledged: list[dict[str, Any]], open_engine: Callable[..., LocalEngine]) -> None:
     copy = open_engine(target)
     assert copy.maintenance.check(deep=True) == []
     for line in acknowledged:
@@ -56,22 +57,22 @@ def _check_copy(target: Path, acknowledged: list[dict[str, Any]], open_engine: C
     copy.close()
 
 
-def _check_restored(source: Path, engine: Engine) -> None:
+def _check_restored(source: Path, engine: LocalEngine) -> None:
     """A store restored from the copy answers rightly, and its last change can be taken back."""
     engine.remember("gone with the restoring")
-    engine.restore_backup(source)
-    assert engine.inspect(deep=True).findings == ()
+    engine.upkeep.restore_backup(source)
+    assert engine.upkeep.inspect(deep=True).findings == ()
     assert engine.recall("restoring", all_projects=True).hits == ()
-    newest = engine.browse(all_projects=True, limit=20)
+    newest = engine.browse(all_projects=True, limit=20).memories
     written = [memory for memory in newest if not memory.content.startswith("filler")]
     assert written
     for memory in written:
         found = engine.recall(memory.content.split()[0], all_projects=True).hits
-        assert [hit.memory for hit in found] == [memory]
+        assert [(hit.memory.id, hit.memory.version) for hit in found] == [(memory.id, memory.version)]
     added = engine.remember("added after the restoring")
     assert [hit.memory.id for hit in engine.recall("restoring", all_projects=True).hits] == [added.id]
     engine.undo()
     assert engine.recall("restoring", all_projects=True).hits == ()
-    before = engine.census().journal
-    assert engine.undo()
-    assert engine.census().journal > before
+    before = engine.store.census().journal
+    assert engine.undo().outcomes
+    assert engine.store.census().journal > before

@@ -14,7 +14,7 @@ import apsw
 
 from triskele import config
 from triskele.curation import projects
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index.lexical import LexicalIndex
 from triskele.stores.writer import Writer
 from triskele.types import LinkKind, Sensitivity
@@ -23,7 +23,7 @@ TAIL_CAP = 8
 LETTERS = "bcdfghjklmnpqrtvwxz"
 
 
-def open_store(path: str) -> Engine:
+def open_store(path: str) -> LocalEngine:
     environment = {
         "TRISKELE_HOME": str(Path(path).parent),
         "TRISKELE_PROJECT": "crash",
@@ -31,7 +31,7 @@ def open_store(path: str) -> Engine:
         "TRISKELE_RECALL_MODEL": "none",
         "TRISKELE_PRIVACY_KEY": "file",
     }
-    return Engine(config.load(environment, store_url=f"sqlite:///{path}"), Path(path).parent)
+    return LocalEngine(config.load(environment, store_url=f"sqlite:///{path}"), Path(path).parent)
 
 
 class Log:
@@ -52,7 +52,7 @@ def write(store: str, log: str, seed: int) -> None:
 class Scribe:
     """A writer of own memories: no other process touches them, so their state is certain."""
 
-    def __init__(self, engine: Engine, log: Log, random: Random) -> None:
+    def __init__(self, engine: LocalEngine, log: Log, random: Random) -> None:
         self.engine = engine
         self.log = log
         self.random = random
@@ -70,7 +70,7 @@ class Scribe:
     def edit(self) -> None:
         if self.own:
             id, content = self._someone(), f"{self._word()} was edited"
-            self._tell("edit", lambda: self.engine.edit(id, content=content).id, id=id, content=content)
+            self._tell("edit", lambda: self.engine.edit(id, content=content)[0].id, id=id, content=content)
 
     def forget(self) -> None:
         if len(self.own) > 3:
@@ -148,13 +148,13 @@ def stall_in_catch_up(store: str, log: str) -> None:
 def stall_in_rebuild(store: str, log: str) -> None:
     """Stop while a new index is being built beside the old one."""
     _stall(LexicalIndex, "_documents", Log(log))
-    open_store(store).reindex()
+    open_store(store).upkeep.reindex()
 
 
 def stall_before_rename(store: str, log: str) -> None:
     """Stop when the old index is gone and the new one has not taken its place."""
     _stall(Path, "rename", Log(log))
-    open_store(store).reindex()
+    open_store(store).upkeep.reindex()
 
 
 def stall_in_transaction(store: str, log: str) -> None:
@@ -187,28 +187,28 @@ def die_at(store: str, work: str, step: int, file: str) -> None:
         setattr(os, name, counted(getattr(os, name)))
     if work != "create":
         with open_store(store) as engine:
-            engine.census()
+            engine.store.census()
     apsw.connection_hooks.append(trace)
     with open_store(store) as engine:
         DEEDS[work](engine, Path(file))
 
 
-def _seal_first(engine: Engine, _: Path) -> None:
+def _seal_first(engine: LocalEngine, _: Path) -> None:
     engine.remember("the alarm code is kqzjvwxpgfdb", sensitivity=Sensitivity.SECRET, title="Alarm")
 
 
-def _seal(engine: Engine, _: Path) -> None:
+def _seal(engine: LocalEngine, _: Path) -> None:
     [marked] = engine.recall("guarded").hits
     engine.seal(marked.memory.id, title="Pond")
 
 
-DEEDS: dict[str, Callable[[Engine, Path], object]] = {
-    "backup": lambda engine, file: engine.backup(file),
-    "restore": lambda engine, file: engine.restore_backup(file),
+DEEDS: dict[str, Callable[[LocalEngine, Path], object]] = {
+    "backup": lambda engine, file: engine.upkeep.backup(file),
+    "restore": lambda engine, file: engine.upkeep.restore_backup(file),
     "first secret": _seal_first,
     "seal": _seal,
     "rotate": lambda engine, _: engine.vault.rotate(renew=True),
-    "create": lambda engine, _: engine.census(),
+    "create": lambda engine, _: engine.store.census(),
 }
 
 

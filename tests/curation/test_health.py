@@ -11,13 +11,13 @@ import pytest
 
 from triskele.base.ids import content_hash
 from triskele.config import load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import compressed
 from triskele.models.bundled import bundled
 from triskele.stores.sentence_vectors import row_bytes, row_of
-from triskele.types import Answer
+from triskele.types import Add, Answer
 
 NOTES = (
     "Releases reach the cluster through Argo CD",
@@ -28,7 +28,7 @@ NOTES = (
 )
 
 
-def _open(folder: Path, model: str = "bundled", tail_cap: int = 1) -> Engine:
+def _open(folder: Path, model: str = "bundled", tail_cap: int = 1) -> LocalEngine:
     environment = {
         "TRISKELE_HOME": str(folder),
         "TRISKELE_PROJECT": "garden",
@@ -36,20 +36,20 @@ def _open(folder: Path, model: str = "bundled", tail_cap: int = 1) -> Engine:
         "TRISKELE_RECALL_EMBED_FIRST": "0",
         "TRISKELE_INDEX_TAIL_CAP": str(tail_cap),
     }
-    return Engine(load(environment), folder)
+    return LocalEngine(load(environment), folder)
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def engine(tmp_path: Path) -> Iterator[LocalEngine]:
     """A store whose every note is embedded and in the files."""
     with _open(tmp_path / "home") as opened:
-        opened.remember_all([opened.draft(text) for text in NOTES])
-        opened.embed()
+        opened.apply([Add(opened.draft(text)) for text in NOTES])
+        opened.upkeep.embed()
         opened.recall("anything")
         yield opened
 
 
-def _semantic(engine: Engine) -> SemanticIndex:
+def _semantic(engine: LocalEngine) -> SemanticIndex:
     semantic = engine.semantic()
     assert semantic is not None
     return semantic
@@ -59,22 +59,22 @@ def _contents(answer: Answer) -> list[str]:
     return [hit.memory.content for hit in answer.hits]
 
 
-def _id(engine: Engine, content: str) -> str:
+def _id(engine: LocalEngine, content: str) -> str:
     return next(memory.id for _, memory in engine.store.versions() if memory.content == content)
 
 
-def test_what_cannot_be_repaired_is_told(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_repaired_is_told(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(engine.lexical.path)
 
     def refuse(self: LexicalIndex) -> Path:
         raise PermissionError(13, "read-only")
 
     monkeypatch.setattr(LexicalIndex, "_lock_path", refuse)
-    health = engine.inspect()
+    health = engine.upkeep.inspect()
     assert (health.findings, health.index_behind, health.repaired) == ((), None, ())
     assert "read-only" in (health.repair_problem or "")
     monkeypatch.undo()
-    assert engine.inspect().repaired and engine.inspect().repair_problem is None
+    assert engine.upkeep.inspect().repaired and engine.upkeep.inspect().repair_problem is None
 
 
 @pytest.fixture
@@ -93,15 +93,15 @@ def traces(tmp_path: Path) -> Callable[[str], set[str]]:
     return find
 
 
-def test_a_store_in_order_has_nothing_to_mend(engine: Engine) -> None:
-    health = engine.inspect(deep=True)
+def test_a_store_in_order_has_nothing_to_mend(engine: LocalEngine) -> None:
+    health = engine.upkeep.inspect(deep=True)
     assert (health.vectors_damaged, health.vectors_orphaned, health.waiting, health.model_problem) == (0, 0, 0, None)
     assert all("vector" not in line for line in health.repaired)
 
 
-def test_what_waits_is_counted(engine: Engine) -> None:
+def test_what_waits_is_counted(engine: LocalEngine) -> None:
     engine.remember("written since")
-    assert engine.inspect().waiting == 1
+    assert engine.upkeep.inspect().waiting == 1
 
 
 UNSOUND = {
@@ -112,7 +112,7 @@ UNSOUND = {
 
 
 @pytest.mark.parametrize("kind", UNSOUND)
-def test_vectors_that_are_none_are_told_dropped_and_made_again(engine: Engine, kind: str) -> None:
+def test_vectors_that_are_none_are_told_dropped_and_made_again(engine: LocalEngine, kind: str) -> None:
     text = "The greenhouse is heated to nineteen degrees"
     engine.remember(text)
     engine.store.vectors.keep(bundled().fingerprint, {content_hash(text): UNSOUND[kind]})
@@ -120,29 +120,29 @@ def test_vectors_that_are_none_are_told_dropped_and_made_again(engine: Engine, k
     assert _contents(answer)[0] == NOTES[1]
     # Its words still speak for it.
     assert _contents(engine.recall("greenhouse nineteen degrees"))[0] == text
-    assert engine.inspect(deep=True, repair=False).vectors_damaged == 1
-    health = engine.inspect(deep=True)
+    assert engine.upkeep.inspect(deep=True, repair=False).vectors_damaged == 1
+    health = engine.upkeep.inspect(deep=True)
     assert [line for line in health.repaired if "1 damaged vector;" in line]
     assert health.waiting == 1
-    assert engine.embed() == 1
-    assert engine.inspect(deep=True).vectors_damaged == 0
+    assert engine.upkeep.embed() == 1
+    assert engine.upkeep.inspect(deep=True).vectors_damaged == 0
     [hit] = [hit for hit in engine.recall("how warm is it where plants grow?").hits if hit.memory.content == text]
     assert {"dense", "late"} <= set(hit.legs)
 
 
 @pytest.mark.parametrize("kind", ["dense", "tokens"])
-def test_damaged_files_are_found_and_mended(engine: Engine, kind: str) -> None:
+def test_damaged_files_are_found_and_mended(engine: LocalEngine, kind: str) -> None:
     before = [engine.recall(text).hits[0].legs["late"].score for text in NOTES]
     [folder] = engine._index_folder.glob(f"{kind}-*")
     content = bytearray((folder / "values").read_bytes())
     content[len(content) // 2] ^= 0x40
     (folder / "values").write_bytes(content)
-    assert engine.inspect().vectors_damaged == 0
-    assert engine.inspect(deep=True, repair=False).vectors_damaged == 1
-    assert engine.inspect(deep=True).repaired
-    assert engine.inspect(deep=True).vectors_damaged == 0
-    assert engine.embed() == (1 if kind == "tokens" else 0)
-    assert engine.embed() == 0
+    assert engine.upkeep.inspect().vectors_damaged == 0
+    assert engine.upkeep.inspect(deep=True, repair=False).vectors_damaged == 1
+    assert engine.upkeep.inspect(deep=True).repaired
+    assert engine.upkeep.inspect(deep=True).vectors_damaged == 0
+    assert engine.upkeep.embed() == (1 if kind == "tokens" else 0)
+    assert engine.upkeep.embed() == 0
     for text, score in zip(NOTES, before, strict=True):
         hit = engine.recall(text).hits[0]
         assert hit.memory.content == text
@@ -150,25 +150,25 @@ def test_damaged_files_are_found_and_mended(engine: Engine, kind: str) -> None:
         assert hit.legs["late"].score == pytest.approx(score, abs=1e-6)
 
 
-def test_files_that_are_gone_are_made_again(engine: Engine) -> None:
+def test_files_that_are_gone_are_made_again(engine: LocalEngine) -> None:
     SemanticIndex.remove_files(engine._index_folder)
     assert SemanticIndex.files(engine._index_folder) == []
     assert _contents(engine.recall("who waters the greenery?"))[0] == NOTES[1]
-    assert engine.embed() == len(NOTES)
-    assert engine.inspect(deep=True).vectors_damaged == 0
+    assert engine.upkeep.embed() == len(NOTES)
+    assert engine.upkeep.inspect(deep=True).vectors_damaged == 0
 
 
-def test_erasing_leaves_no_vector_in_any_file(engine: Engine, traces: Callable[[str], set[str]]) -> None:
+def test_erasing_leaves_no_vector_in_any_file(engine: LocalEngine, traces: Callable[[str], set[str]]) -> None:
     assert {"memories.db-wal", "values"} <= traces(NOTES[1])
     engine.erase(_id(engine, NOTES[1]))
     assert traces(NOTES[1]) == set()
     assert traces(NOTES[2])
-    assert engine.inspect(deep=True).vectors_orphaned == 0
+    assert engine.upkeep.inspect(deep=True).vectors_orphaned == 0
     assert NOTES[1] not in _contents(engine.recall("who waters the greenery?"))
 
 
 def test_erasing_without_a_model_leaves_no_vector_either(
-    engine: Engine, tmp_path: Path, traces: Callable[[str], set[str]]
+    engine: LocalEngine, tmp_path: Path, traces: Callable[[str], set[str]]
 ) -> None:
     engine.close()
     with _open(tmp_path / "home", model="none") as plain:
@@ -176,22 +176,22 @@ def test_erasing_without_a_model_leaves_no_vector_either(
         assert traces(NOTES[1]) == set()
     with _open(tmp_path / "home") as again:
         # The others' token vectors went with the file and come back.
-        assert again.embed() == len(NOTES) - 1
-        assert again.inspect(deep=True).vectors_damaged == 0
+        assert again.upkeep.embed() == len(NOTES) - 1
+        assert again.upkeep.inspect(deep=True).vectors_damaged == 0
 
 
-def test_an_erasure_cut_short_is_finished(engine: Engine, traces: Callable[[str], set[str]]) -> None:
+def test_an_erasure_cut_short_is_finished(engine: LocalEngine, traces: Callable[[str], set[str]]) -> None:
     # The process died before the files were written anew.
     engine.store.erase([_id(engine, NOTES[1])], batch="cut short")
     assert traces(NOTES[1]) == {"values"}
-    assert engine.inspect(repair=False).vectors_orphaned == 2
-    assert [line for line in engine.inspect().repaired if "erased memories" in line]
+    assert engine.upkeep.inspect(repair=False).vectors_orphaned == 2
+    assert [line for line in engine.upkeep.inspect().repaired if "erased memories" in line]
     assert traces(NOTES[1]) == set()
-    assert engine.inspect().vectors_orphaned == 0
-    assert engine.embed() == 0
+    assert engine.upkeep.inspect().vectors_orphaned == 0
+    assert engine.upkeep.embed() == 0
 
 
-def test_another_process_no_longer_finds_what_was_erased(engine: Engine, tmp_path: Path) -> None:
+def test_another_process_no_longer_finds_what_was_erased(engine: LocalEngine, tmp_path: Path) -> None:
     with _open(tmp_path / "home") as other:
         assert NOTES[1] in _contents(other.recall("who waters the greenery?"))
         engine.erase(_id(engine, NOTES[1]))
@@ -201,17 +201,17 @@ def test_another_process_no_longer_finds_what_was_erased(engine: Engine, tmp_pat
         assert len(columns.rows) == len(NOTES) - 1
 
 
-def test_a_restored_store_answers_with_its_own_vectors(engine: Engine, tmp_path: Path) -> None:
+def test_a_restored_store_answers_with_its_own_vectors(engine: LocalEngine, tmp_path: Path) -> None:
     with _open(tmp_path / "second") as other:
         # The same slots as in the first store, for other texts.
         others = [f"Completely other matter number {number}" for number in range(4)]
-        other.remember_all([other.draft(text) for text in others])
-        other.embed()
-        other.backup(tmp_path / "copy.db")
+        other.apply([Add(other.draft(text)) for text in others])
+        other.upkeep.embed()
+        other.upkeep.backup(tmp_path / "copy.db")
     assert _contents(engine.recall("who waters the greenery?"))[0] == NOTES[1]
-    engine.restore_backup(tmp_path / "copy.db")
-    engine.embed()
-    assert engine.inspect(deep=True).vectors_damaged == 0
+    engine.upkeep.restore_backup(tmp_path / "copy.db")
+    engine.upkeep.embed()
+    assert engine.upkeep.inspect(deep=True).vectors_damaged == 0
     for text in others:
         hit = engine.recall(text).hits[0]
         assert hit.memory.content == text
@@ -219,28 +219,28 @@ def test_a_restored_store_answers_with_its_own_vectors(engine: Engine, tmp_path:
         assert hit.legs["late"].score > 0.7
 
 
-def test_a_backup_brings_the_vectors_back_without_the_model(engine: Engine, tmp_path: Path) -> None:
-    engine.backup(tmp_path / "copy.db")
+def test_a_backup_brings_the_vectors_back_without_the_model(engine: LocalEngine, tmp_path: Path) -> None:
+    engine.upkeep.backup(tmp_path / "copy.db")
     with _open(tmp_path / "second") as other:
-        other.restore_backup(tmp_path / "copy.db")
+        other.upkeep.restore_backup(tmp_path / "copy.db")
         assert other.store.vectors.count_waiting() == 0
         assert _contents(other.recall("who waters the greenery?"))[0] == NOTES[1]
 
 
-def test_a_backup_that_knew_another_model_waits_for_this_one(engine: Engine, tmp_path: Path) -> None:
+def test_a_backup_that_knew_another_model_waits_for_this_one(engine: LocalEngine, tmp_path: Path) -> None:
     with _open(tmp_path / "second", model="none") as other:
         other.remember("Pixel is a cat")
         other.store.vectors.queue_for("an-older-model@0")
         other.store.vectors.keep("an-older-model@0", {content_hash("Pixel is a cat"): b"old"})
         assert other.store.vectors.count_waiting() == 0
-        other.backup(tmp_path / "copy.db")
-    engine.restore_backup(tmp_path / "copy.db")
+        other.upkeep.backup(tmp_path / "copy.db")
+    engine.upkeep.restore_backup(tmp_path / "copy.db")
     assert engine.recall("which animal lives here?").waiting == 1
-    assert engine.embed() == 1
+    assert engine.upkeep.embed() == 1
     assert _contents(engine.recall("which animal lives here?")) == ["Pixel is a cat"]
 
 
-def test_an_index_of_another_model_is_not_believed(engine: Engine, tmp_path: Path) -> None:
+def test_an_index_of_another_model_is_not_believed(engine: LocalEngine, tmp_path: Path) -> None:
     """What an upgrade to other weights finds: everything waits, words answer, embedding mends it."""
     ours = bundled().fingerprint
     engine.close()
@@ -257,14 +257,14 @@ def test_an_index_of_another_model_is_not_believed(engine: Engine, tmp_path: Pat
         assert answer.waiting == len(NOTES)
         assert _contents(answer) == [NOTES[1]]
         assert set(answer.hits[0].legs) == {"lexical"}
-        assert again.embed() == len(NOTES)
+        assert again.upkeep.embed() == len(NOTES)
         assert _contents(again.recall("who waters the greenery?"))[0] == NOTES[1]
 
 
-def test_an_index_that_follows_is_no_repair(engine: Engine) -> None:
+def test_an_index_that_follows_is_no_repair(engine: LocalEngine) -> None:
     engine.remember("One fact")
-    engine.inspect()
+    engine.upkeep.inspect()
     engine.remember("Another fact")
-    health = engine.inspect()
+    health = engine.upkeep.inspect()
     assert (health.index_behind, health.repaired) == (1, ())
-    assert engine.inspect().index_behind == 0
+    assert engine.upkeep.inspect().index_behind == 0

@@ -10,27 +10,27 @@ import pytest
 
 from triskele import config
 from triskele.curation import projects
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, NotFound
 from triskele.exchange.transfer import export_memories
 from triskele.types import Action, Sensitivity
 
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 
 
 @pytest.fixture
 def open_in(tmp_path: Path) -> Iterator[Open]:
     """Opens the same store from any folder."""
-    opened: list[Engine] = []
+    opened: list[LocalEngine] = []
 
-    def open_one(folder: Path, owner: str = "me") -> Engine:
+    def open_one(folder: Path, owner: str = "me") -> LocalEngine:
         given = {
             "TRISKELE_HOME": str(tmp_path / "home"),
             "TRISKELE_RECALL_MODEL": "none",
             "TRISKELE_PRIVACY_KEY": "file",
             "TRISKELE_MEMORY_OWNER": owner,
         }
-        opened.append(Engine(config.load(given), folder))
+        opened.append(LocalEngine(config.load(given), folder))
         return opened[-1]
 
     yield open_one
@@ -44,8 +44,8 @@ def repository(folder: Path, remote: str = "") -> Path:
     return folder
 
 
-def contents(engine: Engine) -> list[str]:
-    return sorted(memory.content for memory in engine.browse())
+def contents(engine: LocalEngine) -> list[str]:
+    return sorted(memory.content for memory in engine.browse().memories)
 
 
 def test_two_repositories_of_the_same_name_never_mix(tmp_path: Path, open_in: Open) -> None:
@@ -128,7 +128,7 @@ def test_memories_from_before_go_to_the_first_folder_of_the_name(tmp_path: Path,
     assert contents(open_in(one)) == ["from 0.1.0", "since"]
     open_in(other).remember("of the other")
     assert contents(open_in(other)) == ["of the other"]
-    assert engine.inspect().mixed == {"api": ("two/api",)}
+    assert engine.upkeep.inspect().mixed == {"api": ("two/api",)}
 
 
 def test_projects_that_folders_made_themselves_are_not_asked_about(tmp_path: Path, open_in: Open) -> None:
@@ -140,7 +140,7 @@ def test_projects_that_folders_made_themselves_are_not_asked_about(tmp_path: Pat
     open_in(other).remember("the first of the other folder")
     engine = open_in(tmp_path)
     engine.apply(projects.merge(engine.store, "clone", "api"))
-    assert engine.inspect().mixed == {}
+    assert engine.upkeep.inspect().mixed == {}
 
 
 def test_a_name_that_was_taken_meanwhile_is_not_shared(tmp_path: Path, open_in: Open) -> None:
@@ -180,11 +180,11 @@ def test_a_renamed_project_goes_on_in_its_folder(tmp_path: Path, open_in: Open) 
     assert (again.project, len(contents(again))) == ("billing", 2)
     assert again.get(kept).updated_at == updated
     assert again.recall("which port is it, 8080?").hits[0].memory.id == kept
-    assert again.inspect(deep=True).findings == ()
+    assert again.upkeep.inspect(deep=True).findings == ()
     # Undone, and done again.
     again.undo(outcomes[0].batch)
     assert (open_in(folder).project, len(contents(open_in(folder)))) == ("api", 2)
-    assert {each.project for each in again.browse(all_projects=True)} == {"api", "other"}
+    assert {each.project for each in again.browse(all_projects=True).memories} == {"api", "other"}
 
 
 def test_merged_projects_are_one_and_come_apart_again(tmp_path: Path, open_in: Open) -> None:
@@ -234,6 +234,6 @@ def test_places_belong_to_their_owner(tmp_path: Path, open_in: Open) -> None:
 
 def test_the_settings_name_a_project_whatever_the_folder(tmp_path: Path) -> None:
     given = {"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_PROJECT": "named", "TRISKELE_RECALL_MODEL": "none"}
-    with Engine(config.load(given), repository(tmp_path / "api")) as engine:
+    with LocalEngine(config.load(given), repository(tmp_path / "api")) as engine:
         engine.remember("here")
         assert (engine.project, engine.store.places()) == ("named", [])

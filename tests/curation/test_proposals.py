@@ -8,19 +8,19 @@ from dataclasses import replace
 import pytest
 
 from triskele.curation.apply import changes_of
-from triskele.curation.compare import Rationale, Verdict
 from triskele.curation.curator import LEAST_A_DAY, Curator
 from triskele.curation.decide import PairDecision
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.types import CURATION, USER, LinkKind, Memory, Origin, Sensitivity, client_actor
+from triskele.replies import Rationale, Verdict
+from triskele.types import CURATION, USER, Add, LinkKind, Memory, Origin, Sensitivity, client_actor
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 
 OLD, NEW = "Payroll runs on Nomad", "Payroll now runs on Kubernetes"
 
 
-def following(engine: Engine, *, apply: bool = False) -> Curator:
+def following(engine: LocalEngine, *, apply: bool = False) -> Curator:
     """A curator that has seen the store so far."""
     engine.settings = replace(engine.settings, curation=replace(engine.settings.curation, apply=apply))
     curator = Curator(engine)
@@ -28,9 +28,11 @@ def following(engine: Engine, *, apply: bool = False) -> Curator:
     return curator
 
 
-def state(engine: Engine) -> set[tuple[object, ...]]:
+def state(engine: LocalEngine) -> set[tuple[object, ...]]:
     """Everything that recall depends on: live rows, their validity, and the links between them."""
-    rows = engine.store.memories([memory.id for memory in engine.browse(limit=10_000, all_projects=True)]).values()
+    rows = engine.store.memories(
+        [memory.id for memory in engine.store.browse(engine.scope(all_projects=True), limit=10_000)]
+    ).values()
     links = engine.store.links([memory.id for memory in rows])
     shown = {(m.id, m.content_hash, m.valid_from, m.valid_to, m.tags, m.sensitivity, m.origin) for m in rows}
     return shown | {(link.source, link.kind, link.target) for link in links}
@@ -91,7 +93,7 @@ def test_undo_of_an_undo_accepts_a_proposal_again(open_engine: OpenEngine) -> No
     [outcome] = engine.proposals.accept(first.id)
     # Each one undoes the one before: out, in, out, in.
     for waiting in ([first, second], [second]) * 2:
-        [outcome] = engine.undo(outcome.batch)
+        [outcome] = engine.undo(outcome.batch).outcomes
         assert {each.id for each in engine.proposals.list()} == {each.id for each in waiting}
         assert (engine.get(outcome.id).known_to is None) is (first not in waiting)
     engine.erase(outcome.id)
@@ -118,7 +120,7 @@ def test_a_rejected_proposal_does_not_come_back(open_engine: OpenEngine) -> None
     new = engine.remember(NEW)
     curator.follow()
     engine.proposals.reject(engine.proposals.list()[0].id)
-    assert engine.proposals.offer(curator.hints(engine.get(new.id))) == 0
+    assert engine.proposals.offer(curator.hints(engine.store.history(new.id)[-1])) == 0
     assert engine.proposals.list() == []
     with pytest.raises(NotFound):
         engine.proposals.accept("0")
@@ -186,7 +188,7 @@ def test_an_agents_copy_yields_to_the_users_memory_whichever_is_newer(open_engin
     own = engine.remember("The kettle is red.").id
     second = engine.remember("the kettle is RED", origin=Origin.AGENT).id
     curator.follow()
-    curator.settle(curator.hints(engine.get(second)), apply=True)
+    curator.settle(curator.hints(engine.store.history(second)[-1]), apply=True)
     assert engine.superseded([first, own, second]) == {first, second}
     assert engine.get(own).origin is Origin.USER
 
@@ -195,7 +197,7 @@ def test_a_merge_takes_the_closer_sensitivity_and_the_lesser_trust(open_engine: 
     engine = open_engine()
     private = engine.remember(OLD, sensitivity=Sensitivity.PRIVATE, origin=Origin.AGENT, tags=["hr"]).id
     new = engine.remember("Payroll runs on Nomad, with two replicas", tags=["ops"]).id
-    decision = PairDecision(Verdict.UPDATE, engine.get(new), engine.get(private), 1.0)
+    decision = PairDecision(Verdict.UPDATE, engine.store.history(new)[-1], engine.store.history(private)[-1], 1.0)
     assert decision.needs_consent
     before = engine.get(new)
     outcomes = engine.apply(changes_of(decision))
@@ -205,7 +207,7 @@ def test_a_merge_takes_the_closer_sensitivity_and_the_lesser_trust(open_engine: 
     assert engine.superseded([private]) == {private}
     engine.undo(outcomes[0].batch)
     # What was withdrawn from others stays so.
-    assert replace(engine.get(new), sensitivity=before.sensitivity).tags == before.tags
+    assert replace(engine.store.history(new)[-1], sensitivity=before.sensitivity).tags == before.tags
     assert engine.get(new).origin is Origin.USER
 
 
@@ -213,11 +215,11 @@ def test_the_brake_stops_a_run_and_the_rest_is_proposed(open_engine: OpenEngine)
     engine = open_engine()
     curator = following(engine, apply=True)
     number = LEAST_A_DAY + 5
-    engine.remember_all([engine.draft(f"The limit of queue {chr(97 + n)}{n}x is {n} jobs") for n in range(number)])
-    news = engine.remember_all(
-        [engine.draft(f"The limit of queue {chr(97 + n)}{n}x was raised to {n + 500} jobs") for n in range(number)]
+    engine.apply([Add(engine.draft(f"The limit of queue {chr(97 + n)}{n}x is {n} jobs")) for n in range(number)])
+    news = engine.apply(
+        [Add(engine.draft(f"The limit of queue {chr(97 + n)}{n}x was raised to {n + 500} jobs")) for n in range(number)]
     )
-    decisions = [each for new in news for each in curator.hints(engine.get(new.id))[:1]]
+    decisions = [each for new in news for each in curator.hints(engine.store.history(new.id)[-1])[:1]]
     result = curator.settle(decisions, apply=True)
     assert curator.today() == {"changed": LEAST_A_DAY}
     assert result.proposed == 5
@@ -230,7 +232,7 @@ def test_a_captured_text_waits_outside_the_store(open_engine: OpenEngine) -> Non
     draft = engine.draft("We test with hypothesis", category="decisions", speaker="Mira", role="user")
     assert engine.proposals.offer_texts([(draft, 0.7, (Rationale("decision"),))]) == 1
     assert engine.proposals.offer_texts([(draft, 0.7, (Rationale("decision"),))]) == 0
-    assert engine.census().memories == 0
+    assert engine.store.census().memories == 0
     [proposal] = engine.proposals.list()
     assert (proposal.kind, proposal.old, proposal.is_stored) == (Verdict.ADD, None, False)
     [outcome] = engine.proposals.accept(proposal.id)
@@ -279,12 +281,12 @@ def test_curation_leaves_its_own_changes_and_memories_that_it_read_alone(open_en
     engine.remember(NEW)
     curator = following(engine)
     assert curator.follow().read == 0
-    engine.link(*[memory.id for memory in engine.browse()][:1], LinkKind.SEE_ALSO, _other(engine).id)
+    engine.link(*[memory.id for memory in engine.browse().memories][:1], LinkKind.SEE_ALSO, _other(engine).id)
     assert curator.follow().read == 0
 
 
-def _other(engine: Engine) -> Memory:
-    return engine.browse()[1]
+def _other(engine: LocalEngine) -> Memory:
+    return engine.browse().memories[1]
 
 
 def test_switched_off_it_reads_nothing(open_engine: OpenEngine) -> None:

@@ -10,42 +10,42 @@ import pytest
 
 from triskele import config
 from triskele.curation import recall_log
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.types import Sort
 
 
 @pytest.fixture
-def open_logging(tmp_path: Path) -> Callable[..., Engine]:
-    def open_one(log: str = "true") -> Engine:
+def open_logging(tmp_path: Path) -> Callable[..., LocalEngine]:
+    def open_one(log: str = "true") -> LocalEngine:
         environment = {
             "TRISKELE_HOME": str(tmp_path),
             "TRISKELE_PROJECT": "garden",
             "TRISKELE_RECALL_MODEL": "none",
             "TRISKELE_RECALL_LOG": log,
         }
-        return Engine(config.load(environment), tmp_path)
+        return LocalEngine(config.load(environment), tmp_path)
 
     return open_one
 
 
 @pytest.fixture
-def engine(open_logging: Callable[..., Engine]) -> Engine:
+def engine(open_logging: Callable[..., LocalEngine]) -> LocalEngine:
     return open_logging()
 
 
-def _texts(engine: Engine) -> list[str]:
+def _texts(engine: LocalEngine) -> list[str]:
     engine.after_answer.flush()
     return [asked.text for asked in recall_log.entries(engine.store)]
 
 
-def test_nothing_is_kept_unless_the_user_wants_it(open_engine: Callable[..., Engine]) -> None:
+def test_nothing_is_kept_unless_the_user_wants_it(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine()
     engine.remember("the kettle is red")
     engine.recall("kettle")
     assert _texts(engine) == []
 
 
-def test_a_question_is_kept_with_its_place_and_hits_newest_first(engine: Engine) -> None:
+def test_a_question_is_kept_with_its_place_and_hits_newest_first(engine: LocalEngine) -> None:
     id = engine.remember("the kettle is red").id
     engine.recall("kettle colour")
     engine.recall("anything else", all_projects=True)
@@ -57,7 +57,7 @@ def test_a_question_is_kept_with_its_place_and_hits_newest_first(engine: Engine)
     ]
 
 
-def test_only_plain_questions_are_kept(engine: Engine) -> None:
+def test_only_plain_questions_are_kept(engine: LocalEngine) -> None:
     id = engine.remember("the kettle is red", tags=["kitchen"]).id
     engine.recall("kettle", sort=Sort.RECENCY)
     engine.recall("kettle", tags=["kitchen"])
@@ -69,14 +69,14 @@ def test_only_plain_questions_are_kept(engine: Engine) -> None:
     assert _texts(engine) == []
 
 
-def test_the_log_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_bounded(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recall_log, "MOST", 3)
     for number in range(5):
         engine.recall(f"question {number}")
     assert _texts(engine) == ["question 4", "question 3", "question 2"]
 
 
-def test_a_store_that_others_hold_answers_at_once_and_keeps_nothing(engine: Engine, tmp_path: Path) -> None:
+def test_a_store_that_others_hold_answers_at_once_and_keeps_nothing(engine: LocalEngine, tmp_path: Path) -> None:
     engine.remember("the kettle is red")
     engine.recall("kettle before")
     engine.after_answer.flush()
@@ -91,7 +91,7 @@ def test_a_store_that_others_hold_answers_at_once_and_keeps_nothing(engine: Engi
     assert _texts(engine) == ["kettle before"]
 
 
-def test_an_erased_memory_takes_the_questions_that_found_it_along(engine: Engine) -> None:
+def test_an_erased_memory_takes_the_questions_that_found_it_along(engine: LocalEngine) -> None:
     id = engine.remember("the kettle is red").id
     engine.recall("kettle")
     engine.recall("nothing of the kind")

@@ -15,13 +15,13 @@ import pytest
 from triskele.config import CurationSettings, LlmSettings
 from triskele.curation.curator import Curator
 from triskele.curation.relations import Extracted, RelationReader, is_grounded, relations
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.models.triples import Triple
 from triskele.types import Origin, Sensitivity
 
-OpenEngine = Callable[..., Engine]
-Start = Callable[..., tuple[Engine, loopback.Loopback]]
+OpenEngine = Callable[..., LocalEngine]
+Start = Callable[..., tuple[LocalEngine, loopback.Loopback]]
 
 
 def turn(content: object, ended: str = "stop") -> loopback.Turn:
@@ -45,7 +45,7 @@ def start(open_engine: OpenEngine, tmp_path: Path) -> Iterator[Start]:
 
         def start_one(
             *turns: loopback.Turn, calls: int = 50, timeout_s: float = 30.0
-        ) -> tuple[Engine, loopback.Loopback]:
+        ) -> tuple[LocalEngine, loopback.Loopback]:
             state = opened.enter_context(loopback.serving(lambda *_: (500, {})))
             state.turns.extend(turns)
             llm = LlmSettings(
@@ -53,25 +53,25 @@ def start(open_engine: OpenEngine, tmp_path: Path) -> Iterator[Start]:
             )
             base = open_engine(model="none")
             settings = replace(base.settings, llm=llm, curation=CurationSettings(llm=True, llm_calls=calls))
-            return opened.enter_context(Engine(settings, tmp_path)), state
+            return opened.enter_context(LocalEngine(settings, tmp_path)), state
 
         yield start_one
 
 
-def rows(engine: Engine) -> list[tuple[object, ...]]:
+def rows(engine: LocalEngine) -> list[tuple[object, ...]]:
     links = [(link.source, link.target, link.known_to) for link in engine.store.all_links()]
     versions = [(each.id, each.version, each.content_hash, each.known_to) for _, each in engine.store.versions()]
     return [*versions, *links]
 
 
-def extract(engine: Engine, **options: Any) -> Extracted:
+def extract(engine: LocalEngine, **options: Any) -> Extracted:
     before = rows(engine)
     done = RelationReader(engine, Curator(engine).may_call).extract(**options)
     assert rows(engine) == before
     return done
 
 
-def told(engine: Engine, **options: Any) -> list[tuple[str, str, str]]:
+def told(engine: LocalEngine, **options: Any) -> list[tuple[str, str, str]]:
     return [(each.subject, each.relation, each.object) for each in relations(engine, **options)]
 
 

@@ -14,13 +14,13 @@ import loopback
 import pytest
 
 from triskele.config import CurationSettings, LlmSettings
-from triskele.curation.compare import Verdict
 from triskele.curation.curator import Curator
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
+from triskele.replies import Verdict
 from triskele.types import Sensitivity
 
-OpenEngine = Callable[..., Engine]
-Start = Callable[..., tuple[Engine, loopback.Loopback]]
+OpenEngine = Callable[..., LocalEngine]
+Start = Callable[..., tuple[LocalEngine, loopback.Loopback]]
 
 
 def reply(content: object, ended: str = "stop") -> dict[str, Any]:
@@ -43,27 +43,27 @@ def start(open_engine: OpenEngine, tmp_path: Path) -> Iterator[Start]:
 
         def start_one(
             *turns: loopback.Turn, calls: int = 50, timeout_s: float = 30.0
-        ) -> tuple[Engine, loopback.Loopback]:
+        ) -> tuple[LocalEngine, loopback.Loopback]:
             state = opened.enter_context(loopback.serving(lambda *_: (500, {})))
             state.turns.extend(turns)
             llm = LlmSettings(service="compatible", model="tiny", url=f"{state.url}/v1", timeout_s=timeout_s)
             base = open_engine()
             settings = replace(base.settings, llm=llm, curation=CurationSettings(llm=True, llm_calls=calls))
-            engine = opened.enter_context(Engine(settings, tmp_path))
+            engine = opened.enter_context(LocalEngine(settings, tmp_path))
             Curator(engine).follow()
             return engine, state
 
         yield start_one
 
 
-def rows(engine: Engine) -> list[tuple[object, ...]]:
+def rows(engine: LocalEngine) -> list[tuple[object, ...]]:
     links = [(link.source, link.target, link.known_to) for link in engine.store.all_links()]
     return [
         (memory.id, memory.version, memory.content_hash, memory.known_to) for _, memory in engine.store.versions()
     ] + links
 
 
-def followed(engine: Engine, *texts: str, **details: Any) -> int:
+def followed(engine: LocalEngine, *texts: str, **details: Any) -> int:
     for text in texts:
         engine.remember(text, **details)
     before = rows(engine)
@@ -72,7 +72,7 @@ def followed(engine: Engine, *texts: str, **details: Any) -> int:
     return proposed
 
 
-def undecided(engine: Engine) -> None:
+def undecided(engine: LocalEngine) -> None:
     """The rules see a relation here, and are not sure of it."""
     assert followed(engine, "I drink my coffee black", "I drink my coffee with milk now") == 1
 
@@ -158,7 +158,7 @@ def test_a_command_on_this_machine_may_judge_too(open_engine: OpenEngine, tmp_pa
     code = f"import sys; sys.stdin.read(); print({opinion('replaced')!r})"
     llm = LlmSettings(service="command", command=(sys.executable, "-c", code), timeout_s=30.0)
     settings = replace(open_engine().settings, llm=llm, curation=CurationSettings(llm=True))
-    with Engine(settings, tmp_path) as engine:
+    with LocalEngine(settings, tmp_path) as engine:
         Curator(engine).follow()
         undecided(engine)
         assert engine.proposals.list()[0].reasons[-1].after == "replaced"

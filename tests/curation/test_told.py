@@ -6,9 +6,10 @@ import pytest
 
 from triskele.curation.amounts import other_amount
 from triskele.curation.capture import capture, sorted_out
-from triskele.curation.compare import Verdict, compare
+from triskele.curation.compare import compare
 from triskele.curation.told import told
 from triskele.curation.wording import words
+from triskele.replies import Verdict
 from triskele.types import SpokenTurn
 
 

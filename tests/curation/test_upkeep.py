@@ -13,15 +13,15 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.curation import upkeep
-from triskele.curation.compare import Verdict
 from triskele.curation.curator import Curator
 from triskele.curation.decide import PairDecision
 from triskele.curation.upkeep import UpkeepKind
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
+from triskele.replies import Verdict
 from triskele.stores.protocols import Use
 from triskele.types import Add, LinkKind, Memory, Origin, Sensitivity
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 
 _NAMES = "amber basil cedar delta ember fjord grove heron iris jade kelp lotus maple onyx opal pearl topaz reed".split()
 _KINDS = "ledger mailer indexer gateway scheduler archive renderer importer".split()
@@ -59,17 +59,17 @@ def facts(count: int) -> list[tuple[str, str, str]]:
     return made
 
 
-def state(engine: Engine) -> set[tuple[object, ...]]:
+def state(engine: LocalEngine) -> set[tuple[object, ...]]:
     """Live rows with their validity and labels, and the links between them."""
     rows = {memory.id: memory for _, memory in engine.store.versions() if memory.known_to is None}
     shown = {(m.id, m.content_hash, m.valid_from, m.valid_to, m.tags, m.sensitivity, m.origin) for m in rows.values()}
     return shown | {(link.source, link.kind, link.target) for link in engine.store.links(list(rows))}
 
 
-def stored(engine: Engine, texts: list[str], days_ago: int) -> list[str]:
+def stored(engine: LocalEngine, texts: list[str], days_ago: int) -> list[str]:
     at = timestamps.now() - timedelta(days=days_ago)
     drafts = [engine.draft(text, created_at=at) for text in texts]
-    return [outcome.id for outcome in engine.remember_all(drafts)]
+    return [outcome.id for outcome in engine.apply([Add(draft) for draft in drafts])]
 
 
 def test_a_replay_keeps_the_right_facts_and_undo_restores_everything(open_engine: OpenEngine) -> None:
@@ -88,7 +88,7 @@ def test_a_replay_keeps_the_right_facts_and_undo_restores_everything(open_engine
     assert engine.superseded(everything) == {*copies, *replaced}
     untouched = set(originals) - replaced - set(originals[: len(copies)])
     assert not untouched & {entry.id for entry in engine.store.journal(batch=result.batch, limit=10**6)}
-    assert [entry.action for id in untouched for entry in engine.history(id)] == ["added"] * len(untouched)
+    assert [entry.action for id in untouched for entry in engine.store.journal(id=id)] == ["added"] * len(untouched)
     assert len(result.applied) == len(copies) + len(news)
     engine.undo(result.batch)
     assert state(engine) == before
@@ -221,4 +221,4 @@ def test_a_memory_that_changed_meanwhile_is_left_alone(
 
     monkeypatch.setattr(upkeep.StoreReview, "pairs", racing)
     assert upkeep.curate(engine, threshold=0.9).applied == ()
-    assert replace(engine.get(old), known_to=None).valid_to is None
+    assert replace(engine.store.history(old)[-1], known_to=None).valid_to is None

@@ -13,12 +13,12 @@ import pytest
 
 from triskele.curation import usage
 from triskele.curation.usage import AfterAnswer
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import StoreClosed, StoreUnavailable
 from triskele.stores.sqlite.store import SqliteOwnerStore
 from triskele.types import LinkKind
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 
 
 def test_every_memory_of_an_answer_is_counted(open_engine: OpenEngine) -> None:
@@ -26,11 +26,15 @@ def test_every_memory_of_an_answer_is_counted(open_engine: OpenEngine) -> None:
     problem = engine.remember("the kettle leaks").id
     solved = engine.remember("a new rubber ring was fitted").id
     engine.link(problem, LinkKind.RESOLVED_BY, solved)
-    answer = engine.recall("kettle")
+    answer = engine.answer("kettle")
     usage.note_recall(engine.store, answer)
     usage.note_recall(engine.store, answer, to_agent=True)
     counts = engine.store.usage.counts([problem, solved])
-    assert {id: count[1:4] for id, count in counts.items()} == {problem: (2, 0, 4), solved: (2, 0, 7)}
+    numbers = {id: (count.recalled, count.injected, count.tokens) for id, count in counts.items()}
+    assert numbers == {
+        problem: (2, 0, 4),
+        solved: (2, 0, 7),
+    }
 
 
 def test_an_answer_without_hits_counts_nothing(open_engine: OpenEngine) -> None:
@@ -60,9 +64,10 @@ def test_a_store_that_others_hold_does_not_keep_anybody(open_engine: OpenEngine,
 
 def test_an_injection_is_counted_with_what_it_takes_and_leaves_fingerprints(open_engine: OpenEngine) -> None:
     engine = open_engine()
-    memory = engine.get(engine.remember("the kettle stands on the red shelf").id)
+    memory = engine.store.history(engine.remember("the kettle stands on the red shelf").id)[-1]
     usage.note_injection(engine.store, [memory], conversation="talk", tokens={memory.id: 33})
-    assert engine.store.usage.counts([memory.id])[memory.id][1:4] == (0, 1, 33)
+    count = engine.store.usage.counts([memory.id])[memory.id]
+    assert (count.recalled, count.injected, count.tokens) == (0, 1, 33)
     assert [each.content_hash for each in engine.store.usage.given("talk")] == [memory.content_hash]
     connection = engine.store._database.connection()  # type: ignore[attr-defined]
     assert connection.execute("SELECT count(*) FROM echoes").get == 1
@@ -94,15 +99,28 @@ def test_a_refused_write_is_dropped_and_the_next_goes_on() -> None:
 def test_a_fault_of_one_note_reaches_nobody_and_the_store_is_closed(open_engine: OpenEngine) -> None:
     engine = open_engine()
     id = engine.remember("the kettle is red").id
-    answer = engine.recall("kettle")
+    answer = engine.answer("kettle")
     for write in (lambda: 1 // 0, partial(usage.note_recall, engine.store, answer)):
-        engine.after_answer.put(write, wakes=False)
+        engine.after_answer.put(write)
     engine.after_answer.flush()
     assert engine.store.usage.counts([id])[id].recalled == 1
-    engine.after_answer.put(lambda: 1 // 0, wakes=False)
+    engine.after_answer.put(lambda: 1 // 0)
     engine.close()
     with pytest.raises(StoreClosed):
         engine.get(id)
+
+
+def test_queue_that_its_owner_flushes_wakes_no_thread() -> None:
+    written: list[int] = []
+    after = AfterAnswer()
+    after.is_flushed_by_owner = True
+    after.start()
+    after.put(partial(written.append, 1))
+    time.sleep(0.2)
+    assert written == []
+    after.flush()
+    assert written == [1]
+    after.close()
 
 
 def test_a_faulty_write_does_not_end_the_thread() -> None:

@@ -10,14 +10,15 @@ from typing import Any
 import fixture_tools
 import uvicorn
 
-from triskele.engine import Engine, open_memory
+from triskele.engine.local import LocalEngine
+from triskele.engine.opening import open_memory
 from triskele.serving.app import AppContext, Application, Rules
 from triskele.serving.listener import tcp_socket
 from triskele.serving.mcp import server
 from triskele.serving.mcp.server import MemoryServer, build
 
 
-def build_with_fixtures(open_engine: Callable[[], Engine], **details: Any) -> MemoryServer:
+def build_with_fixtures(open_engine: Callable[[], LocalEngine], **details: Any) -> MemoryServer:
     """Our server and what the suite calls beside it."""
     server = build(open_engine, **details)
     fixture_tools.add_to(server)

@@ -65,7 +65,7 @@ def test_the_settings_are_settings(tmp_path: Path) -> None:
 
 
 def test_the_table_names_what_exists() -> None:
-    from triskele.engine import Engine
+    from triskele.engine.local import LocalEngine
     from triskele.serving.cli.main import COMMANDS
     from triskele.serving.mcp import registry
 
@@ -76,7 +76,7 @@ def test_the_table_names_what_exists() -> None:
     for _, command, python, tool in rows:
         assert command.strip("`").split()[0] in COMMANDS
         method = re.search(r"memory\.(\w+)\(", python)
-        assert method is not None and hasattr(Engine, method[1])
+        assert method is not None and hasattr(LocalEngine, method[1])
         assert "–" in tool or ((found := re.search(r"memory_\w+", tool)) is not None and found[0] in tools)
 
 

@@ -15,12 +15,13 @@ import pytest
 from needs import CHROMIUM
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index.entity_linking import read_names
 from triskele.serving import hook_client, resident
 from triskele.serving.cli.demo import temporary_memory
 from triskele.stores.access_keys import SCOPES
 from triskele.stores.postgres.accounts import Accounts
+from triskele.types import Add
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("chromium")]
 
@@ -101,7 +102,7 @@ def large(opened: Callable[[Path], Pages], tmp_path_factory: pytest.TempPathFact
     """Five thousand memories that are recalled by their words."""
     home = tmp_path_factory.mktemp("large")
     (home / "config.toml").write_text('[recall]\nmodel = "none"\n')
-    with Engine(config.load({"TRISKELE_HOME": str(home)}), home) as engine:
+    with LocalEngine(config.load({"TRISKELE_HOME": str(home)}), home) as engine:
         kinds = ("facts", "decisions", "lessons")
         drafts = [
             engine.draft(
@@ -113,10 +114,10 @@ def large(opened: Callable[[Path], Pages], tmp_path_factory: pytest.TempPathFact
             )
             for number in range(MEMORIES - 2)
         ]
-        engine.remember_all(drafts)
+        engine.apply([Add(draft) for draft in drafts])
         engine.remember(f"{PAYLOAD} is how a page would break", tags=[PAYLOAD], project=PAYLOAD)
         engine.remember("the staging password is hunter2-Correct-Horse")
-        engine.reindex()
+        engine.upkeep.reindex()
         read_names(engine.store, engine.lexical)
     return opened(home)
 
@@ -320,7 +321,7 @@ def server(postgres_url: str, tmp_path: Path) -> Iterator[tuple[str, Accounts, s
     environ["TRISKELE_RECALL_MODEL"] = "none"
     accounts = Accounts(postgres_url)
     accounts.create_user("ada", is_admin=True)
-    with Engine(config.load({**environ, "TRISKELE_MEMORY_OWNER": "ada"}), tmp_path) as engine:
+    with LocalEngine(config.load({**environ, "TRISKELE_MEMORY_OWNER": "ada"}), tmp_path) as engine:
         engine.remember(f"The zeppelin lands at noon {PAYLOAD}", tags=[PAYLOAD])
     command = [sys.executable, "-m", "triskele", "serve", "--http", "127.0.0.1:0", "--json"]
     with subprocess.Popen(

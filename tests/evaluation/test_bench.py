@@ -143,7 +143,7 @@ def test_curation_is_off_in_a_benchmark_whatever_the_settings_say(
         (harness.folder / "config.toml").write_text("[curation]\napply = true\nlearn = 'all'\n")
         curation = harness.engine.settings.curation
         assert not (curation.propose or curation.apply or curation.llm) and curation.learn == "off"
-        assert harness.engine.census().versions == 2
+        assert harness.engine.store.census().versions == 2
         Curator(harness.engine).follow()
         assert Curator(harness.engine).follow().read == 0
         assert harness.engine.proposals.list() == []
@@ -164,7 +164,7 @@ def test_a_cached_store_is_used_again_and_a_broken_one_is_filled_again(write_dat
 
 
 def _opened(harness: BenchHarness) -> dict[str, Window]:
-    assert harness.engine.census().versions == len(harness.windows)
+    assert harness.engine.store.census().versions == len(harness.windows)
     return harness.windows_by_memory
 
 

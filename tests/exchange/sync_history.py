@@ -18,7 +18,7 @@ from sync_world import LAPTOPS, SIDES, Stores, World
 from triskele.errors import Conflict
 from triskele.exchange import sync_notes
 from triskele.exchange.sync_notes import Notes
-from triskele.types import LinkKind, Memory, Sensitivity
+from triskele.types import Add, LinkKind, Memory, Sensitivity
 
 HISTORIES = int(os.environ.get("TRISKELE_SYNC_HISTORIES", "300"))
 # The same histories in every run of the suite; others with the flag.
@@ -118,7 +118,7 @@ class History:
         """Store a memory under an id that is the same whenever the history is repeated."""
         engine = self.world.engines[side]
         draft = replace(engine.draft(text, **details), id=f"{next(self._ids):016}")
-        return engine.remember_all([draft])[0].id
+        return engine.apply([Add(draft)])[0].id
 
     def _add(self, side: str, _: int) -> None:
         text = self._text()
@@ -194,7 +194,7 @@ class History:
         if not found:
             return
         chosen = found[number % len(found)]
-        mine, theirs = chosen.mine, chosen.theirs
+        mine, theirs = chosen.old, chosen.new
         if mine is not None:
             both = {(each.content, each.known_to is None) for each in (mine, theirs)}
             kept = mine if number % 2 else theirs

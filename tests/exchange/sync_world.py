@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,22 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from triskele import config
-from triskele.engine import Engine
-from triskele.errors import BadInput, Unavailable
+from triskele.engine.local import LocalEngine
+from triskele.errors import Unavailable
 from triskele.exchange import sync_notes, sync_states
 from triskele.exchange.sync import Sync, SyncReport
 from triskele.exchange.sync_states import Outgoing, PulledPage, PushReply
-from triskele.serving import shapes
-from triskele.serving.http import sync_api
-from triskele.serving.http.access import OWNER, SingleOwner
-from triskele.serving.http.bodies import SyncBody, SyncQuery
-from triskele.serving.http.metrics import Metrics
-from triskele.serving.http.mount import ApiContext
-from triskele.serving.http.operations import Call
-from triskele.serving.http.replies import adapter
+from triskele.serving.http import codec
+from triskele.serving.http.server_operations import BY_METHOD, SyncRoom
 from triskele.stores import factory
 from triskele.stores.protocols import Store
 from triskele.stores.writer import MemoryLimits
@@ -89,7 +83,7 @@ class FaultyStore:
 class FaultyEngine:
     """An engine whose writes are steps."""
 
-    def __init__(self, engine: Engine, faults: Faults) -> None:
+    def __init__(self, engine: LocalEngine, faults: Faults) -> None:
         self._engine, self._faults = engine, faults
         self.settings = engine.settings
         self.store: Any = FaultyStore(engine.store, faults)
@@ -109,30 +103,28 @@ class FaultyEngine:
 class Wire:
     """The server's operations behind the bytes of their requests and replies; the network is a step too."""
 
-    def __init__(self, engine: Engine, faults: Faults | None = None, *, page: int = 3) -> None:
+    def __init__(self, engine: LocalEngine, faults: Faults | None = None, *, page: int = 3) -> None:
         self._page = page
         self._faults = faults or Faults()
         served: Any = FaultyEngine(engine, self._faults)
-        self._context = ApiContext(SingleOwner(lambda: served), Metrics(), print)
+        self._receiver = SyncRoom(served)
         self.heard: list[str] = []
 
     def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
-        body = {"items": [shapes.plain(item) for item in items], "actor": actor, "user": user}
+        body = {"items": codec.to_json(items), "actor": actor, "user": user}
         self.heard.append(str(body))
-        try:
-            asked = SyncBody.model_validate_json(adapter(dict[str, Any]).dump_json(body))
-        except ValidationError as error:
-            raise BadInput(error.errors()[0]["msg"]) from None
-        return self._answer(PushReply, sync_api.push, body=asked)
+        return self._answer(SyncRoom.push, body)
 
     def pull(self, cursor: str, user: str = "") -> PulledPage:
-        return self._answer(PulledPage, sync_api.pull, query=SyncQuery(cursor=cursor, limit=self._page, user=user))
+        return self._answer(SyncRoom.pull, {"cursor": cursor, "limit": self._page, "user": user})
 
-    def _answer(self, kind: Any, run: Callable[[Call], Any], **parts: Any) -> Any:
+    def _answer(self, method: Callable[..., Any], body: dict[str, Any]) -> Any:
+        operation = BY_METHOD[method]
+        options = operation.request.checked({}, json.loads(json.dumps(body)))
         self._faults.step()
-        reply = adapter(kind).dump_json(run(Call(OWNER, self._context, {}, **parts)))
+        reply = json.dumps(codec.to_json(method(self._receiver, **options)))
         self._faults.step()
-        return adapter(kind).validate_json(reply)
+        return codec.from_json(operation.reply, json.loads(reply))
 
 
 LIMITS = MemoryLimits()
@@ -166,7 +158,7 @@ class World:
     def __init__(self, stores: Stores) -> None:
         owner = f"user{next(_NUMBERS)}"
         self.engines = {
-            name: Engine(replace(found, memory=replace(found.memory, owner=owner)), found.home, store=store)
+            name: LocalEngine(replace(found, memory=replace(found.memory, owner=owner)), found.home, store=store)
             for name, (found, store) in stores.items()
         }
         self.server = self.engines["server"]

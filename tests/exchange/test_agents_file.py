@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from triskele.config import MemorySettings
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange import agents_file
-from triskele.exchange.records import Skipped
 from triskele.exchange.transfer import import_memories
+from triskele.replies import Skipped
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 SAMPLES = Path(__file__).parent / "samples"
 
 
@@ -29,7 +29,7 @@ def test_bullets_and_paragraphs(claude_file: Path, open_engine: OpenEngine) -> N
     engine = open_engine()
     report = import_memories(engine, claude_file)
     assert (report.format, report.added, report.problems) == ("agents", 7, ())
-    found = {memory.content: memory for memory in engine.browse(limit=100)}
+    found = {memory.content: memory for memory in engine.browse(limit=100).memories}
     assert set(found) == {
         "Build and test with make:\n```bash\nmake build\n# not a heading\nmake test   # <!-- part of the code -->\n```",
         "Run one test: `pytest tests/test_api.py -k name`\n  - add `-x` to stop at the first failure\n\n"
@@ -52,7 +52,7 @@ def test_the_other_name(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
     report = import_memories(engine, Path(shutil.copy(SAMPLES / "agents_md.txt", tmp_path / "AGENTS.md")))
     assert (report.format, report.added) == ("agents", 7)
-    found = {memory.content: memory.category for memory in engine.browse()}
+    found = {memory.content: memory.category for memory in engine.browse().memories}
     assert found["Install deps: `pnpm install`"] == "procedures"
     assert found["Single quotes, no semicolons"] == "preferences"
     assert found["Release:\n```sh\npnpm release\n```"] == "procedures"

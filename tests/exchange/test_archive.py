@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, TriskeleError
 from triskele.exchange.archive import export_archive, import_archive
 from triskele.exchange.transfer import export_memories, import_memories
@@ -23,7 +23,7 @@ from triskele.models.bundled import BundledEmbedder
 from triskele.stores.archive import LEFT_OUT, TABLES
 from triskele.types import Answer, LinkKind, Sensitivity
 
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 SECRET = "the wifi password is Tq8/+xPv2#kd"
 MINE: dict[str, Any] = {"keep_origin": True}
 
@@ -33,7 +33,7 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
     """Opens the engine of a store in a data folder of its own; all share the key of the vault."""
     with ExitStack() as stack:
 
-        def open_one(home: str, url: str = "", owner: str = "me", model: str = "bundled") -> Engine:
+        def open_one(home: str, url: str = "", owner: str = "me", model: str = "bundled") -> LocalEngine:
             environment = {
                 "TRISKELE_HOME": str(tmp_path / home),
                 "TRISKELE_PROJECT": "demo",
@@ -43,7 +43,7 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
                 "TRISKELE_PRIVACY_KEY_FILE": str(tmp_path / "vault.key"),
             }
             url = url or f"sqlite:///{tmp_path / home / 'memories.db'}"
-            return stack.enter_context(Engine(config.load(environment, store_url=url), tmp_path))
+            return stack.enter_context(LocalEngine(config.load(environment, store_url=url), tmp_path))
 
         yield open_one
 
@@ -61,11 +61,11 @@ def unembedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-def _lived_in(engine: Engine) -> None:
+def _lived_in(engine: LocalEngine) -> None:
     """Edits, forgets, links, secrets, an undone batch, an erasure and usage."""
     lamp = engine.remember("The lamp of Zoë Marsh is green", tags=["home"], speaker="Zoë", role="user").id
     engine.edit(lamp, content="The lamp of Zoë Marsh is blue")
-    engine.undo(engine.edit(lamp, tags=["light"]).batch)
+    engine.undo(engine.edit(lamp, tags=["light"])[0].batch)
     helm = engine.remember("We deploy with Helm", valid_from="2026-01-01").id
     engine.remember("We deploy with Argo CD", supersedes=helm)
     engine.forget(engine.remember("A forgotten remark").id)
@@ -74,24 +74,24 @@ def _lived_in(engine: Engine) -> None:
     engine.edit(engine.remember(SECRET, title="Wifi of the office").id, tags=["wifi"])
     engine.erase(engine.remember("Erased for good").id)
     engine.remember("The doctor said rest", sensitivity=Sensitivity.PRIVATE)
-    engine.embed()
+    engine.upkeep.embed()
     engine.recall("which lamp does Zoë have?")
     engine.after_answer.flush()
     engine.store.usage.injected("talk", [], client="claude-code", project="demo")
 
 
-def _moved(source: Engine, target: Engine, path: Path, **options: Any) -> bytes:
+def _moved(source: LocalEngine, target: LocalEngine, path: Path, **options: Any) -> bytes:
     export_archive(source, path, include_private=True, **options)
     import_archive(target, path, **MINE, **options)
     return path.read_bytes()
 
 
-def _written(engine: Engine, path: Path, **options: Any) -> bytes:
+def _written(engine: LocalEngine, path: Path, **options: Any) -> bytes:
     export_archive(engine, path, include_private=True, **options)
     return path.read_bytes()
 
 
-def _plain(engine: Engine, path: Path) -> str:
+def _plain(engine: LocalEngine, path: Path) -> str:
     export_memories(engine, path, include_private=True, with_secrets=True)
     return path.read_text()
 
@@ -129,7 +129,7 @@ def test_a_round_over_both_stores_changes_nothing_and_embeds_nothing(
     plain = _plain(first, tmp_path / "first.jsonl")
     assert SECRET in plain
     for name, engine in (("server", server), ("last", last)):
-        assert engine.inspect(deep=True).findings == ()
+        assert engine.upkeep.inspect(deep=True).findings == ()
         assert _plain(engine, tmp_path / f"{name}.jsonl") == plain
 
 
@@ -182,7 +182,11 @@ def test_an_archive_that_was_cut_or_altered_changes_nothing(
             import_archive(target, tmp_path / "wrong", **MINE)
         assert _written(target, tmp_path / "after") == before
     report = import_archive(target, tmp_path / "archive", **MINE, dry_run=True)
-    assert report.memories == source.census().memories == import_archive(target, tmp_path / "archive", **MINE).memories
+    assert (
+        report.memories
+        == source.store.census().memories
+        == import_archive(target, tmp_path / "archive", **MINE).memories
+    )
     with pytest.raises(Conflict, match="has memories of 'me'"):
         import_archive(target, tmp_path / "archive", **MINE)
 
@@ -196,7 +200,7 @@ def test_several_owners_move_together_or_one_under_another_name(
         engine.remember(f"The lamp of {owner} is green")
         _lived_in(engine)
         engine.remember("We meet on Mondays")
-        engine.embed()
+        engine.upkeep.embed()
     anna, there = open_as("home", path, "anna"), open_as("there", owner="carla")
     _lived_in(there)
     count = len(unembedded)
@@ -215,11 +219,11 @@ def test_several_owners_move_together_or_one_under_another_name(
             assert [hit.memory.content for hit in theirs.recall(f"the lamp of {owner}", limit=1).hits] == [
                 f"The lamp of {owner} is green"
             ]
-        assert server.inspect(deep=True).findings == there.inspect(deep=True).findings == ()
+        assert server.upkeep.inspect(deep=True).findings == there.upkeep.inspect(deep=True).findings == ()
     renamed = open_as("renamed", owner="dora")
     _moved(anna, renamed, tmp_path / "one")
     assert {memory.owner for _, memory in renamed.store.versions()} == {"dora"}
-    assert renamed.inspect(deep=True).findings == ()
+    assert renamed.upkeep.inspect(deep=True).findings == ()
     assert len(unembedded) == count
 
 
@@ -228,14 +232,14 @@ def test_vectors_of_another_model_are_made_anew(
 ) -> None:
     engine = open_as("one")
     engine.remember("The lamp is green")
-    engine.embed()
+    engine.upkeep.embed()
     with monkeypatch.context() as patched:
         patched.setattr(BundledEmbedder, "fingerprint", "another:0000")
         other = open_as("other")
         _moved(engine, other, tmp_path / "archive")
         assert other.store.models.seen() == {}
         assert [text for _, text in other.store.vectors.waiting()] == ["The lamp is green"]
-        assert other.embed() == 1
+        assert other.upkeep.embed() == 1
     assert len(unembedded) == 2
 
 

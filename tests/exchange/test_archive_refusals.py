@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange.archive import export_archive, import_archive
 from triskele.stores import archive
@@ -23,9 +23,9 @@ Lines = list[Any]
 MINE: dict[str, Any] = {"keep_origin": True}
 
 
-def _open(home: Path, url: str = "", model: str = "none") -> Engine:
+def _open(home: Path, url: str = "", model: str = "none") -> LocalEngine:
     environment = {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "demo", "TRISKELE_RECALL_MODEL": model}
-    return Engine(config.load(environment, store_url=url or f"sqlite:///{home / 'memories.db'}"), home.parent)
+    return LocalEngine(config.load(environment, store_url=url or f"sqlite:///{home / 'memories.db'}"), home.parent)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def lines(tmp_path: Path) -> Lines:
     with _open(tmp_path / "source") as engine:
         lamp = engine.remember("The lamp is green", tags=["home"]).id
         engine.link(lamp, LinkKind.SEE_ALSO, engine.remember("We deploy with Helm").id)
-        engine.undo(engine.edit(lamp, tags=["light"]).batch)
+        engine.undo(engine.edit(lamp, tags=["light"])[0].batch)
         engine.store.usage.injected("talk", [], client="claude-code", project="demo")
         export_archive(engine, tmp_path / "archive", include_private=True)
     return [json.loads(line) for line in (tmp_path / "archive").read_bytes().splitlines()[:-1]]
@@ -47,7 +47,7 @@ def _sealed(lines: Lines, path: Path) -> Path:
     return path
 
 
-def _refused(engine: Engine, path: Path, match: str) -> None:
+def _refused(engine: LocalEngine, path: Path, match: str) -> None:
     for dry_run in (True, False):
         with pytest.raises(BadInput, match=match):
             import_archive(engine, path, **MINE, dry_run=dry_run)
@@ -61,7 +61,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         yield engine
 
 
-def test_an_archive_cannot_use_up_the_numbers_of_a_store(target: Engine, lines: Lines, tmp_path: Path) -> None:
+def test_an_archive_cannot_use_up_the_numbers_of_a_store(target: LocalEngine, lines: Lines, tmp_path: Path) -> None:
     good, huge = [json.dumps(line) for line in lines], 2**63 - 100
     for sealed in (False, True):
         for changed in ((0,), (1,), (0, 1)):
@@ -81,7 +81,7 @@ def test_an_archive_cannot_use_up_the_numbers_of_a_store(target: Engine, lines: 
     target.remember("Writes go on")
     # Not a small number: tests before this one have used the same database.
     assert target.store.journal()[-1].seq < 2**32
-    assert target.inspect(deep=True).findings == ()
+    assert target.upkeep.inspect(deep=True).findings == ()
 
 
 def _set(lines: Lines, table: str, name: str, value: Any) -> int:
@@ -135,7 +135,7 @@ def embedded(tmp_path: Path) -> Lines:
     with _open(tmp_path / "embedded", model="bundled") as engine:
         for text in ("The lamp is green", "We deploy with Helm", "The kettle is red"):
             engine.remember(text)
-        engine.embed()
+        engine.upkeep.embed()
         export_archive(engine, tmp_path / "archive", include_private=True)
     return [json.loads(line) for line in (tmp_path / "archive").read_bytes().splitlines()[:-1]]
 
@@ -145,7 +145,7 @@ def test_a_vector_of_another_size_is_refused(embedded: Lines, tmp_path: Path, si
     number = _set(embedded, "vectors", "vector", base64.b64encode(bytes(size)).decode())
     with _open(tmp_path / "target") as target:
         _refused(target, _sealed(embedded, tmp_path / "wrong"), f"line {number} of the archive is a row of vectors ")
-        assert target.census().memories == 0
+        assert target.store.census().memories == 0
 
 
 def test_vectors_that_their_model_cannot_have_made_are_refused(embedded: Lines, tmp_path: Path) -> None:
@@ -155,11 +155,11 @@ def test_vectors_that_their_model_cannot_have_made_are_refused(embedded: Lines, 
             line[place] = base64.b64encode(bytes(8)).decode()
     with _open(tmp_path / "target", model="bundled") as target:
         _refused(target, _sealed(embedded, tmp_path / "wrong"), "another size than their model makes")
-        assert target.census().memories == 0
+        assert target.store.census().memories == 0
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(
-    target: Engine, lines: Lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    target: LocalEngine, lines: Lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, check = tmp_path / "changing", archive.check
     other = json.loads(json.dumps(lines))
@@ -180,7 +180,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
         monkeypatch.setattr(archive, "check", changing(to))
         with pytest.raises(BadInput, match="changed while it was read"):
             import_archive(target, path, **MINE)
-        assert target.census().memories == 0
+        assert target.store.census().memories == 0
     monkeypatch.undo()
     assert import_archive(target, _sealed(lines, path), **MINE).memories == 2
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange import claude_notes
 from triskele.exchange.transfer import import_memories
@@ -38,13 +38,15 @@ def notes(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_folder_comes_in_with_categories_links_and_reasons(notes: Path, open_engine: Callable[..., Engine]) -> None:
+def test_the_folder_comes_in_with_categories_links_and_reasons(
+    notes: Path, open_engine: Callable[..., LocalEngine]
+) -> None:
     engine = open_engine()
     before = {path.name: path.read_text() for path in notes.iterdir()}
     report = import_memories(engine, notes)
     assert (report.format, report.added, report.links) == ("claude-notes", 4, 1)
     assert [each.reason for each in report.skipped] == ["lists testing.md, which is imported itself"]
-    found = {memory.content: memory for memory in engine.browse()}
+    found = {memory.content: memory for memory in engine.browse().memories}
     tests = found["Run one file at a time, see deploys."]
     assert (tests.category, tests.keywords, tests.origin) == ("preferences", "testing how the tests run", Origin.IMPORT)
     assert found["Deploys\n\nOn Tuesdays, never on Fridays."].category == "projects"
@@ -52,7 +54,7 @@ def test_the_folder_comes_in_with_categories_links_and_reasons(notes: Path, open
     assert {path.name: path.read_text() for path in notes.iterdir()} == before
 
 
-def test_one_file_alone(notes: Path, open_engine: Callable[..., Engine]) -> None:
+def test_one_file_alone(notes: Path, open_engine: Callable[..., LocalEngine]) -> None:
     report = import_memories(open_engine(), notes / "MEMORY.md", dry_run=True)
     assert (report.format, report.added) == ("claude-notes", 3)
 

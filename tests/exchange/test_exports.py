@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Unavailable
 from triskele.exchange import sources
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.types import LinkKind, Memory, Sensitivity
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 CANARY = "canary-7f3a"
 
 
 @pytest.fixture
-def engine(open_engine: OpenEngine) -> Engine:
+def engine(open_engine: OpenEngine) -> LocalEngine:
     """Open and private memories, and some that were one and became the other."""
     engine = open_engine()
     known = engine.remember("The lamp is green").id
@@ -35,7 +35,7 @@ def engine(open_engine: OpenEngine) -> Engine:
     return engine
 
 
-def test_private_memories_stay(engine: Engine, tmp_path: Path) -> None:
+def test_private_memories_stay(engine: LocalEngine, tmp_path: Path) -> None:
     target = tmp_path / "out.jsonl"
     report = export_memories(engine, target)
     assert (report.written, report.left_out_private, report.left_out_versions) == (2, 3, 1)
@@ -44,31 +44,33 @@ def test_private_memories_stay(engine: Engine, tmp_path: Path) -> None:
     assert json.loads(text.split("\n")[0]) == {"triskele": 3, "versions": 2, "links": 0}
 
 
-def test_private_memories_leave_on_request(engine: Engine, tmp_path: Path) -> None:
+def test_private_memories_leave_on_request(engine: LocalEngine, tmp_path: Path) -> None:
     report = export_memories(engine, tmp_path / "out.jsonl", include_private=True)
     assert (report.written, report.left_out_private) == (5, 0)
     assert (tmp_path / "out.jsonl").read_text().count(CANARY) == 4
 
 
-def test_what_is_open_now_is_told_of_the_present(engine: Engine, tmp_path: Path) -> None:
+def test_what_is_open_now_is_told_of_the_present(engine: LocalEngine, tmp_path: Path) -> None:
     report = export_memories(engine, tmp_path / "out.jsonl", current_only=True)
     assert (report.written, report.left_out_private) == (2, 2)
     text = (tmp_path / "out.jsonl").read_text()
     assert "The party is on Friday" in text and CANARY not in text
 
 
-def test_markdown_keeps_private_ones_back_too(engine: Engine, tmp_path: Path) -> None:
+def test_markdown_keeps_private_ones_back_too(engine: LocalEngine, tmp_path: Path) -> None:
     report = export_memories(engine, tmp_path / "notes", format="markdown")
     assert (report.written, report.left_out_private) == (2, 2)
     assert all(CANARY not in file.read_text() for file in (tmp_path / "notes").rglob("*.md"))
 
 
-def test_the_file_is_for_its_owner_alone(engine: Engine, tmp_path: Path) -> None:
+def test_the_file_is_for_its_owner_alone(engine: LocalEngine, tmp_path: Path) -> None:
     export_memories(engine, tmp_path / "out.jsonl")
     assert (tmp_path / "out.jsonl").stat().st_mode & 0o077 == 0
 
 
-def test_a_failed_export_leaves_the_old_file(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_export_leaves_the_old_file(
+    engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = tmp_path / "out.jsonl"
     target.write_text("older")
 
@@ -84,13 +86,13 @@ def test_a_failed_export_leaves_the_old_file(engine: Engine, tmp_path: Path, mon
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["out.jsonl"]
 
 
-def test_an_older_export_is_replaced(engine: Engine, tmp_path: Path) -> None:
+def test_an_older_export_is_replaced(engine: LocalEngine, tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_text("older")
     export_memories(engine, tmp_path / "out.jsonl")
     assert (tmp_path / "out.jsonl").read_text().startswith('{"triskele":3')
 
 
-def test_targets_that_cannot_be(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_that_cannot_be(engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("there")
     with pytest.raises(BadInput, match="is not a file"):
@@ -134,7 +136,9 @@ def test_one_moment_although_others_write(
     assert len(list(other.store.all_links())) == 1
 
 
-def test_other_owners_are_not_told(engine: Engine, open_engine: Callable[..., Engine], tmp_path: Path) -> None:
+def test_other_owners_are_not_told(
+    engine: LocalEngine, open_engine: Callable[..., LocalEngine], tmp_path: Path
+) -> None:
     open_engine(owner="eve").remember("Eve's own")
     export_memories(engine, tmp_path / "out.jsonl", include_private=True)
     assert "Eve" not in (tmp_path / "out.jsonl").read_text()

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from triskele import config
 from triskele.base.ids import content_hash
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, TriskeleError
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.stores.rows import from_link, from_memory, row_hash
 from triskele.types import LinkKind, Sensitivity
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 
 texts = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\x00"), min_size=1, max_size=40)
 words = st.one_of(
@@ -39,7 +39,7 @@ acts = st.one_of(
 )
 
 
-def carry_out(engine: Engine, ids: list[str], act: tuple[Any, ...]) -> None:
+def carry_out(engine: LocalEngine, ids: list[str], act: tuple[Any, ...]) -> None:
     """One act on a store; those that make no sense there are refused, which is fine."""
     name, *arguments = act
     pick = lambda number: ids[number % len(ids)]  # noqa: E731
@@ -65,19 +65,19 @@ def carry_out(engine: Engine, ids: list[str], act: tuple[Any, ...]) -> None:
         return
 
 
-def row_hashes(engine: Engine) -> tuple[list[str], list[str]]:
+def row_hashes(engine: LocalEngine) -> tuple[list[str], list[str]]:
     """The hashes of all rows, which cover every value."""
     versions = [row_hash(from_memory(memory)) for _, memory in engine.store.versions()]
     return sorted(versions), sorted(row_hash(from_link(link)) for link in engine.store.all_links())
 
 
-def texts_of_secrets(engine: Engine) -> dict[tuple[str, int], str]:
+def texts_of_secrets(engine: LocalEngine) -> dict[tuple[str, int], str]:
     return {(row.id, row.version): engine.vault.open(row) for row in engine.store.sealed()}
 
 
-def open_at(folder: str, name: str) -> Engine:
+def open_at(folder: str, name: str) -> LocalEngine:
     environment = {"TRISKELE_HOME": folder, "TRISKELE_PROJECT": "garden", "TRISKELE_PRIVACY_KEY": "file"}
-    return Engine(config.load(environment, store_url=f"sqlite:///{folder}/{name}.db"), Path(folder))
+    return LocalEngine(config.load(environment, store_url=f"sqlite:///{folder}/{name}.db"), Path(folder))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -101,7 +101,7 @@ def test_export_and_import_give_the_same_store(steps: list[tuple[Any, ...]]) -> 
         assert row_hashes(two) == row_hashes(one)
 
 
-def fill(engine: Engine) -> None:
+def fill(engine: LocalEngine) -> None:
     """A small store with edits, forgotten memories and links that stand and that were cut."""
     first = engine.remember("The gate code is kept by the porter", tags=["gate"]).id
     second = engine.remember("The gate opens by badge", supersedes=first).id
@@ -112,7 +112,7 @@ def fill(engine: Engine) -> None:
 
 
 @pytest.fixture
-def filled(open_engine: OpenEngine, tmp_path: Path) -> tuple[Engine, Path]:
+def filled(open_engine: OpenEngine, tmp_path: Path) -> tuple[LocalEngine, Path]:
     """A store with a history, and its export."""
     engine = open_engine()
     fill(engine)
@@ -138,7 +138,7 @@ def exported(export: str, tmp_path: Path) -> Path:
     return tmp_path / "exported.jsonl"
 
 
-def test_the_file_holds_every_version_and_link(filled: tuple[Engine, Path]) -> None:
+def test_the_file_holds_every_version_and_link(filled: tuple[LocalEngine, Path]) -> None:
     header, *records = [json.loads(line) for line in filled[1].read_text().splitlines()]
     assert header == {"triskele": 3, "versions": 4, "links": 2}
     assert [list(record) for record in records] == [["memory"]] * 4 + [["link"]] * 2
@@ -147,24 +147,26 @@ def test_the_file_holds_every_version_and_link(filled: tuple[Engine, Path]) -> N
     assert records[5]["link"]["known_to"] is not None
 
 
-def test_only_what_stands_now(filled: tuple[Engine, Path], open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_only_what_stands_now(filled: tuple[LocalEngine, Path], open_engine: OpenEngine, tmp_path: Path) -> None:
     target = tmp_path / "now.jsonl"
     assert export_memories(filled[0], target, current_only=True).written == 2
     other = open_engine(tmp_path / "other.db")
     import_memories(other, target, keep_origin=True)
-    assert {m.content for m in other.browse()} == {m.content for m in filled[0].browse()}
+    assert {m.content for m in other.browse().memories} == {m.content for m in filled[0].browse().memories}
     # The full export then brings the past that was left out.
     import_memories(other, filled[1], keep_origin=True)
     assert row_hashes(other) == row_hashes(filled[0])
 
 
-def test_a_stream_gets_the_same_lines(filled: tuple[Engine, Path]) -> None:
+def test_a_stream_gets_the_same_lines(filled: tuple[LocalEngine, Path]) -> None:
     stream = io.StringIO()
     export_memories(filled[0], stream)
     assert stream.getvalue() == filled[1].read_text()
 
 
-def test_a_stream_that_knows_only_ascii(filled: tuple[Engine, Path], open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_a_stream_that_knows_only_ascii(
+    filled: tuple[LocalEngine, Path], open_engine: OpenEngine, tmp_path: Path
+) -> None:
     filled[0].remember("Grüße aus Zürich ☂")
     raw = io.BytesIO()
     with io.TextIOWrapper(raw, encoding="latin-1", newline="") as stream:
@@ -176,14 +178,14 @@ def test_a_stream_that_knows_only_ascii(filled: tuple[Engine, Path], open_engine
     assert row_hashes(other) == row_hashes(filled[0])
 
 
-def test_origins_are_kept(filled: tuple[Engine, Path], open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_origins_are_kept(filled: tuple[LocalEngine, Path], open_engine: OpenEngine, tmp_path: Path) -> None:
     other = open_engine(tmp_path / "other.db")
     import_memories(other, filled[1], keep_origin=True)
-    assert {memory.origin for memory in other.browse()} == {"user"}
+    assert {memory.origin for memory in other.browse().memories} == {"user"}
 
 
 def test_a_file_cannot_say_that_the_user_wrote_it(
-    filled: tuple[Engine, Path], open_engine: OpenEngine, tmp_path: Path
+    filled: tuple[LocalEngine, Path], open_engine: OpenEngine, tmp_path: Path
 ) -> None:
     other = open_engine(tmp_path / "other.db")
     file = tmp_path / "forged.jsonl"
@@ -193,7 +195,9 @@ def test_a_file_cannot_say_that_the_user_wrote_it(
     assert import_memories(other, file).added == 0
 
 
-def test_import_keeps_an_open_memory_open(filled: tuple[Engine, Path], open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_import_keeps_an_open_memory_open(
+    filled: tuple[LocalEngine, Path], open_engine: OpenEngine, tmp_path: Path
+) -> None:
     id = filled[0].remember("the wifi password is Tq8/+xPv2#kd", sensitivity=Sensitivity.OPEN).id
     export_memories(filled[0], tmp_path / "all.jsonl")
     other = open_engine(tmp_path / "other.db")
@@ -216,7 +220,7 @@ def test_import_reads_an_export_without_speakers(exported: Path, open_engine: Op
 
 
 def test_secrets_leave_only_on_a_request_of_its_own(
-    filled: tuple[Engine, Path], open_engine: OpenEngine, tmp_path: Path
+    filled: tuple[LocalEngine, Path], open_engine: OpenEngine, tmp_path: Path
 ) -> None:
     engine, file = filled[0], tmp_path / "out.jsonl"
     id = engine.remember("the wifi password is Tq8/+xPv2#kd", tags=["wifi"]).id
@@ -225,18 +229,18 @@ def test_secrets_leave_only_on_a_request_of_its_own(
     assert "Tq8" not in file.read_text() and id not in file.read_text()
     assert export_memories(engine, file, with_secrets=True).revealed == 1
     assert file.stat().st_mode & 0o077 == 0
-    assert [entry.action for entry in engine.history(id)] == ["added", "revealed"]
+    assert [entry.action for entry in engine.store.journal(id=id)] == ["added", "revealed"]
     other = open_engine(tmp_path / "other.db")
     import_memories(other, file)
-    assert other.reveal(id) == "the wifi password is Tq8/+xPv2#kd"
+    assert other.reveal(id).text == "the wifi password is Tq8/+xPv2#kd"
     for target, format in ((io.StringIO(), "jsonl"), (tmp_path / "notes", "markdown")):
         with pytest.raises(BadInput, match="jsonl"):
             export_memories(engine, target, format=format, with_secrets=True)
 
 
-def test_what_was_edited_here_since_stays(filled: tuple[Engine, Path]) -> None:
+def test_what_was_edited_here_since_stays(filled: tuple[LocalEngine, Path]) -> None:
     engine, file = filled
-    [memory] = [memory for memory in engine.browse() if memory.version == 2]
+    [memory] = [memory for memory in engine.browse().memories if memory.version == 2]
     engine.edit(memory.id, content="The gate opens by phone alone")
     before = row_hashes(engine)
     report = import_memories(engine, file)
@@ -244,21 +248,21 @@ def test_what_was_edited_here_since_stays(filled: tuple[Engine, Path]) -> None:
     assert row_hashes(engine) == before
 
 
-def test_what_was_forgotten_here_since_comes_back(filled: tuple[Engine, Path]) -> None:
+def test_what_was_forgotten_here_since_comes_back(filled: tuple[LocalEngine, Path]) -> None:
     engine, file = filled
-    engine.forget(*(memory.id for memory in engine.browse()))
+    engine.forget(*(memory.id for memory in engine.browse().memories))
     report = import_memories(engine, file)
     assert (report.added, report.duplicates) == (2, 1)
-    assert len(engine.browse()) == 2
+    assert len(engine.browse().memories) == 2
     assert import_memories(engine, file).added == 0
 
 
 def test_a_newer_edit_elsewhere_is_a_clash(
-    filled: tuple[Engine, Path], open_engine: OpenEngine, tmp_path: Path
+    filled: tuple[LocalEngine, Path], open_engine: OpenEngine, tmp_path: Path
 ) -> None:
     other = open_engine(tmp_path / "other.db")
     import_memories(other, filled[1])
-    [memory] = [memory for memory in filled[0].browse() if memory.version == 2]
+    [memory] = [memory for memory in filled[0].browse().memories if memory.version == 2]
     filled[0].edit(memory.id, content="The gate is gone")
     export_memories(filled[0], tmp_path / "newer.jsonl")
     before = row_hashes(other)
@@ -267,7 +271,7 @@ def test_a_newer_edit_elsewhere_is_a_clash(
     assert row_hashes(other) == before
 
 
-def test_the_same_version_with_other_words_is_a_clash(filled: tuple[Engine, Path]) -> None:
+def test_the_same_version_with_other_words_is_a_clash(filled: tuple[LocalEngine, Path]) -> None:
     altered(filled[1], 1, lambda values: with_content(values, "The gate code is 1234"))
     with pytest.raises(BadInput, match=r"line 2: memory \w+ has a different version 1 in this store"):
         import_memories(*filled)
@@ -341,7 +345,7 @@ def test_forged_and_damaged_exports_are_refused(case: str, exported: Path, open_
     engine = open_engine()
     with pytest.raises(BadInput, match=message):
         import_memories(engine, exported)
-    assert engine.census().journal == 0
+    assert engine.store.census().journal == 0
     assert import_memories(engine, exported, dry_run=True).problems
 
 
@@ -374,7 +378,7 @@ def test_an_export_without_its_header(exported: Path, open_engine: OpenEngine) -
         import_memories(open_engine(), exported)
 
 
-def test_an_export_keeps_its_projects(filled: tuple[Engine, Path]) -> None:
+def test_an_export_keeps_its_projects(filled: tuple[LocalEngine, Path]) -> None:
     with pytest.raises(BadInput, match="keeps the projects"):
         import_memories(filled[0], filled[1], project="elsewhere")
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from triskele.base import timestamps
 from triskele.config import MemorySettings
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, markdown, sources
 from triskele.exchange.records import Note
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.types import Memory, Sensitivity
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 SAMPLES = Path(__file__).parent / "samples"
 SETTINGS = MemorySettings()
 
@@ -31,7 +31,7 @@ def test_a_folder_of_notes(open_engine: OpenEngine) -> None:
     report = import_memories(engine, SAMPLES / "notes")
     assert (report.format, report.read, report.added) == ("markdown", 3, 3)
     assert [skipped.place for skipped in report.skipped] == ["ideas/blank.md"]
-    found = {memory.content.split()[0]: memory for memory in engine.browse()}
+    found = {memory.content.split()[0]: memory for memory in engine.browse().memories}
     assert set(found) == {"It", "How", "Bread"}
     deploy = found["How"]
     assert deploy.content == "How we deploy\n\nWe deploy with Argo CD, not with Helm hooks."
@@ -47,7 +47,7 @@ def test_a_long_note_is_cut_where_it_reads_well(open_engine: OpenEngine) -> None
     engine = open_engine()
     report = import_memories(engine, SAMPLES / "long_note.md")
     assert report.added == 17
-    found = engine.browse(limit=100)
+    found = engine.browse(limit=100).memories
     assert all(len(memory.content) <= 1400 for memory in found)
     [hours] = [memory for memory in found if "opens at eight" in memory.content]
     assert hours.content == (
@@ -90,9 +90,9 @@ def test_our_own_folder_comes_back(open_engine: OpenEngine, tmp_path: Path) -> N
     report = export_memories(engine, tmp_path / "notes", format="markdown", include_private=True)
     assert report.written == 6 == len(list((tmp_path / "notes").rglob("*.md")))
     import_memories(other, tmp_path / "notes")
-    here, there = ({m.content: as_told(m) for m in e.browse(all_projects=True)} for e in (engine, other))
+    here, there = ({m.content: as_told(m) for m in e.browse(all_projects=True).memories} for e in (engine, other))
     assert there == here
-    assert {memory.origin for memory in other.browse(all_projects=True)} == {"import"}
+    assert {memory.origin for memory in other.browse(all_projects=True).memories} == {"import"}
     # Back into the same store, it is all known.
     assert import_memories(engine, tmp_path / "notes").duplicates == 6
 
@@ -163,14 +163,14 @@ def test_notes_that_cannot_be(name: str, data: bytes, message: str, open_engine:
     (folder / name).write_bytes(data)
     with pytest.raises(BadInput, match=message):
         import_memories(engine, folder)
-    assert engine.census().journal == 0
+    assert engine.store.census().journal == 0
 
 
 def test_windows_files(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
     (tmp_path / "note.md").write_bytes(b"\xef\xbb\xbf---\r\ntags: a\r\n---\r\nOne\r\nTwo\r\n")
     import_memories(engine, tmp_path / "note.md")
-    assert (engine.browse()[0].content, engine.browse()[0].tags) == ("One\nTwo", ("a",))
+    assert (engine.browse().memories[0].content, engine.browse().memories[0].tags) == ("One\nTwo", ("a",))
 
 
 def test_nothing_outside_the_folder_is_read(open_engine: OpenEngine, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_nothing_outside_the_folder_is_read(open_engine: OpenEngine, tmp_path: P
     (folder / "big.md").write_bytes(b"x" * (sources.MAX_TEXT_BYTES + 1))
     engine = open_engine()
     report = import_memories(engine, folder)
-    assert [memory.content for memory in engine.browse()] == ["good"]
+    assert [memory.content for memory in engine.browse().memories] == ["good"]
     assert {s.place: s.reason for s in report.skipped} == {
         "big.md": "is larger than 1,000,000 bytes",
         "escape.md": "is a symbolic link",
@@ -258,7 +258,7 @@ def test_sections_get_their_headings_as_titles_and_wikilinks_become_links(
     (tmp_path / "people" / "Anna.md").write_text("Anna sits in room 4, see ![[Office#Keys]].")
     engine = open_engine()
     report = import_memories(engine, tmp_path)
-    assert {memory.content for memory in engine.browse()} == {
+    assert {memory.content for memory in engine.browse().memories} == {
         "Heating\n\nBroken, see the heater.",
         "Keys\n\nAsk Anna.",
         "Installed in 2019 by the plumber (Ove Berg).",
@@ -308,12 +308,12 @@ def test_only_the_line_that_holds_a_password_is_sealed(open_engine: OpenEngine, 
     assert [each.place.rpartition(" ")[2] for each in planned.memories if each.secret] == ["8", "14"]
     report = import_memories(engine, tmp_path / name)
     assert (report.secrets, report.secrets) == (2, sum(each.secret for each in planned.memories))
-    found = engine.browse(limit=100)
+    found = engine.browse(limit=100).memories
     open_texts = "\n".join(memory.content for memory in found if memory.sensitivity is Sensitivity.OPEN)
     assert PASSWORD not in open_texts
     for kept in ("Postgres 16", "two in the night", "Ask Ines", "opens at eight", "in the cupboard"):
         assert kept in open_texts
-    sealed = [engine.reveal(memory.id) for memory in found if memory.sensitivity is Sensitivity.SECRET]
+    sealed = [engine.reveal(memory.id).text for memory in found if memory.sensitivity is Sensitivity.SECRET]
     assert sorted(PASSWORD in text for text in sealed) == [True, True]
     assert any("Login of the printer" in text for text in sealed)
     assert not any(kept in text for text in sealed for kept in ("Postgres", "Ines", "eight", "cupboard"))
@@ -324,7 +324,7 @@ def test_what_only_its_surroundings_tell_is_sealed_too(open_engine: OpenEngine, 
     (tmp_path / "wifi.md").write_text(text)
     engine = open_engine()
     assert import_memories(engine, tmp_path / "wifi.md").secrets == 1
-    found = engine.browse(limit=100)
+    found = engine.browse(limit=100).memories
     assert all(PASSWORD not in memory.content for memory in found)
     texts = "\n".join(memory.content for memory in found)
     assert "guest network" in texts and "at the desk" in texts
@@ -336,8 +336,10 @@ def test_a_wrapped_sentence_with_a_password_stays_whole(open_engine: OpenEngine,
     )
     engine = open_engine()
     import_memories(engine, tmp_path / "box.txt")
-    [memory] = engine.browse()
-    assert engine.reveal(memory.id).startswith("The build box") and engine.reveal(memory.id).endswith("Ines knows.")
+    [memory] = engine.browse().memories
+    assert engine.reveal(memory.id).text.startswith("The build box") and engine.reveal(memory.id).text.endswith(
+        "Ines knows."
+    )
 
 
 @pytest.mark.parametrize("name", ["cloud.md", "cloud.txt", "CLAUDE.md"])
@@ -346,7 +348,7 @@ def test_a_secret_that_only_its_neighbour_tells_is_sealed(open_engine: OpenEngin
     (tmp_path / name).write_text(f"# Cloud\n\n- AKIAQ7ZK3M5T2PLX4WNB\n- {secret}\n- The region is Frankfurt.\n")
     engine = open_engine()
     assert import_memories(engine, tmp_path / name).secrets == 2
-    found = engine.browse()
+    found = engine.browse().memories
     assert all(secret not in memory.content for memory in found)
     assert any("Frankfurt" in memory.content for memory in found if memory.sensitivity is Sensitivity.OPEN)
 
@@ -363,7 +365,7 @@ def test_the_facts_of_a_list_are_memories_of_their_own_and_come_once(open_engine
     )
     engine = open_engine()
     assert import_memories(engine, tmp_path / "office.md").added == 3
-    contents = sorted(memory.content for memory in engine.browse())
+    contents = sorted(memory.content for memory in engine.browse().memories)
     assert contents == [
         "Office\n\nMira has the spare key\n  in room 4.",
         "Office\n\nThe lab closes at 18:00.",

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange import mcp_memory
 from triskele.exchange.transfer import import_memories
 from triskele.types import LinkKind
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 SAMPLES = Path(__file__).parent / "samples"
 
 
@@ -22,7 +22,7 @@ def test_lines_of_entities_and_relations(open_engine: OpenEngine) -> None:
     engine = open_engine()
     report = import_memories(engine, SAMPLES / "mcp_memory.json")
     assert (report.format, report.read, report.added, report.links) == ("mcp-memory", 8, 8, 2)
-    found = {memory.content: memory for memory in engine.browse()}
+    found = {memory.content: memory for memory in engine.browse().memories}
     assert set(found) == {
         "John_Smith: Speaks fluent Spanish",
         "John_Smith: Graduated in 2019",
@@ -35,7 +35,7 @@ def test_lines_of_entities_and_relations(open_engine: OpenEngine) -> None:
     }
     john = found["John_Smith: Speaks fluent Spanish"]
     assert (john.tags, john.category, john.origin) == (("john_smith", "person"), "people", "import")
-    links = {(link.source, link.kind, link.target) for link in engine.links(john.id)}
+    links = {(link.source, link.kind, link.target) for link in engine.get(john.id).links}
     assert links == {
         (john.id, LinkKind.SEE_ALSO, found["Anthropic: Builds AI systems"].id),
         (john.id, LinkKind.SEE_ALSO, found["Quiet Harbour: project"].id),
@@ -67,7 +67,7 @@ def test_a_long_observation_is_cut(open_engine: OpenEngine, tmp_path: Path) -> N
     (tmp_path / "memory.json").write_text(json.dumps(record))
     engine = open_engine()
     assert import_memories(engine, tmp_path / "memory.json").added == 2
-    assert all(memory.content.startswith("Log: It rained") for memory in engine.browse())
+    assert all(memory.content.startswith("Log: It rained") for memory in engine.browse().memories)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_bad_lines(line: str, message: str, open_engine: OpenEngine, tmp_path: P
     file.write_text('{"type": "entity", "name": "good", "entityType": "", "observations": ["x"]}\n' + line + end)
     with pytest.raises(BadInput, match=f"line 2: .*{message}"):
         import_memories(engine, file)
-    assert engine.census().journal == 0
+    assert engine.store.census().journal == 0
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.types import LinkKind, Sensitivity
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 PASSWORD = "the wifi password is Tq8/+xPv2#kd"
 EVERYTHING = {"include_private": True, "with_secrets": True}
 
 
 @pytest.fixture
-def engine(open_engine: OpenEngine) -> Engine:
+def engine(open_engine: OpenEngine) -> LocalEngine:
     """Memories of every class, and some that went from one to another."""
     engine = open_engine()
     lamp = engine.remember("The lamp is green", tags=["home"], importance=0.9, valid_from="2026-01-01").id
@@ -44,14 +44,14 @@ def engine(open_engine: OpenEngine) -> Engine:
     return engine
 
 
-def _supersede(engine: Engine) -> None:
+def _supersede(engine: LocalEngine) -> None:
     first = engine.remember("We deploy with Helm").id
     second = engine.remember("We deploy with Argo CD", supersedes=first).id
     engine.remember("We deploy with Flux", supersedes=second)
     engine.forget(engine.remember("We deploy by hand", supersedes=first).id)
 
 
-def _link(engine: Engine, lamp: str) -> None:
+def _link(engine: LocalEngine, lamp: str) -> None:
     shade = engine.remember("The shade is of paper").id
     engine.link(shade, LinkKind.PART_OF, lamp)
     engine.unlink(shade, LinkKind.PART_OF, lamp)
@@ -60,7 +60,7 @@ def _link(engine: Engine, lamp: str) -> None:
     engine.unlink(lamp, LinkKind.SEE_ALSO, shade)
 
 
-def _open_secrets(engine: Engine) -> None:
+def _open_secrets(engine: LocalEngine) -> None:
     engine.edit(engine.remember("the test password is hunter2hunter2").id, sensitivity=Sensitivity.OPEN)
     again = engine.remember("the demo password is demo1234demo").id
     engine.edit(again, sensitivity=Sensitivity.OPEN)
@@ -71,7 +71,7 @@ def _open_secrets(engine: Engine) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"include_private": True}, {"with_secrets": True}, EVERYTHING])
 def test_a_second_export_equals_the_first(
-    engine: Engine, open_engine: OpenEngine, tmp_path: Path, options: dict[str, Any]
+    engine: LocalEngine, open_engine: OpenEngine, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     export_memories(engine, first, **options)
@@ -79,41 +79,45 @@ def test_a_second_export_equals_the_first(
     import_memories(other, first, keep_origin=True)
     export_memories(other, second, **options)
     assert second.read_text().splitlines() == first.read_text().splitlines()
-    assert other.inspect(deep=True).findings == ()
+    assert other.upkeep.inspect(deep=True).findings == ()
     assert import_memories(engine, first, keep_origin=True).added == 0
 
 
-def test_everything_is_every_version_and_link(engine: Engine, tmp_path: Path) -> None:
+def test_everything_is_every_version_and_link(engine: LocalEngine, tmp_path: Path) -> None:
     report = export_memories(engine, tmp_path / "all.jsonl", **EVERYTHING)
     header = json.loads((tmp_path / "all.jsonl").read_text().split("\n")[0])
-    census = engine.census()
+    census = engine.store.census()
     assert header == {"triskele": 3, "versions": census.versions, "links": len(list(engine.store.all_links()))}
     assert report.written == census.memories + census.forgotten
     assert (report.left_out_private, report.left_out_secret, report.left_out_versions) == (0, 0, 0)
 
 
-def test_who_said_it_is_in_the_export(engine: Engine, open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_who_said_it_is_in_the_export(engine: LocalEngine, open_engine: OpenEngine, tmp_path: Path) -> None:
     export_memories(engine, tmp_path / "said.jsonl")
     other = open_engine(tmp_path / "other" / "memories.db")
     import_memories(other, tmp_path / "said.jsonl")
-    said = {memory.content: (memory.speaker, memory.role) for memory in other.browse(limit=1000)}
+    said = {memory.content: (memory.speaker, memory.role) for memory in other.browse(limit=1000).memories}
     assert said["The lamp is blue"] == ("Zoë", "user")
     assert said["I would take the green one"] == ("Joanna", None)
     assert said["The green one is sold out"] == (None, "assistant")
     assert said["A remark that came back"] == (None, None)
 
 
-def test_what_is_open_now_is_in_every_export(engine: Engine, tmp_path: Path) -> None:
+def test_what_is_open_now_is_in_every_export(engine: LocalEngine, tmp_path: Path) -> None:
     report = export_memories(engine, tmp_path / "open.jsonl")
     text = (tmp_path / "open.jsonl").read_text()
-    standing = {memory.content for memory in engine.browse(limit=1000) if memory.sensitivity is Sensitivity.OPEN}
+    standing = {
+        memory.content for memory in engine.browse(limit=1000).memories if memory.sensitivity is Sensitivity.OPEN
+    }
     exported = {json.loads(line).get("memory", {}).get("content") for line in text.splitlines()}
     assert standing <= exported
     assert not any(word in text for word in ("Tq8", "Kp4#", "Wifi of", "Not to be told", "Harmless", "doctor"))
     assert (report.left_out_private, report.left_out_secret, report.left_out_versions) == (2, 2, 3)
 
 
-def test_a_whole_export_fills_the_gaps_of_a_plain_one(engine: Engine, open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_a_whole_export_fills_the_gaps_of_a_plain_one(
+    engine: LocalEngine, open_engine: OpenEngine, tmp_path: Path
+) -> None:
     plain, whole, again = (tmp_path / f"{name}.jsonl" for name in ("plain", "whole", "again"))
     export_memories(engine, plain)
     export_memories(engine, whole, **EVERYTHING)

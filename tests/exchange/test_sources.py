@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange import sources, transfer
 from triskele.exchange.transfer import import_memories
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,8 @@ def test_an_edit_on_a_stale_base_is_a_conflict_with_both_versions(world: World) 
     b.edit(id, content="the gate is blue")
     world.settle()
     [found] = sync_notes.conflicts(b.store)
-    assert found.mine is not None
-    assert (found.mine.content, found.theirs.content) == ("the gate is blue", "the gate is red")
+    assert found.old is not None
+    assert (found.old.content, found.new.content) == ("the gate is blue", "the gate is red")
     assert world.standing("server") == ["the gate is red"]
     assert not sync_notes.conflicts(a.store)
     report = world.sync("b")
@@ -80,7 +80,7 @@ def test_a_conflict_is_settled(world: World, answer: str) -> None:
     elif answer == "edit":
         b.edit(id, content="the gate is violet")
     else:
-        b.forget(id) if answer == "forget" else b.erase(id)
+        b.forget(id) if answer == "forget" else b.erase(id).outcomes
     world.settle()
     assert not world.conflicts()
     for name in ("a", "b", "server"):
@@ -143,7 +143,7 @@ def test_what_turns_private_is_erased_on_the_server_and_kept_on_the_laptops(worl
     assert id not in world.latest("server")
     assert not any("spare key" in each.content for _, each in world.server.store.versions())
     assert (a.get(id).sensitivity, b.get(id).sensitivity) == (kind, kind)
-    text = a.reveal(id) if kind is Sensitivity.SECRET else a.get(id).content
+    text = a.reveal(id).text if kind is Sensitivity.SECRET else a.get(id).content
     assert text == "the spare key is under the pot"
     b.edit(id, sensitivity=Sensitivity.OPEN)
     world.settle()
@@ -163,8 +163,8 @@ def test_an_edit_on_the_server_is_not_lost_when_a_laptop_turns_the_memory_privat
     a.edit(id, sensitivity=Sensitivity.PRIVATE)
     world.settle()
     assert id not in world.latest("server")
-    assert [each.content for each in a.versions(id)][-2:] == ["the fox comes at six", "the fox comes at five"]
-    assert all(each.sensitivity is Sensitivity.PRIVATE for each in a.versions(id))
+    assert [each.content for each in a.store.history(id)][-2:] == ["the fox comes at six", "the fox comes at five"]
+    assert all(each.sensitivity is Sensitivity.PRIVATE for each in a.store.history(id))
 
 
 def test_the_same_text_on_both_laptops_is_one_memory(world: World) -> None:
@@ -280,7 +280,7 @@ def test_a_full_quota_keeps_no_erasure_and_no_withdrawal_waiting(world: World) -
     assert world.sync("a")
     a.forget(ids[0])
     assert world.sync("a")
-    a.edit(a.restore(ids[0]).id, sensitivity="private")
+    a.edit(a.restore(ids[0])[0].id, sensitivity="private")
     report = world.sync("a", most=2)
     assert report is not None and not report.waiting
     a.erase(ids[1])

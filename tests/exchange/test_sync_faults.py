@@ -16,7 +16,7 @@ from triskele.exchange.sync import Sync
 from triskele.exchange.sync_notes import Notes
 from triskele.exchange.sync_states import Outgoing, PulledPage, PushReply
 from triskele.serving.http import sync_api
-from triskele.types import Connect, Disconnect, Link, LinkKind, Memory, Sensitivity
+from triskele.types import Add, Connect, Disconnect, Link, LinkKind, Memory, Sensitivity
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_many_links_of_one_memory_travel_in_several_requests(world: World) -> No
     a = world.engines["a"]
     sync = Sync(a, Wire(world.server, page=500), ADDRESS)
     hub = a.remember("the station is a hub").id
-    lines = [each.id for each in a.remember_all([a.draft(f"line {number}") for number in range(1010)])]
+    lines = [each.id for each in a.apply([Add(a.draft(f"line {number}")) for number in range(1010)])]
     now = timestamps.now()
     ties = [Link(source=hub, kind=LinkKind.SEE_ALSO, target=id, known_from=now) for id in lines]
     a.apply([Connect(tie) for tie in ties])

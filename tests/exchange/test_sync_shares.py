@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from sync_history import HISTORIES, OPERATIONS, PLACE, UNHURRIED, History
 from sync_world import LAPTOPS, Stores, World, opened
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import NotFound
 from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.sharing import shares_of
-from triskele.types import Sensitivity
+from triskele.types import Add, Sensitivity
 
 SHARING = st.one_of(
     OPERATIONS,
@@ -38,7 +38,7 @@ class SharingHistory(History):
             accounts.create_user(name)
         found, store = stores["server"]
         chosen = replace(found, memory=replace(found.memory, owner=self.friend_name))
-        self.friend = Engine(chosen, found.home, store=store)
+        self.friend = LocalEngine(chosen, found.home, store=store)
         self.received: set[str] = set()
 
     def _give(self, side: str, number: int) -> None:
@@ -125,7 +125,7 @@ def test_a_memory_that_another_user_shares_under_the_same_id_is_theirs(
     world, friend = history.world, history.friend
     a, text = world.engines["a"], "the pond has a heron"
     id = a.remember(text).id
-    friend.remember_all([replace(friend.draft("the friend's pond"), id=id)])
+    friend.apply([Add(replace(friend.draft("the friend's pond"), id=id))])
     shares_of(friend.store.shares).share("memory", id, "user", history.owner, access="write")
     report = world.sync("a")
     assert report is not None and f"{history.friend_name} shares" in report.waiting[id]

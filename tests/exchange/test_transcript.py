@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.exchange.transfer import choose, import_memories
 from triskele.types import Role, is_secret
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 SESSION = "5f0c9a4e-session"
 
 
@@ -51,7 +51,7 @@ def test_what_was_said_is_imported_with_its_role(open_engine: OpenEngine, transc
     engine = open_engine()
     report = import_memories(engine, transcript)
     assert (report.format, report.added, report.problems) == ("transcript", 3, ())
-    found = sorted(engine.browse(), key=lambda memory: memory.position or 0)
+    found = sorted(engine.browse().memories, key=lambda memory: memory.position or 0)
     assert [(memory.content, memory.role) for memory in found] == [
         ("Which kettle do we use?", Role.USER),
         ("The red one.\n\nIt whistles.", Role.ASSISTANT),
@@ -69,7 +69,7 @@ def test_long_answers_are_cut_and_secrets_are_sealed(open_engine: OpenEngine, tm
     path.write_text("\n".join(map(json.dumps, lines)))
     engine = open_engine()
     import_memories(engine, path)
-    found = sorted(engine.browse(), key=lambda memory: memory.position or 0)
+    found = sorted(engine.browse().memories, key=lambda memory: memory.position or 0)
     assert [memory.position for memory in found] == list(range(len(found))) and len(found) > 3
     assert " ".join(memory.content for memory in found[:-1]) == long
     assert [is_secret(memory) for memory in found] == [False] * (len(found) - 1) + [True]

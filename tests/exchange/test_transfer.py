@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange import transfer
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.types import Action, Change, LinkKind, Origin, Outcome, Sensitivity
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 SAMPLES = Path(__file__).parent / "samples"
 
 
@@ -30,15 +30,15 @@ def write_plain(path: Path, number: int) -> Path:
     return path
 
 
-def contents(engine: Engine) -> list[str]:
-    return sorted(memory.content for memory in engine.browse(limit=10_000, all_projects=True))
+def contents(engine: LocalEngine) -> list[str]:
+    return sorted(memory.content for memory in engine.store.browse(engine.scope(all_projects=True), limit=10_000))
 
 
 def test_plain_objects(open_engine: OpenEngine) -> None:
     engine = open_engine()
     report = import_memories(engine, SAMPLES / "plain.jsonl")
     assert (report.format, report.read, report.added, report.duplicates) == ("jsonl", 3, 3, 0)
-    found = {memory.content.split()[0]: memory for memory in engine.browse(all_projects=True)}
+    found = {memory.content.split()[0]: memory for memory in engine.browse(all_projects=True).memories}
     assert {memory.origin for memory in found.values()} == {Origin.IMPORT}
     assert found["The"].tags == ("staging", "cluster") and found["The"].importance == 0.8
     assert found["The"].project == "garden"
@@ -56,7 +56,7 @@ def test_plain_objects_of_a_conversation_say_who_spoke(open_engine: OpenEngine, 
     file.write_text("\n".join(map(json.dumps, lines)))
     engine = open_engine()
     assert import_memories(engine, file).added == len(lines)
-    said = {memory.content.removeprefix("said by a "): memory for memory in engine.browse()}
+    said = {memory.content.removeprefix("said by a "): memory for memory in engine.browse().memories}
     assert [said[role].role for role in roles] == ["user", "user", "assistant", "tool", "other", "assistant"]
     assert (said["said by Ann"].speaker, said["said by Ann"].role) == ("Ann", None)
     assert import_memories(engine, file).duplicates == len(lines)
@@ -65,7 +65,7 @@ def test_plain_objects_of_a_conversation_say_who_spoke(open_engine: OpenEngine, 
 def test_a_named_project_takes_everything(open_engine: OpenEngine) -> None:
     engine = open_engine()
     import_memories(engine, SAMPLES / "plain.jsonl", project="attic")
-    assert {memory.project for memory in engine.browse(all_projects=True)} == {"attic"}
+    assert {memory.project for memory in engine.browse(all_projects=True).memories} == {"attic"}
 
 
 def test_each_project_has_its_own_batch(open_engine: OpenEngine) -> None:
@@ -73,7 +73,7 @@ def test_each_project_has_its_own_batch(open_engine: OpenEngine) -> None:
     one, other = (import_memories(engine, SAMPLES / "plain.jsonl", project=name) for name in ("attic", "cellar"))
     assert one.batch != other.batch
     engine.undo(one.batch)
-    assert {memory.project for memory in engine.browse(all_projects=True)} == {"cellar"}
+    assert {memory.project for memory in engine.browse(all_projects=True).memories} == {"cellar"}
 
 
 def test_a_dry_run_tells_and_writes_nothing(open_engine: OpenEngine) -> None:
@@ -110,7 +110,7 @@ def test_one_bad_line_keeps_everything_out(open_engine: OpenEngine, tmp_path: Pa
     assert "nothing was imported from many.jsonl" in message
     assert "4 problems" in message and "\n" not in message
     assert message.count("line 12") == 3
-    assert engine.census().journal == 0
+    assert engine.store.census().journal == 0
     report = import_memories(engine, file, dry_run=True)
     assert {problem.place for problem in report.problems} == {"line 1201", "line 1202", "line 1203", "line 1204"}
     assert (report.read, report.added, report.duplicates) == (1202, 1200, 0)
@@ -120,7 +120,7 @@ _DIE_AT = """
 import os, signal, sys
 from pathlib import Path
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.exchange.transfer import import_memories
 from triskele.stores.writer import Writer
 
@@ -135,7 +135,7 @@ def dying(*values, **named):
     return note(*values, **named)
 
 Writer._note = dying
-with Engine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "garden"}), home) as engine:
+with LocalEngine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "garden"}), home) as engine:
     import_memories(engine, file, keep_origin=True)
 """
 
@@ -171,7 +171,7 @@ def test_an_undone_import_can_be_done_again(open_engine: OpenEngine, tmp_path: P
         assert (report.added, report.links) == (2, 1)
         assert len(contents(target)) == 2 and target.superseded([one]) == {one}
         target.undo(report.batch)
-        assert contents(target) == [] and target.links(one) == []
+        assert contents(target) == [] and list(target.get(one).links) == []
     stood = [(link.known_from, link.known_to) for link in target.store.all_links()]
     assert all(closed is not None and closed <= reopened for (_, closed), (reopened, _) in pairwise(stood))
 
@@ -230,7 +230,7 @@ def test_an_import_may_be_private(open_engine: OpenEngine, tmp_path: Path) -> No
     engine = open_engine()
     (tmp_path / "a.jsonl").write_text('{"text": "My shoe size is 43", "sensitivity": "private"}\n')
     import_memories(engine, tmp_path / "a.jsonl")
-    assert engine.browse()[0].sensitivity is Sensitivity.PRIVATE
+    assert engine.browse().memories[0].sensitivity is Sensitivity.PRIVATE
     (tmp_path / "b.jsonl").write_text('{"text": "x", "sensitivity": "hush"}\n')
     with pytest.raises(BadInput, match="line 1: unknown sensitivity 'hush'"):
         import_memories(engine, tmp_path / "b.jsonl")
@@ -265,7 +265,7 @@ def test_bad_lines(line: str, open_engine: OpenEngine, tmp_path: Path) -> None:
         import_memories(engine, file)
     assert BAD_PLAIN[line] in str(caught.value)
     assert len(str(caught.value)) < 300
-    assert engine.census().journal == 0
+    assert engine.store.census().journal == 0
 
 
 def test_endless_problems_end(open_engine: OpenEngine, tmp_path: Path) -> None:
@@ -296,6 +296,6 @@ def test_a_note_that_is_cut_through_a_secret_is_secret_in_all_its_pieces(
     (tmp_path / name).write_text(json.dumps(entity) + "\n" if way == "mcp-memory" else f"The key of the box:\n{PEM}\n")
     report = import_memories(engine, tmp_path / name, format=way)
     assert report.added == report.secrets > 1
-    assert {memory.sensitivity for memory in engine.browse()} == {Sensitivity.SECRET}
+    assert {memory.sensitivity for memory in engine.browse().memories} == {Sensitivity.SECRET}
     # Run again it adds nothing, although titles alone would not tell.
     assert import_memories(engine, tmp_path / name, format=way).added == 0

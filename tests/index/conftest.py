@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from toy_model import Toy, open_toy
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index import local
 
 
@@ -21,6 +21,6 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Toy:
 
 
 @pytest.fixture
-def engine(tmp_path: Path, toy: Toy) -> Iterator[Engine]:
+def engine(tmp_path: Path, toy: Toy) -> Iterator[LocalEngine]:
     with open_toy(tmp_path / "home") as opened:
         yield opened

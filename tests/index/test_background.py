@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from toy_model import PATIENCE_S, Toy, assert_whole, fill, open_toy, until
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable
 from triskele.index import worker
 from triskele.index.analysis import Analyzer
@@ -20,7 +20,7 @@ from triskele.index.worker import Worker
 from triskele.stores.sqlite.store import SqliteStore
 
 
-def test_the_background_survives_a_text_that_breaks_the_model(engine: Engine, toy: Toy) -> None:
+def test_the_background_survives_a_text_that_breaks_the_model(engine: LocalEngine, toy: Toy) -> None:
     def fail() -> None:
         raise ValueError("memory number 1 here")
 
@@ -35,7 +35,7 @@ def test_the_background_survives_a_text_that_breaks_the_model(engine: Engine, to
     until(lambda: engine.store.vectors.count_waiting() == 0)
 
 
-def test_the_background_embeds_what_is_there_and_what_comes(engine: Engine) -> None:
+def test_the_background_embeds_what_is_there_and_what_comes(engine: LocalEngine) -> None:
     fill(engine, 3)
     engine.work_in_background()
     until(lambda: engine.store.vectors.count_waiting() == 0)
@@ -49,7 +49,7 @@ def test_the_background_embeds_what_is_there_and_what_comes(engine: Engine) -> N
     assert_whole(engine, 5)
 
 
-def test_a_write_returns_before_it_is_embedded(engine: Engine, toy: Toy) -> None:
+def test_a_write_returns_before_it_is_embedded(engine: LocalEngine, toy: Toy) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -68,9 +68,9 @@ def test_a_write_returns_before_it_is_embedded(engine: Engine, toy: Toy) -> None
     until(lambda: engine.store.vectors.count_waiting() == 0)
 
 
-def test_lost_tokens_come_back_in_the_background(engine: Engine) -> None:
+def test_lost_tokens_come_back_in_the_background(engine: LocalEngine) -> None:
     fill(engine, 5)
-    engine.embed()
+    engine.upkeep.embed()
     semantic = engine.semantic()
     assert semantic is not None
     shutil.rmtree(semantic.tokens.path)
@@ -83,7 +83,7 @@ def test_lost_tokens_come_back_in_the_background(engine: Engine) -> None:
 
 @pytest.mark.parametrize("error", [ModelUnavailable("the weights are gone"), OSError(28, "No space left on device")])
 def test_the_background_survives_a_failure_and_tries_again(
-    engine: Engine, toy: Toy, monkeypatch: pytest.MonkeyPatch, error: Exception
+    engine: LocalEngine, toy: Toy, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(worker, "_IDLE_S", 0.0)
     failed = threading.Event()
@@ -106,7 +106,7 @@ def test_the_background_survives_a_failure_and_tries_again(
 
 
 def test_a_folder_that_cannot_be_written_does_not_stop_the_background(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "_IDLE_S", 0.0)
 
@@ -126,7 +126,7 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_background(
     assert_whole(engine, 2)
 
 
-def test_stopping_ends_the_thread(engine: Engine) -> None:
+def test_stopping_ends_the_thread(engine: LocalEngine) -> None:
     fill(engine, 3)
     working = Worker(engine.store, engine.lexical, engine.semantic)
     working.stop()
@@ -148,7 +148,7 @@ def test_closing_the_engine_ends_the_batch_and_the_thread(tmp_path: Path, toy: T
     with open_toy(tmp_path / "home") as engine:
         # Whole batches were embedded, perhaps all of them.
         assert (300 - engine.store.vectors.count_waiting()) % worker.BATCH in (0, 300 % worker.BATCH)
-        engine.embed()
+        engine.upkeep.embed()
         assert_whole(engine, 300)
 
 

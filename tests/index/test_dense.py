@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from triskele import config
 from triskele.base.files import file_lock
 from triskele.base.ids import content_hash
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index import dense, lifecycle
 from triskele.index.catalog import Catalog, Columns
 from triskele.index.dense import DenseIndex
@@ -454,17 +454,17 @@ def test_a_view_joined_while_another_process_erases_keeps_no_vector_of_before(
 ) -> None:
     settings = config.load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_INDEX_TAIL_CAP": "1"})
     with (
-        Engine(settings, tmp_path) as writer,
-        Engine(settings, tmp_path) as reader,
-        Engine(settings, tmp_path) as fresh,
+        LocalEngine(settings, tmp_path) as writer,
+        LocalEngine(settings, tmp_path) as reader,
+        LocalEngine(settings, tmp_path) as fresh,
     ):
         lamp = writer.remember("The green lamp hangs in the hall").id
         for text in ("Our cat sleeps on the sofa", "Bread rises for six hours"):
             writer.remember(text)
-        writer.embed()
+        writer.upkeep.embed()
         reader.recall("lamp")
         writer.remember("The train to Basel leaves at nine")
-        writer.embed()
+        writer.upkeep.embed()
         writer.recall("train")
         semantic = reader.semantic()
         assert semantic is not None
@@ -476,7 +476,7 @@ def test_a_view_joined_while_another_process_erases_keeps_no_vector_of_before(
                 has_changed.append(True)
                 writer.erase(lamp)
                 writer.remember("Whales sing at night")
-                writer.embed()
+                writer.upkeep.embed()
                 writer.recall("whales")
             return tail
 

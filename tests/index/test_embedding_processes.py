@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from toy_model import Toy, assert_whole, fill, open_toy, until
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 
 
 def _start(home: Path) -> subprocess.Popen[str]:
@@ -22,7 +22,7 @@ def _start(home: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
-def _kill_in_the_middle(process: subprocess.Popen[str], engine: Engine, after: float) -> None:
+def _kill_in_the_middle(process: subprocess.Popen[str], engine: LocalEngine, after: float) -> None:
     """Kill a process some time after it has embedded anything."""
     left = engine.store.vectors.count_waiting()
     until(lambda: engine.store.vectors.count_waiting() < left or process.poll() is not None)
@@ -50,10 +50,10 @@ def test_a_killed_process_loses_nothing_and_damages_nothing(tmp_path: Path, toy:
             # A random moment is the point here, not a wait for something.
             _kill_in_the_middle(process, engine, after=random.random() * 0.05)
             assert len(engine.recall("memory", limit=200).hits) == 200
-            health = engine.inspect(deep=True, repair=False)
+            health = engine.upkeep.inspect(deep=True, repair=False)
             assert (health.findings, health.vectors_damaged, health.vectors_orphaned) == ((), 0, 0)
     with open_toy(tmp_path / "home") as engine:
-        engine.embed()
+        engine.upkeep.embed()
         assert_whole(engine, count)
 
 
@@ -71,5 +71,5 @@ def test_processes_that_embed_at_once_neither_double_nor_spoil_anything(tmp_path
         asked.update(out.splitlines())
     assert asked == {f"memory number {number} here": 1 for number in range(120)}
     with open_toy(tmp_path / "home") as engine:
-        engine.embed()
+        engine.upkeep.embed()
         assert_whole(engine, 120)

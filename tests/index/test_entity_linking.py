@@ -12,22 +12,22 @@ from types import SimpleNamespace
 import pytest
 
 from triskele.base import timestamps
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index import entity_linking, lease
 from triskele.index.entity_linking import FOUND, read_names
 from triskele.index.lease import alone
 from triskele.stores.derived import BY_HAND, Named
 from triskele.types import Memory
 
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 
 
 @pytest.fixture
-def engine(open_engine: Open) -> Engine:
+def engine(open_engine: Open) -> LocalEngine:
     return open_engine()
 
 
-def _said(engine: Engine) -> dict[str, dict[str, str]]:
+def _said(engine: LocalEngine) -> dict[str, dict[str, str]]:
     """For every memory the names it mentions, with their kinds."""
     contents = {row: memory.content for row, memory in engine.store.versions()}
     said: dict[str, dict[str, str]] = {content: {} for content in contents.values()}
@@ -36,11 +36,11 @@ def _said(engine: Engine) -> dict[str, dict[str, str]]:
     return said
 
 
-def _read(engine: Engine, limit: int | None = None) -> int:
+def _read(engine: LocalEngine, limit: int | None = None) -> int:
     return read_names(engine.store, engine.lexical, limit=limit)
 
 
-def test_names_are_read_once(engine: Engine) -> None:
+def test_names_are_read_once(engine: LocalEngine) -> None:
     engine.remember("Argo CD is the deployment tool of the Heron team")
     assert _read(engine) == 1
     assert _read(engine) == 0
@@ -49,7 +49,7 @@ def test_names_are_read_once(engine: Engine) -> None:
     assert "heron" in names or "heron team" in names
 
 
-def test_a_new_memory_is_read_for_names_that_are_known(engine: Engine) -> None:
+def test_a_new_memory_is_read_for_names_that_are_known(engine: LocalEngine) -> None:
     engine.remember("zanzibar: the name of the staging cluster")
     _read(engine)
     later = "we restart zanzibar every Sunday"
@@ -61,7 +61,7 @@ def test_a_new_memory_is_read_for_names_that_are_known(engine: Engine) -> None:
 @pytest.mark.parametrize("texts_per_search", [0, 1000])
 @pytest.mark.parametrize("limit", [None, 1])
 def test_a_new_name_finds_the_older_memories_that_hold_it(
-    engine: Engine, limit: int | None, texts_per_search: int, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, limit: int | None, texts_per_search: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entity_linking, "_TEXTS_PER_SEARCH", texts_per_search)
     older = "we restart zanzibar every Sunday, unless it rains"
@@ -91,7 +91,7 @@ def test_many_memories_at_once_are_read_as_one_by_one(
     assert "juno temple" in said[0]["Ticket 3: Juno Temple asked for the Kestrel report"]
 
 
-def test_an_explained_acronym_stands_for_its_expansion(engine: Engine) -> None:
+def test_an_explained_acronym_stands_for_its_expansion(engine: LocalEngine) -> None:
     engine.remember("Continuous Integration (CI) runs on every push")
     engine.remember("CI was broken on Monday")
     _read(engine)
@@ -99,7 +99,9 @@ def test_an_explained_acronym_stands_for_its_expansion(engine: Engine) -> None:
     assert names["ci"].concept == names["continuous integration"].concept
 
 
-def test_owners_do_not_learn_names_from_each_other(engine: Engine, open_engine: Callable[..., Engine]) -> None:
+def test_owners_do_not_learn_names_from_each_other(
+    engine: LocalEngine, open_engine: Callable[..., LocalEngine]
+) -> None:
     other = open_engine(owner="you")
     engine.remember("zanzibar: the name of my cat")
     other.remember("we flew to zanzibar")
@@ -110,7 +112,7 @@ def test_owners_do_not_learn_names_from_each_other(engine: Engine, open_engine: 
     assert "zanzibar" not in _said(other)["we flew to zanzibar"]
 
 
-def test_an_acronym_is_joined_too_when_it_is_explained_later(engine: Engine) -> None:
+def test_an_acronym_is_joined_too_when_it_is_explained_later(engine: LocalEngine) -> None:
     engine.remember("CI was broken on Monday")
     _read(engine)
     engine.remember("Continuous Integration (CI) runs on every push")
@@ -143,7 +145,7 @@ def _texts_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_two_readers_never_read_the_same_text(open_engine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = open_engine(), open_engine()
     texts = [f"Argo CD release {number} is run by the Heron team" for number in range(6)]
-    one.remember_all([one.draft(text) for text in texts])
+    one.remember_all([{"content": text} for text in texts])
     read, begun, may_go_on = _texts_read(monkeypatch), Event(), Event()
     view = one.lexical.view
 
@@ -166,7 +168,7 @@ def test_two_readers_never_read_the_same_text(open_engine: Open, monkeypatch: py
     assert sorted(read) == texts
 
 
-def test_the_lease_of_a_dead_reader_runs_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lease_of_a_dead_reader_runs_out(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.remember("Argo CD is the deployment tool of the Heron team")
     read, now = _texts_read(monkeypatch), timestamps.now()
     monkeypatch.setattr(timestamps, "now", lambda: now)
@@ -180,7 +182,7 @@ def test_the_lease_of_a_dead_reader_runs_out(engine: Engine, monkeypatch: pytest
     assert len(read) == 1
 
 
-def test_a_reader_that_fails_lets_the_next_one_in(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_fails_lets_the_next_one_in(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.remember("Argo CD is the deployment tool of the Heron team")
     with monkeypatch.context() as patch:
         patch.setattr(entity_linking._Known, "named", lambda *_: 1 / 0)
@@ -190,7 +192,7 @@ def test_a_reader_that_fails_lets_the_next_one_in(engine: Engine, monkeypatch: p
 
 
 def test_a_reader_that_took_longer_than_its_lease_leaves_that_of_the_next_alone(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.remember("Argo CD is the deployment tool of the Heron team")
     now, passed = timestamps.now(), 0.0

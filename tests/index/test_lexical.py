@@ -7,33 +7,33 @@ from pathlib import Path
 import pytest
 
 from triskele.config import load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index import lexical
 from triskele.index.lexical import LexicalIndex
-from triskele.types import Sort
+from triskele.types import Add, Sort
 
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu".split()
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as opened:
+def engine(tmp_path: Path) -> Iterator[LocalEngine]:
+    with LocalEngine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as opened:
         yield opened
 
 
-def _fill(engine: Engine, count: int, start: int = 0) -> list[str]:
+def _fill(engine: LocalEngine, count: int, start: int = 0) -> list[str]:
     drafts = []
     for number in range(start, start + count):
         chosen = [WORDS[(number * step) % len(WORDS)] for step in range(1, 3 + number % 7)]
         drafts.append(engine.draft(f"note{number} " + " ".join(chosen), tags=[f"tag{number % 3}"]))
-    return [outcome.id for outcome in engine.remember_all(drafts)]
+    return [outcome.id for outcome in engine.apply([Add(draft) for draft in drafts])]
 
 
-def _scores(engine: Engine, text: str) -> dict[str, float]:
+def _scores(engine: LocalEngine, text: str) -> dict[str, float]:
     return {hit.memory.id: hit.score for hit in engine.recall(text, limit=100, legs=("lexical",)).hits}
 
 
-def test_a_memory_scores_the_same_before_and_after_the_writer_caught_up(engine: Engine) -> None:
+def test_a_memory_scores_the_same_before_and_after_the_writer_caught_up(engine: LocalEngine) -> None:
     _fill(engine, 60)
     engine.lexical.catch_up()
     _fill(engine, 7, start=60)
@@ -47,7 +47,7 @@ def test_a_memory_scores_the_same_before_and_after_the_writer_caught_up(engine: 
 
 
 def test_a_large_index_settles_once_the_store_was_quiet_for_long(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lexical, "MOST_SETTLED", 10)
     for start in (0, 20):
@@ -66,7 +66,7 @@ def test_a_large_index_settles_once_the_store_was_quiet_for_long(
     assert engine.lexical.settle(0)
 
 
-def test_an_index_that_grew_ranks_as_one_that_was_built_at_once(engine: Engine) -> None:
+def test_an_index_that_grew_ranks_as_one_that_was_built_at_once(engine: LocalEngine) -> None:
     for start in range(0, 600, 100):
         _fill(engine, 100, start=start)
         engine.lexical.catch_up()
@@ -79,7 +79,7 @@ def test_an_index_that_grew_ranks_as_one_that_was_built_at_once(engine: Engine) 
         assert early == pytest.approx(late, rel=1e-4)
 
 
-def test_changed_and_forgotten_memories_never_show_their_old_words(engine: Engine) -> None:
+def test_changed_and_forgotten_memories_never_show_their_old_words(engine: LocalEngine) -> None:
     ids = _fill(engine, 20)
     engine.lexical.catch_up()
     engine.edit(ids[3], content="entirely rewritten")
@@ -93,7 +93,7 @@ def test_changed_and_forgotten_memories_never_show_their_old_words(engine: Engin
 
 def test_the_tail_is_folded_in_at_its_cap(tmp_path: Path) -> None:
     settings = load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_INDEX_TAIL_CAP": "5"})
-    with Engine(settings, tmp_path) as engine:
+    with LocalEngine(settings, tmp_path) as engine:
         _fill(engine, 5)
         engine.recall("alpha")
         _fill(engine, 5, start=5)
@@ -105,7 +105,7 @@ def test_the_tail_is_folded_in_at_its_cap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "emptied", "garbled", "no meta"])
-def test_a_damaged_index_heals_itself(engine: Engine, damage: str) -> None:
+def test_a_damaged_index_heals_itself(engine: LocalEngine, damage: str) -> None:
     ids = _fill(engine, 10)
     engine.lexical.rebuild()
     engine.lexical.close()
@@ -121,7 +121,7 @@ def test_a_damaged_index_heals_itself(engine: Engine, damage: str) -> None:
     assert engine.lexical.behind() == 0
 
 
-def test_files_that_a_killed_writer_left_do_not_stop_the_next_one(engine: Engine, tmp_path: Path) -> None:
+def test_files_that_a_killed_writer_left_do_not_stop_the_next_one(engine: LocalEngine, tmp_path: Path) -> None:
     ids = _fill(engine, 10)
     engine.lexical.rebuild()
     engine.lexical.close()
@@ -144,26 +144,28 @@ def test_files_that_a_killed_writer_left_do_not_stop_the_next_one(engine: Engine
 
 
 def test_an_index_of_another_format_or_language_is_rebuilt_and_the_old_one_removed(tmp_path: Path) -> None:
-    with Engine(load({"TRISKELE_HOME": str(tmp_path)}), tmp_path) as engine:
+    with LocalEngine(load({"TRISKELE_HOME": str(tmp_path)}), tmp_path) as engine:
         _fill(engine, 3)
         engine.recall("alpha")
         english = engine.lexical.path
     german = load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_INDEX_LANGUAGE": "german"})
-    with Engine(german, tmp_path) as engine:
+    with LocalEngine(german, tmp_path) as engine:
         assert len(_scores(engine, "note1")) == 1
         assert engine.lexical.path.exists()
         assert not english.exists()
 
 
-def test_another_process_sees_what_was_written_meanwhile(engine: Engine) -> None:
+def test_another_process_sees_what_was_written_meanwhile(engine: LocalEngine) -> None:
     _fill(engine, 3)
     engine.recall("alpha")
-    with Engine(engine.settings, Path.cwd()) as other:
+    with LocalEngine(engine.settings, Path.cwd()) as other:
         other.remember("written elsewhere", project="")
     assert len(_scores(engine, "elsewhere")) == 1
 
 
-def test_recall_works_where_the_index_folder_cannot_be_written(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recall_works_where_the_index_folder_cannot_be_written(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _fill(engine, 3)
 
     def refuse(self: LexicalIndex) -> Path:
@@ -173,25 +175,25 @@ def test_recall_works_where_the_index_folder_cannot_be_written(engine: Engine, m
     assert len(_scores(engine, "note1")) == 1
 
 
-def test_recency_and_importance_order_over_all_matches_not_only_the_most_relevant(engine: Engine) -> None:
+def test_recency_and_importance_order_over_all_matches_not_only_the_most_relevant(engine: LocalEngine) -> None:
     drafts = [engine.draft(f"pear pear {number}", importance=0.1) for number in range(120)]
     drafts.append(engine.draft("pear amid a very long and winding text about nothing in particular", importance=0.9))
-    engine.remember_all(drafts)
+    engine.apply([Add(draft) for draft in drafts])
     assert engine.recall("pear", sort=Sort.IMPORTANCE).hits[0].memory.importance == 0.9
     assert engine.recall("pear", sort=Sort.RECENCY).hits[0].memory.importance == 0.9
 
 
-def test_filters_apply_before_the_cut(engine: Engine) -> None:
-    engine.remember_all([engine.draft(f"plum plum {number}", category="facts") for number in range(120)])
+def test_filters_apply_before_the_cut(engine: LocalEngine) -> None:
+    engine.apply([Add(engine.draft(f"plum plum {number}", category="facts")) for number in range(120)])
     wanted = engine.remember("one plum in a long sentence about other matters", category="people", tags=["rare"])
     assert [hit.memory.id for hit in engine.recall("plum", category="people").hits] == [wanted.id]
     assert [hit.memory.id for hit in engine.recall("plum", tags=["rare"]).hits] == [wanted.id]
 
 
-def test_orphans_are_found_and_removed_by_an_inspection(engine: Engine) -> None:
+def test_orphans_are_found_and_removed_by_an_inspection(engine: LocalEngine) -> None:
     ids = _fill(engine, 4)
     engine.lexical.rebuild()
     engine.store.erase([ids[0]], batch="test")
     assert engine.lexical.damaged() == 1
-    assert engine.inspect(deep=True).repaired
+    assert engine.upkeep.inspect(deep=True).repaired
     assert engine.lexical.damaged() == 0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from triskele.base.files import file_lock
 from triskele.base.ids import content_hash
 from triskele.config import load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index import lifecycle, vectors
 from triskele.index.vectors import TokenIndex, against_bits, compressed, from_row, packed, to_row, unpacked
 from triskele.index.worker import restore_tokens
@@ -286,9 +286,9 @@ def test_while_another_process_writes_nothing_is_lost_but_time(
 
 
 def test_lost_tokens_are_encoded_again(tmp_path: Path) -> None:
-    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
-        engine.remember_all([engine.draft(sentence) for sentence in SENTENCES])
-        assert engine.embed() == len(SENTENCES)
+    with LocalEngine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
+        engine.apply([Add(engine.draft(sentence)) for sentence in SENTENCES])
+        assert engine.upkeep.embed() == len(SENTENCES)
         semantic = engine.semantic()
         assert semantic is not None
         slots = np.unique(semantic.catalog.view().slots)
@@ -297,8 +297,8 @@ def test_lost_tokens_are_encoded_again(tmp_path: Path) -> None:
         assert semantic.tokens.missing(slots).tolist() == slots.tolist()
         assert restore_tokens(engine.store, semantic, limit=2) == 2
         assert semantic.tokens.missing(slots).tolist() == slots[2:].tolist()
-        assert engine.embed() == len(slots) - 2
-        assert engine.embed() == 0
+        assert engine.upkeep.embed() == len(slots) - 2
+        assert engine.upkeep.embed() == 0
         after = semantic.tokens.view().gather(slots)
         np.testing.assert_array_equal(before[0], after[0])
         np.testing.assert_array_equal(before[1], after[1])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from toy_model import DIMENSIONS, TOKEN_DIMENSIONS, Toy, _unit, assert_whole, fill, open_toy, until
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index import local, worker
 from triskele.index.append_file import AppendFile
@@ -24,20 +24,20 @@ from triskele.stores.sqlite.vectors import SqliteVectors
 # In small durable steps
 
 
-def test_what_waits_is_embedded_in_batches(engine: Engine, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_is_embedded_in_batches(engine: LocalEngine, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "BATCH", 4)
     fill(engine, 10)
     told: list[int] = []
     sizes: list[int] = []
     toy.before = lambda: sizes.append(engine.store.vectors.count_waiting())
-    assert engine.embed(progress=told.append) == 10
+    assert engine.upkeep.embed(progress=told.append) == 10
     assert (told, sizes) == ([4, 8, 10], [10, 6, 2])
     assert set(toy.asked.values()) == {1}
-    assert engine.embed() == 0
+    assert engine.upkeep.embed() == 0
     assert_whole(engine, 10)
 
 
-def test_no_more_than_asked_for_is_embedded(engine: Engine) -> None:
+def test_no_more_than_asked_for_is_embedded(engine: LocalEngine) -> None:
     fill(engine, 10)
     semantic = engine.semantic()
     assert semantic is not None
@@ -45,29 +45,29 @@ def test_no_more_than_asked_for_is_embedded(engine: Engine) -> None:
     assert engine.store.vectors.count_waiting() == 7
 
 
-def test_what_the_model_has_seen_is_not_shown_to_it_again(engine: Engine, toy: Toy) -> None:
+def test_what_the_model_has_seen_is_not_shown_to_it_again(engine: LocalEngine, toy: Toy) -> None:
     kept = engine.remember("seen once")
-    engine.embed()
+    engine.upkeep.embed()
     engine.edit(kept.id, tags=["new"], importance=0.9)
     engine.forget(kept.id)
     engine.undo()
-    assert engine.embed() == 0
+    assert engine.upkeep.embed() == 0
     assert toy.asked == {"seen once": 1}
     assert_whole(engine, 1)
 
 
-def test_an_edit_is_embedded_anew_and_the_old_version_keeps_its_vector(engine: Engine, toy: Toy) -> None:
+def test_an_edit_is_embedded_anew_and_the_old_version_keeps_its_vector(engine: LocalEngine, toy: Toy) -> None:
     kept = engine.remember("first words")
-    engine.embed()
+    engine.upkeep.embed()
     engine.edit(kept.id, content="second words")
-    assert engine.embed() == 1
+    assert engine.upkeep.embed() == 1
     assert toy.asked == {"first words": 1, "second words": 1}
     assert_whole(engine, 2)
 
 
-def test_another_model_sees_everything_beside_the_first(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_model_sees_everything_beside_the_first(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(engine, 5)
-    engine.embed()
+    engine.upkeep.embed()
     engine.close()
     other = Toy("toy@2")
     monkeypatch.setattr(local, "bundled", lambda: other)
@@ -75,7 +75,7 @@ def test_another_model_sees_everything_beside_the_first(engine: Engine, monkeypa
         answer = again.recall("memory")
         assert answer.waiting == 5
         assert len(answer.hits) == 5
-        assert again.embed() == 5
+        assert again.upkeep.embed() == 5
         assert_whole(again, 5)
         assert len(again.store.vectors.page("toy@1")) == 5
 
@@ -93,7 +93,7 @@ class Wider(Toy):
         return Encoding(sentence, tokens, ids, np.array(spans, dtype=np.int32).reshape(-1, 2))
 
 
-def _with_vectors(engine: Engine) -> set[str]:
+def _with_vectors(engine: LocalEngine) -> set[str]:
     """The memories that recall scores by meaning; their cosines must be those of one model."""
     hits = engine.recall("memory number 1 here", limit=10).hits
     scored = {hit.memory.content: hit.legs["dense"].score for hit in hits if "dense" in hit.legs}
@@ -106,10 +106,10 @@ def _with_vectors(engine: Engine) -> set[str]:
 
 
 def test_after_an_update_of_the_weights_a_store_answers_at_once_and_is_embedded_again_in_the_background(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(engine, 6)
-    engine.embed()
+    engine.upkeep.embed()
     assert len(_with_vectors(engine)) == 6
     first = engine.store.vectors.page("toy@1")
     engine.close()
@@ -117,7 +117,7 @@ def test_after_an_update_of_the_weights_a_store_answers_at_once_and_is_embedded_
     monkeypatch.setattr(local, "bundled", lambda: updated)
     with open_toy(engine.settings.home) as again:
         assert _with_vectors(again) == set() and again.recall("memory").waiting == 6
-        again.embed(limit=2)
+        again.upkeep.embed(limit=2)
         assert _with_vectors(again) == {"memory number 0 here", "memory number 1 here"}
         assert again.recall("memory").waiting == 4
         again.work_in_background()
@@ -128,7 +128,7 @@ def test_after_an_update_of_the_weights_a_store_answers_at_once_and_is_embedded_
         assert set(updated.asked.values()) == {1}
 
 
-def test_a_text_erased_while_it_is_embedded_leaves_nothing(engine: Engine, toy: Toy) -> None:
+def test_a_text_erased_while_it_is_embedded_leaves_nothing(engine: LocalEngine, toy: Toy) -> None:
     gone, _ = engine.remember("soon erased"), engine.remember("still there")
 
     def erase() -> None:
@@ -136,7 +136,7 @@ def test_a_text_erased_while_it_is_embedded_leaves_nothing(engine: Engine, toy: 
         engine.erase(gone.id)
 
     toy.before = erase
-    engine.embed()
+    engine.upkeep.embed()
     assert_whole(engine, 1)
 
 
@@ -144,19 +144,19 @@ def test_a_text_erased_while_it_is_embedded_leaves_nothing(engine: Engine, toy: 
 
 
 @pytest.mark.slow
-def test_what_another_process_claimed_is_left_to_it_until_its_lease_ends(engine: Engine, toy: Toy) -> None:
+def test_what_another_process_claimed_is_left_to_it_until_its_lease_ends(engine: LocalEngine, toy: Toy) -> None:
     assert engine.semantic() is not None
     fill(engine, 5)
     claimed = engine.store.jobs.claim(EMBED, 2, lease_s=1.0)
-    assert engine.embed(limit=5) == 3
+    assert engine.upkeep.embed(limit=5) == 3
     assert engine.store.vectors.count_waiting() == 2
     # Without a limit it waits for the other one, which is gone.
-    assert engine.embed() == 2
+    assert engine.upkeep.embed() == 2
     assert len(claimed) == 2 and set(toy.asked.values()) == {1}
     assert_whole(engine, 5)
 
 
-def test_what_fails_for_want_of_a_store_waits_again_at_once(engine: Engine, toy: Toy) -> None:
+def test_what_fails_for_want_of_a_store_waits_again_at_once(engine: LocalEngine, toy: Toy) -> None:
     fill(engine, 2)
 
     def fail() -> None:
@@ -164,25 +164,25 @@ def test_what_fails_for_want_of_a_store_waits_again_at_once(engine: Engine, toy:
 
     toy.before = fail
     with pytest.raises(StoreUnavailable):
-        engine.embed()
+        engine.upkeep.embed()
     assert [job.tries for job in engine.store.jobs.claim(EMBED)] == [0, 0]
 
 
-def test_a_text_that_the_model_refuses_takes_no_other_with_it(engine: Engine, toy: Toy) -> None:
+def test_a_text_that_the_model_refuses_takes_no_other_with_it(engine: LocalEngine, toy: Toy) -> None:
     toy.refused = "number 3 "
     fill(engine, 6)
-    assert engine.embed(limit=6) == 5
+    assert engine.upkeep.embed(limit=6) == 5
     counts = engine.store.jobs.counts()
     assert (counts.embed, counts.given_up, counts.last_error) == (1, 0, "the model gave no numbers")
     for _ in range(MOST_TRIES - 1):
         with pytest.raises(ModelUnavailable):
-            engine.embed(limit=6)
-    counts = engine.inspect().jobs
+            engine.upkeep.embed(limit=6)
+    counts = engine.upkeep.inspect().jobs
     assert (counts.embed, counts.given_up, counts.last_error) == (0, 1, "the model gave no numbers")
-    assert engine.embed(limit=6) == 0
+    assert engine.upkeep.embed(limit=6) == 0
     # Asked to do all, it tries again.
     toy.refused = "\0"
-    assert engine.embed() == 1
+    assert engine.upkeep.embed() == 1
     counts = engine.store.jobs.counts()
     assert (counts.given_up, counts.last_error) == (0, "")
     assert_whole(engine, 6)
@@ -221,15 +221,15 @@ def test_a_batch_that_dies_is_made_whole_by_the_next(
 ) -> None:
     engine = open_toy(tmp_path / "home")
     fill(engine, first)
-    engine.embed()
+    engine.upkeep.embed()
     fill(engine, 5, start=first)
     with monkeypatch.context() as patched:
         patched.setattr(*MOMENTS[moment])
         with pytest.raises(Died):
-            engine.embed()
+            engine.upkeep.embed()
     engine.close()
     with open_toy(tmp_path / "home") as again:
         assert len(again.recall("memory", limit=50).hits) == first + 5
-        assert again.inspect(deep=True, repair=False).vectors_damaged == 0
-        again.embed()
+        assert again.upkeep.inspect(deep=True, repair=False).vectors_damaged == 0
+        again.upkeep.embed()
         assert_whole(again, first + 5)

@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from triskele.config import load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable
 from triskele.index import local, worker
 from triskele.models.embedders import Encoding
 from triskele.stores.sentence_vectors import row_of
+from triskele.types import Add
 
 PATIENCE_S = 30
 DIMENSIONS, TOKEN_DIMENSIONS = 8, 4
@@ -58,14 +59,14 @@ class Toy:
         return Encoding(_unit(text, DIMENSIONS), tokens, ids, np.array(spans, dtype=np.int32).reshape(-1, 2))
 
 
-def open_toy(folder: Path) -> Engine:
-    return Engine(
+def open_toy(folder: Path) -> LocalEngine:
+    return LocalEngine(
         load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_EMBED_FIRST": "0"}), folder
     )
 
 
-def fill(engine: Engine, count: int, start: int = 0) -> None:
-    engine.remember_all([engine.draft(f"memory number {number} here") for number in range(start, start + count)])
+def fill(engine: LocalEngine, count: int, start: int = 0) -> None:
+    engine.apply([Add(engine.draft(f"memory number {number} here")) for number in range(start, start + count)])
 
 
 def until(is_so: Callable[[], bool]) -> None:
@@ -75,7 +76,7 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def assert_whole(engine: Engine, count: int) -> None:
+def assert_whole(engine: LocalEngine, count: int) -> None:
     """Every content has one vector and one record of tokens, and each is what the model says."""
     semantic = engine.semantic()
     assert semantic is not None
@@ -94,7 +95,7 @@ def assert_whole(engine: Engine, count: int) -> None:
     assert records is not None
     assert sorted(records.slots.tolist()) == sorted(kept)
     assert records.damaged().tolist() == []
-    health = engine.inspect(deep=True, repair=False)
+    health = engine.upkeep.inspect(deep=True, repair=False)
     assert (health.findings, health.vectors_damaged, health.vectors_orphaned) == ((), 0, 0)
 
 
@@ -107,5 +108,5 @@ def work(home: str) -> None:
         engine.store.vectors.count_waiting()
         sys.stdout.write("begun\n")
         sys.stdout.flush()
-        engine.embed()
+        engine.upkeep.embed()
     sys.stdout.write("".join(f"{text}\n" for text in toy.asked.elements()))

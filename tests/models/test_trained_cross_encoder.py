@@ -14,7 +14,7 @@ from models.kernels import Network, padded, softmax
 from models.trained import Lesson
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.evaluation.datasets import BenchQuery
 from triskele.evaluation.metrics import auroc
 from triskele.models.cross_encoders import ExportedCrossEncoder, Reranker, Reranking
@@ -33,16 +33,16 @@ class Judged(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def team(team_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def team(team_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
     folder = tmp_path_factory.mktemp("judged")
     shutil.copytree(team_home, folder / "home")
     environment = {"TRISKELE_HOME": str(folder / "home"), "TRISKELE_PROJECT": "demo"}
-    with Engine(config.load(environment), folder) as engine:
+    with LocalEngine(config.load(environment), folder) as engine:
         yield engine
 
 
 @pytest.fixture(scope="module")
-def judged(team: Engine, trained_cross_encoder: Path) -> list[Judged]:
+def judged(team: LocalEngine, trained_cross_encoder: Path) -> list[Judged]:
     """Every second question of the half that nobody learned from, for the sake of time."""
     judge = Reranker(ExportedCrossEncoder(trained_cross_encoder), timeout_s=60)
     found = []

@@ -14,7 +14,7 @@ import numpy as np
 import tiny_onnx
 from models.kernels import CENTRES, LEAST, WIDTHS, Floats, Ids, Network, padded
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.evaluation.datasets import BenchQuery, Half, half
 from triskele.evaluation.loaders import load_dataset
 from triskele.models.bundled import MODEL_FOLDER
@@ -98,7 +98,7 @@ def questions(of: Half) -> list[BenchQuery]:
     return [query for query in DATASET.ranked() if half(query) == of]
 
 
-def head(engine: Engine, query: BenchQuery) -> tuple[Hit, ...]:
+def head(engine: LocalEngine, query: BenchQuery) -> tuple[Hit, ...]:
     """What recall finds for a question, as deep as a judge reads."""
     return engine.recall(query.text, limit=DEPTH, all_projects=True, logged=False).hits
 
@@ -130,7 +130,7 @@ def untrained() -> Network:
     return Network.untrained(table, gates, SEED)
 
 
-def lessons(engine: Engine) -> list[Lesson]:
+def lessons(engine: LocalEngine) -> list[Lesson]:
     """The tune half: judged memories among the others that recall finds."""
     return [lesson(query.text, head(engine, query), graded(query)) for query in questions("tune")]
 

@@ -21,13 +21,13 @@ from models.test_llm import as_compatible as as_chat
 from writings import QUESTIONS, written
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.models.egress import NotCleared
 from triskele.privacy.detect import find
 from triskele.recall.hosted.services import CandidateReranker, HostedServices
 from triskele.serving.cli.main import cli
-from triskele.types import Memory, Sensitivity
+from triskele.types import Add, Memory, Sensitivity
 
 VARIABLE = "CAPTURE_KEY"
 OPEN = [f"the runbook of lorry {number} lies on the shelf beside the kettle" for number in range(12)]
@@ -83,7 +83,7 @@ class Capture:
         self.recorded = folder / "recorded"
         self.recorded.touch()
         self._settle(patch, llm)
-        self.engine = Engine(config.load(), folder)
+        self.engine = LocalEngine(config.load(), folder)
         self._after = 0
 
     def _settle(self, patch: pytest.MonkeyPatch, llm: str) -> None:
@@ -143,12 +143,12 @@ class Capture:
 
     def _write(self) -> None:
         engine = self.engine
-        engine.remember_all(engine.draft(text) for text in OPEN)
+        engine.apply([Add(engine.draft(text)) for text in OPEN])
         engine.remember(TWIN, sensitivity=Sensitivity.PRIVATE)
         engine.remember(TWIN, project="orchard", sensitivity=Sensitivity.OPEN)
         for kit, mark in ((self.secrets, Sensitivity.SECRET), (self.privates, Sensitivity.PRIVATE)):
             added, imported = kit.canaries[EDITED::2], kit.canaries[EDITED + 1 :: 2]
-            engine.remember_all(engine.draft(text, sensitivity=mark) for each in added for text in written(each))
+            engine.apply([Add(engine.draft(text, sensitivity=mark)) for each in added for text in written(each)])
             rows = [json.dumps({"text": text, "sensitivity": mark}) for each in imported for text in written(each)]
             file = self.sources / f"{mark}.jsonl"
             file.write_text("\n".join(rows))
@@ -167,7 +167,7 @@ class Capture:
             self.engine.edit(id, content=canary.memory, **({} if canary.found_by_rule else {"sensitivity": mark}))
 
     def _embed(self) -> None:
-        self.engine.embed()
+        self.engine.upkeep.embed()
         self.engine.runtime.embed_hosted()
         self._run("reindex")
 
@@ -209,7 +209,7 @@ class Capture:
     def _ask(self) -> None:
         """Every canary in every writing, each by one of the three ways out in turn."""
         # The newest are private and secret ones, the oldest are open.
-        memories = self.engine.browse(limit=1_000_000)
+        memories = self.engine.store.browse(self.engine.scope(), limit=1_000_000)
         ways = self._ways(dict(enumerate([*memories[:10], *memories[-10:]])))
         ways[1](HARMLESS[1])
         before = len(self.server.seen)
@@ -299,9 +299,9 @@ class Capture:
         found["documents"] = any(OPEN[0] in body["documents"] for body in asked["rerank"])
         return found | {text: self._has_arrived(text) for text in OPEN}
 
-    def reopened(self) -> Engine:
+    def reopened(self) -> LocalEngine:
         """The memory after the walk."""
-        return Engine(config.load(), self.home.parent)
+        return LocalEngine(config.load(), self.home.parent)
 
     def _wrong(self) -> list[Sighting]:
         """What left and should not have, and what should hold and does not."""

@@ -20,18 +20,19 @@ from click.testing import CliRunner
 from mcp import Client
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.agents.learning import learn
+from triskele.engine.local import LocalEngine
 from triskele.errors import TriskeleError
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.index.entity_linking import read_names
+from triskele.ingest import Drafter
 from triskele.privacy import detect
+from triskele.replies import HookCall
 from triskele.serving.cli.main import cli
 from triskele.serving.file_memory import FileMemory
-from triskele.serving.hook import events
-from triskele.serving.learning import learn
 from triskele.serving.mcp.server import build
 from triskele.stores.protocols import Document
-from triskele.types import Sensitivity
+from triskele.types import Add, Sensitivity
 
 FILLER = "The harbour crane was painted in spring. " * 40
 # Erasing rewrites the whole file, so that only some canaries are sealed after the fact.
@@ -76,7 +77,7 @@ class Walk:
         for name, value in environment.items():
             patch.setenv(name, value)
         patch.setattr(tempfile, "tempdir", str(self.temporary))
-        self.engine = Engine(config.load(), folder)
+        self.engine = LocalEngine(config.load(), folder)
 
     def sightings(self) -> list[Sighting]:
         """Walk every path, then look everywhere."""
@@ -190,7 +191,7 @@ def _added(walk: Walk, canaries: Sequence[Canary], _: str) -> None:
 
 
 def _added_as_private(walk: Walk, canaries: Sequence[Canary], _: str) -> None:
-    walk.engine.remember_all(walk.engine.draft(canary.memory, sensitivity=Sensitivity.PRIVATE) for canary in canaries)
+    walk.engine.apply([Add(walk.engine.draft(canary.memory, sensitivity=Sensitivity.PRIVATE)) for canary in canaries])
 
 
 def _edited(walk: Walk, canaries: Sequence[Canary], _: str) -> None:
@@ -201,7 +202,8 @@ def _edited(walk: Walk, canaries: Sequence[Canary], _: str) -> None:
 
 def _split(walk: Walk, canaries: Sequence[Canary], _: str) -> None:
     for canary in canaries[:20]:
-        walk.engine.remember_all(walk.engine.draft_pieces(f"{FILLER}\n{canary.memory}\n{FILLER}"))
+        drafter = Drafter(walk.engine.settings.memory, walk.engine.project)
+        walk.engine.remember_all(drafter.draft_pieces(f"{FILLER}\n{canary.memory}\n{FILLER}"))
     _added(walk, canaries[20:], _)
 
 
@@ -220,8 +222,14 @@ def _stored_by_an_agent(walk: Walk, canaries: Sequence[Canary], _: str) -> None:
     anyio.run(store)
     for canary in canaries[::10]:
         # A question is told back to nobody here.
-        event = {"session_id": "s", "cwd": str(walk.sources), "prompt": canary.memory, "client": "claude-code"}
-        walk.said.append(events.respond(walk.engine, "user-prompt-submit", event))
+        call = HookCall(
+            event="user-prompt-submit",
+            session="s",
+            folder=str(walk.sources),
+            prompt=canary.memory,
+            client="claude-code",
+        )
+        walk.said.append(walk.engine.agents.respond(call).text)
 
 
 def _imported(make: Callable[[Path, Sequence[Canary]], Path]) -> Callable[[Walk, Sequence[Canary], str], None]:
@@ -283,8 +291,8 @@ def _learned(walk: Walk, canaries: Sequence[Canary], name: str) -> None:
 
 def _export_with_secrets(folder: Path, canaries: Sequence[Canary]) -> Path:
     environment = {"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_PRIVACY_KEY": "file"}
-    with Engine(config.load({**environment, "TRISKELE_RECALL_MODEL": "none"}), folder) as other:
-        other.remember_all(other.draft(canary.memory) for canary in canaries)
+    with LocalEngine(config.load({**environment, "TRISKELE_RECALL_MODEL": "none"}), folder) as other:
+        other.apply([Add(other.draft(canary.memory)) for canary in canaries])
         export_memories(other, folder / "all.jsonl", with_secrets=True)
     return folder / "all.jsonl"
 

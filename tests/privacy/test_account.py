@@ -15,13 +15,13 @@ from capture import Capture, answer
 from click.testing import CliRunner
 
 from triskele.base import timestamps
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable
 from triskele.models.egress import Bill, Departure
 from triskele.recall.hosted.egress_log import StoreLedger, days, sent
 from triskele.serving.cli.main import cli
 from triskele.stores.sqlite.store import SqliteStore
-from triskele.types import Sensitivity
+from triskele.types import Add, Sensitivity
 
 TEXTS = ("the heron nests by the mill", "the ferry leaves at noon", "bread is baked on Mondays")
 
@@ -33,10 +33,10 @@ def server() -> Iterator[loopback.Loopback]:
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: loopback.Loopback) -> Iterator[Engine]:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: loopback.Loopback) -> Iterator[LocalEngine]:
     """A memory whose settings name the capture for everything."""
     opened = Capture(tmp_path, 10, monkeypatch, server).engine
-    opened.remember_all(opened.draft(text) for text in TEXTS)
+    opened.apply([Add(opened.draft(text)) for text in TEXTS])
     yield opened
     opened.close()
 
@@ -61,15 +61,15 @@ def test_without_settings_nothing_has_left(tmp_path: Path, monkeypatch: pytest.M
     )
 
 
-def test_before_anything_was_sent_the_doctor_names_who_may_be_asked(engine: Engine) -> None:
+def test_before_anything_was_sent_the_doctor_names_who_may_be_asked(engine: LocalEngine) -> None:
     assert told()["outside"] == dict.fromkeys(("hosted", "hosted questions", "rerank", "llm"), "127.0.0.1")
     assert told()["left"] == []
     assert "Open memories and queries may be sent to 127.0.0.1 (hosted)" in doctor()
     assert "Nothing was sent from this machine." in doctor()
 
 
-def test_what_left_is_told_by_day_and_endpoint(engine: Engine, server: loopback.Loopback) -> None:
-    engine.embed()
+def test_what_left_is_told_by_day_and_endpoint(engine: LocalEngine, server: loopback.Loopback) -> None:
+    engine.upkeep.embed()
     engine.runtime.embed_hosted()
     engine.recall("who bakes the cake", rerank="cross")
     found = {day["endpoint"]: day for day in told()["left"]}
@@ -86,7 +86,7 @@ def test_what_left_is_told_by_day_and_endpoint(engine: Engine, server: loopback.
     assert not any(text in said or text in json.dumps(told()) for text in TEXTS)
 
 
-def test_what_left_stays_told_when_the_settings_name_nobody_any_more(engine: Engine, tmp_path: Path) -> None:
+def test_what_left_stays_told_when_the_settings_name_nobody_any_more(engine: LocalEngine, tmp_path: Path) -> None:
     engine.runtime.embed_hosted()
     (tmp_path / "home" / "config.toml").unlink()
     assert told()["outside"] == {} and told()["left"][0]["texts"] == 3
@@ -95,7 +95,7 @@ def test_what_left_stays_told_when_the_settings_name_nobody_any_more(engine: Eng
 
 @pytest.mark.parametrize("status", [429, 500, 401])
 def test_every_try_counts_and_failures_are_not_billed(
-    engine: Engine, server: loopback.Loopback, monkeypatch: pytest.MonkeyPatch, status: int
+    engine: LocalEngine, server: loopback.Loopback, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     outside = engine.runtime.services()
     assert outside is not None
@@ -113,13 +113,13 @@ def test_every_try_counts_and_failures_are_not_billed(
             engine.runtime.embed_hosted()
         assert told()["left"] == [day]
     # What was tried was sent, as far as anybody knows.
-    assert all(len(engine.sent(memory.id)) == 1 for memory in engine.browse())
+    assert all(len(engine.get(memory.id).sent) == 1 for memory in engine.browse().memories)
 
 
-def test_private_memories_are_in_no_account(engine: Engine) -> None:
+def test_private_memories_are_in_no_account(engine: LocalEngine) -> None:
     hidden = engine.remember("the diary is under the bed", sensitivity=Sensitivity.PRIVATE).id
     engine.runtime.embed_hosted()
-    assert engine.sent(hidden) == []
+    assert list(engine.get(hidden).sent) == []
     (day,) = told()["left"]
     assert (day["texts"], day["characters"]) == (3, sum(map(len, TEXTS)))
 
@@ -176,8 +176,8 @@ def test_whoever_counts_at_the_same_time_loses_nothing(
     assert sum(day.cost for day in found) == pytest.approx(0.25 * done)
 
 
-def test_the_first_and_the_last_time_are_kept(engine: Engine) -> None:
-    memory = engine.browse()[0]
+def test_the_first_and_the_last_time_are_kept(engine: LocalEngine) -> None:
+    memory = engine.browse().memories[0]
     ledger = StoreLedger(engine.store)
     for host in ("far.example", "near.example", "far.example"):
         ledger.leaving(Departure("far", host, timestamps.now(), 1, 1, 5, frozenset({memory.id})))

@@ -11,7 +11,7 @@ from canaries import Canaries, make
 from paths import WRITERS, Walk, is_found
 
 from triskele import config, ingest
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.exchange import export, transfer
 from triskele.privacy import detect
 from triskele.privacy.vault import Vault
@@ -30,7 +30,7 @@ def test_a_thousand_secrets_leave_no_trace(tmp_path: Path, monkeypatch: pytest.M
     assert sum(map(is_found, walk.kit.canaries)) >= 795
     assert walk.sightings() == []
     # Nothing was lost on the way: every text is in the vault.
-    with Engine(config.load(), tmp_path) as engine:
+    with LocalEngine(config.load(), tmp_path) as engine:
         texts = "\n".join(engine.vault.open(row) for row in engine.store.sealed())
     assert [canary.number for canary in walk.kit.canaries if canary.secret not in texts] == []
 
@@ -84,7 +84,7 @@ def test_every_place_that_writes_memories_is_known() -> None:
     }
     sample = {"serving/cli/showcase.py", "evaluation/harness.py"}
     assert writers - sample == {
-        "engine.py",
+        "engine/local.py",
         "curation/apply.py",
         "curation/projects.py",
         "curation/proposals.py",
@@ -96,7 +96,7 @@ def test_every_place_that_writes_memories_is_known() -> None:
         "exchange/sync_states.py",
         "serving/file_memory.py",
         "serving/http/sync_api.py",
-        "serving/learning.py",
+        "agents/learning.py",
         "stores/vault.py",
     }
 
@@ -107,9 +107,9 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Walk:
     walk = Walk(tmp_path, Canaries(make(1)), monkeypatch)
     walk.engine.close()
     monkeypatch.setenv("TRISKELE_RECALL_MODEL", "bundled")
-    walk.engine = Engine(config.load(), tmp_path)
+    walk.engine = LocalEngine(config.load(), tmp_path)
     walk.engine.remember(walk.kit.canaries[0].memory, sensitivity=Sensitivity.OPEN)
-    walk.engine.embed()
+    walk.engine.upkeep.embed()
     walk.engine.lexical.catch_up()
     return walk
 
@@ -117,7 +117,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Walk:
 def test_sealing_later_takes_the_vectors_too(told: Walk) -> None:
     engine, semantic = told.engine, told.engine.semantic()
     assert semantic is not None
-    [memory] = engine.browse()
+    [memory] = engine.browse().memories
     fingerprint = semantic.embedder.fingerprint
     [(slot, _, vector)] = engine.store.vectors.page(fingerprint)
     pieces = [vector[:64], *(path.read_bytes()[:64] for path in told.home.rglob("values"))]
@@ -125,7 +125,7 @@ def test_sealing_later_takes_the_vectors_too(told: Walk) -> None:
     engine.seal(memory.id)
     assert engine.store.vectors.page(fingerprint) == [] and engine.store.vectors.contents([slot]) == {}
     assert not any(piece in _bytes(told.home) for piece in pieces)
-    engine.embed()
+    engine.upkeep.embed()
     assert semantic.orphans() == 0
     assert [hit.memory.id for hit in engine.recall("deploy token").hits] == [memory.id]
     assert told._look() == []
@@ -143,10 +143,10 @@ def test_a_sealing_cut_short_is_finished_by_the_doctor(told: Walk, monkeypatch: 
     with monkeypatch.context() as patched:
         patched.setattr(maintenance, "scrub", die)
         with pytest.raises(KeyboardInterrupt):
-            told.engine.seal(told.engine.browse()[0].id)
+            told.engine.seal(told.engine.browse().memories[0].id)
     told.engine.close()
-    told.engine = Engine(config.load(), told.home)
+    told.engine = LocalEngine(config.load(), told.home)
     assert not told.engine.maintenance.is_scrubbed() and told._look() != []
-    assert told.engine.inspect(deep=True).findings == ()
+    assert told.engine.upkeep.inspect(deep=True).findings == ()
     assert told.engine.maintenance.is_scrubbed() and told._look() == []
     told.engine.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.stores.vault import StoreVault
 from triskele.types import Sensitivity
@@ -15,7 +15,7 @@ QUESTION = "does the ferryman own a parrot?"
 TEXT = "the ferryman secretly owns a parrot; ferryman, own parrot"
 
 
-def test_what_becomes_private_or_is_erased_counts_at_once(open_engine: Callable[..., Engine]) -> None:
+def test_what_becomes_private_or_is_erased_counts_at_once(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine()
     clearing = EgressPolicy(engine.store, engine.vault)
     id = engine.remember(TEXT).id
@@ -28,7 +28,7 @@ def test_what_becomes_private_or_is_erased_counts_at_once(open_engine: Callable[
     assert clearing.question(QUESTION)[0] is not None and clearing.question("parrot sings")[0] is None
 
 
-def test_a_sealed_text_is_opened_once(open_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sealed_text_is_opened_once(open_engine: Callable[..., LocalEngine], monkeypatch: pytest.MonkeyPatch) -> None:
     engine = open_engine()
     clearing = EgressPolicy(engine.store, engine.vault)
     opened: list[str] = []
@@ -56,17 +56,17 @@ PRIVATE = "Ingrid Vik earns 84,500 euros a year and wants to leave Meridian in s
     ],
 )
 def test_an_open_memory_that_says_nearly_what_a_private_one_says_stays(
-    open_engine: Callable[..., Engine], text: str
+    open_engine: Callable[..., LocalEngine], text: str
 ) -> None:
     engine = open_engine()
     engine.remember(PRIVATE, sensitivity=Sensitivity.PRIVATE)
-    near = engine.get(engine.remember(text).id)
+    near = engine.store.history(engine.remember(text).id)[-1]
     assert engine.runtime.egress_policy.memory(near) is None
     for other in ("The heating of the office is repaired every spring", "Customers may cancel within thirty days"):
-        assert engine.runtime.egress_policy.memory(engine.get(engine.remember(other).id)) is not None
+        assert engine.runtime.egress_policy.memory(engine.store.history(engine.remember(other).id)[-1]) is not None
 
 
-def test_a_name_that_only_private_memories_know_is_a_quotation(open_engine: Callable[..., Engine]) -> None:
+def test_a_name_that_only_private_memories_know_is_a_quotation(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine()
     engine.remember("The surgery of Torvald is on Tuesday, Pixel stays with us", sensitivity=Sensitivity.PRIVATE)
     clearing = engine.runtime.egress_policy

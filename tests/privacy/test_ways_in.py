@@ -12,7 +12,7 @@ import secret_samples
 from click.testing import CliRunner
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange.transfer import IMPORTS, import_memories
 from triskele.serving.cli.main import cli
@@ -27,12 +27,12 @@ IN_LABELS = [text for text in TEXTS if len(text) < 200]
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalEngine]:
     environment = {"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_PROJECT": "garden"}
     environment |= {"TRISKELE_PRIVACY_KEY": "file", "TRISKELE_RECALL_MODEL": "none"}
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with Engine(config.load(), tmp_path) as opened:
+    with LocalEngine(config.load(), tmp_path) as opened:
         yield opened
 
 
@@ -84,7 +84,7 @@ def test_every_format_is_tried() -> None:
 
 
 @pytest.mark.parametrize("format", FILES)
-def test_an_imported_secret_is_sealed(engine: Engine, tmp_path: Path, format: str) -> None:
+def test_an_imported_secret_is_sealed(engine: LocalEngine, tmp_path: Path, format: str) -> None:
     for number, text in enumerate(TEXTS):
         folder = tmp_path / f"in{number}"
         import_memories(engine, FILES[format](folder, text), format=format)
@@ -93,7 +93,7 @@ def test_an_imported_secret_is_sealed(engine: Engine, tmp_path: Path, format: st
 
 
 @pytest.mark.parametrize("label", ["tags", "keywords", "session", "project", "speaker"])
-def test_a_secret_in_an_imported_label_is_refused(engine: Engine, tmp_path: Path, label: str) -> None:
+def test_a_secret_in_an_imported_label_is_refused(engine: LocalEngine, tmp_path: Path, label: str) -> None:
     for number, text in enumerate(IN_LABELS):
         record = {"text": f"kettle {number}", label: [text] if label == "tags" else text}
         with pytest.raises(BadInput):
@@ -102,7 +102,7 @@ def test_a_secret_in_an_imported_label_is_refused(engine: Engine, tmp_path: Path
 
 
 @pytest.mark.parametrize("label", ["tags", "keywords"])
-def test_a_secret_in_front_matter_is_refused(engine: Engine, tmp_path: Path, label: str) -> None:
+def test_a_secret_in_front_matter_is_refused(engine: LocalEngine, tmp_path: Path, label: str) -> None:
     folder = tmp_path / "notes"
     value: Any = ["home", IN_LABELS[0]] if label == "tags" else IN_LABELS[0]
     _written(folder / "note.md", f"---\n{label}: {json.dumps(value)}\n---\nthe kettle is red")
@@ -112,7 +112,7 @@ def test_a_secret_in_front_matter_is_refused(engine: Engine, tmp_path: Path, lab
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=[str(sample.kind) for sample in CHOSEN])
-def test_the_command_line_refuses_the_same_labels(engine: Engine, text: str) -> None:
+def test_the_command_line_refuses_the_same_labels(engine: LocalEngine, text: str) -> None:
     id = engine.remember("the kettle is red").id
     tag = text.replace(",", " ")
     for option, value in (("--tags", tag), ("--keywords", text), ("--speaker", text)):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from triskele.config import load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.recall import legs
 from triskele.recall.pipeline import query_terms
-from triskele.types import Answer, Query
+from triskele.types import Add, Answer, Query
 
 NOTES = (
     ("Releases reach the cluster through Argo CD, never by hand", "decisions", ("deploy",)),
@@ -46,7 +46,7 @@ QUESTIONS = (
 )
 
 
-def open_engine(folder: Path, *, model: str = "bundled", embed_first: int = 0) -> Engine:
+def open_engine(folder: Path, *, model: str = "bundled", embed_first: int = 0) -> LocalEngine:
     """An engine that embeds when a test says so, unless told to do it before it answers."""
     environment = {
         "TRISKELE_HOME": str(folder),
@@ -54,15 +54,15 @@ def open_engine(folder: Path, *, model: str = "bundled", embed_first: int = 0) -
         "TRISKELE_RECALL_MODEL": model,
         "TRISKELE_RECALL_EMBED_FIRST": str(embed_first),
     }
-    return Engine(load(environment), folder)
+    return LocalEngine(load(environment), folder)
 
 
-def fill(engine: Engine) -> list[str]:
+def fill(engine: LocalEngine) -> list[str]:
     drafts = [engine.draft(text, category=category, tags=tags) for text, category, tags in NOTES]
-    return [outcome.id for outcome in engine.remember_all(drafts)]
+    return [outcome.id for outcome in engine.apply([Add(draft) for draft in drafts])]
 
 
-def by_words(engine: Engine, text: str, **filters: object) -> list[tuple[str, float]]:
+def by_words(engine: LocalEngine, text: str, **filters: object) -> list[tuple[str, float]]:
     """The lexical leg alone, as (memory, score)."""
     query = Query(text=text, scope=engine.scope(**filters), depth=100)  # type: ignore[arg-type]
     corpus = engine.runtime.indexes(None).corpus(query.scope)

@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.recall import legs, pipeline
 from triskele.recall.legs import one_blas_thread
 
@@ -69,7 +69,7 @@ def test_a_recall_is_bounded(threads: list[int], tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(pipeline, "query_terms", watched)
     settings = config.load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_RECALL_MODEL": "none"})
-    with Engine(settings, tmp_path) as engine:
+    with LocalEngine(settings, tmp_path) as engine:
         engine.remember("the kettle is red")
         engine.recall("kettle")
     assert seen == [1] and threads[-1] == 8

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from embedded_notes import NOTES, PARAPHRASES, QUESTIONS, by_words, contents, fill, open_engine, scored
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.index.vectors import TokenIndex
 from triskele.models.bundled import bundled
@@ -21,12 +21,13 @@ from triskele.recall.legs import LEAST_SIMILARITY
 from triskele.recall.plan import Plan
 from triskele.stores.sentence_vectors import row_of
 from triskele.stores.sqlite.vectors import SqliteVectors
+from triskele.types import Add
 
 # Words alone
 
 
 @pytest.mark.parametrize("text", QUESTIONS)
-def test_words_alone_keep_their_order_and_scores(embedded: tuple[Engine, list[str]], text: str) -> None:
+def test_words_alone_keep_their_order_and_scores(embedded: tuple[LocalEngine, list[str]], text: str) -> None:
     engine, _ = embedded
     assert scored(engine.ask(text, Plan(legs=frozenset({"lexical"}), prior=0), limit=50)) == by_words(engine, text)
     assert by_words(engine, text)
@@ -41,16 +42,16 @@ def test_without_a_model_words_keep_their_order_and_scores(tmp_path: Path, text:
         assert not answer.missing
 
 
-def _conversation(engine: Engine) -> None:
+def _conversation(engine: LocalEngine) -> None:
     """Turns of one talk and texts that say a word so often that it counts more than it could."""
     turns = ["kiwi", "nothing of that kind", "kiwi kiwi kiwi kiwi kiwi", "a kiwi in the middle of a longer turn"]
     drafts = [engine.draft(turn, session="talk", position=place) for place, turn in enumerate(turns)]
     drafts += [engine.draft("melon " * count + "x" * count) for count in (1, 9, 30, 3, 60)]
-    engine.remember_all(drafts)
+    engine.apply([Add(draft) for draft in drafts])
 
 
 @pytest.mark.parametrize("text", ["kiwi", "melon", "kiwi melon", *QUESTIONS[:2]])
-def test_where_nothing_is_embedded_words_keep_their_order_and_scores(engine: Engine, text: str) -> None:
+def test_where_nothing_is_embedded_words_keep_their_order_and_scores(engine: LocalEngine, text: str) -> None:
     fill(engine)
     _conversation(engine)
     answer = engine.ask(text, Plan(prior=0), limit=50)
@@ -59,15 +60,15 @@ def test_where_nothing_is_embedded_words_keep_their_order_and_scores(engine: Eng
     assert answer.missing == ()
 
 
-def test_where_nothing_in_the_scope_is_embedded_words_keep_their_order(engine: Engine) -> None:
+def test_where_nothing_in_the_scope_is_embedded_words_keep_their_order(engine: LocalEngine) -> None:
     engine.remember("kiwi everywhere else", project="other")
-    engine.embed()
+    engine.upkeep.embed()
     _conversation(engine)
     assert scored(engine.ask("kiwi", Plan(prior=0), limit=50)) == by_words(engine, "kiwi")
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_named_fusion_of_words_alone_keeps_their_order(engine: Engine, method: str) -> None:
+def test_a_named_fusion_of_words_alone_keeps_their_order(engine: LocalEngine, method: str) -> None:
     _conversation(engine)
     found = scored(engine.ask("kiwi melon", Plan(fusion=method, prior=0), limit=50))
     assert [id for id, _ in found] == [id for id, _ in by_words(engine, "kiwi melon")]
@@ -77,7 +78,7 @@ def test_a_named_fusion_of_words_alone_keeps_their_order(engine: Engine, method:
 
 
 @pytest.mark.parametrize(("text", "wanted"), PARAPHRASES)
-def test_other_words_are_found_by_meaning(embedded: tuple[Engine, list[str]], text: str, wanted: int) -> None:
+def test_other_words_are_found_by_meaning(embedded: tuple[LocalEngine, list[str]], text: str, wanted: int) -> None:
     engine, ids = embedded
     answer = engine.recall(text, limit=3)
     assert ids[wanted] in [hit.memory.id for hit in answer.hits]
@@ -86,7 +87,7 @@ def test_other_words_are_found_by_meaning(embedded: tuple[Engine, list[str]], te
     assert {"dense", "late"} <= set(hit.legs)
 
 
-def test_strangers_are_not_served_only_because_they_are_nearest(embedded: tuple[Engine, list[str]]) -> None:
+def test_strangers_are_not_served_only_because_they_are_nearest(embedded: tuple[LocalEngine, list[str]]) -> None:
     engine, _ = embedded
     found = engine.recall("xylophone quartet in B minor")
     assert all(hit.legs["dense"].score >= LEAST_SIMILARITY or "lexical" in hit.legs for hit in found.hits)
@@ -94,20 +95,20 @@ def test_strangers_are_not_served_only_because_they_are_nearest(embedded: tuple[
 
 
 @pytest.fixture(scope="module")
-def half(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, list[str]]]:
+def half(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalEngine, list[str]]]:
     """The notes of even number are embedded, the others wait."""
     with open_engine(tmp_path_factory.mktemp("half")) as engine:
         for place in range(0, len(NOTES), 2):
             engine.remember(NOTES[place][0])
-        engine.embed()
+        engine.upkeep.embed()
         for place in range(1, len(NOTES), 2):
             engine.remember(NOTES[place][0])
-        known = {memory.content: memory.id for memory in engine.browse(limit=100)}
+        known = {memory.content: memory.id for memory in engine.browse(limit=100).memories}
         yield engine, [known[text] for text, _, _ in NOTES]
 
 
 @pytest.mark.parametrize("place", range(1, len(NOTES), 2))
-def test_what_waits_is_found_by_its_words_near_the_top(half: tuple[Engine, list[str]], place: int) -> None:
+def test_what_waits_is_found_by_its_words_near_the_top(half: tuple[LocalEngine, list[str]], place: int) -> None:
     engine, ids = half
     words = [word for word in NOTES[place][0].split() if len(word) > 4][:3]
     answer = engine.recall("what about " + " ".join(words), limit=3)
@@ -118,28 +119,28 @@ def test_what_waits_is_found_by_its_words_near_the_top(half: tuple[Engine, list[
     assert hit.score == pytest.approx(hit.legs["lexical"].contribution * hit.prior)
 
 
-def test_what_waits_does_not_crowd_out_what_fits_better(half: tuple[Engine, list[str]]) -> None:
+def test_what_waits_does_not_crowd_out_what_fits_better(half: tuple[LocalEngine, list[str]]) -> None:
     engine, ids = half
     # "night" stands in a note that waits; the backup is what the question is about in both halves.
     found = [hit.memory.id for hit in engine.recall("who takes care of the plants upstairs?").hits]
     assert found[0] == ids[2]
 
 
-def test_during_an_import_few_vectors_do_not_hide_what_holds_the_words(engine: Engine) -> None:
+def test_during_an_import_few_vectors_do_not_hide_what_holds_the_words(engine: LocalEngine) -> None:
     """The sample is imported and 16 of its memories are embedded: answers are no worse than by words."""
     team = resources.files("triskele.samples") / "team"
     rows, questions = (
         [json.loads(line) for line in (team / name).read_text(encoding="utf-8").splitlines()]
         for name in ("corpus.jsonl", "queries.jsonl")
     )
-    outcomes = engine.remember_all([engine.draft(row["text"]) for row in rows])
+    outcomes = engine.apply([Add(engine.draft(row["text"])) for row in rows])
     ids = {row["id"]: outcome.id for row, outcome in zip(rows, outcomes, strict=True)}
     wanted: dict[str, set[str]] = {}
     for line in (team / "qrels.tsv").read_text().splitlines()[1:]:
         question, document, grade = line.split("\t")[:3]
         if int(grade) >= 2:
             wanted.setdefault(question, set()).add(ids[document])
-    assert engine.embed(limit=16) == 16
+    assert engine.upkeep.embed(limit=16) == 16
     asked = [row for row in questions if row["id"] in wanted][:120]
     found = {
         legs: sum(
@@ -153,9 +154,9 @@ def test_during_an_import_few_vectors_do_not_hide_what_holds_the_words(engine: E
     assert found[None] >= found["lexical",], found
 
 
-def test_what_waits_keeps_the_order_of_its_words_beyond_their_ceiling(engine: Engine) -> None:
+def test_what_waits_keeps_the_order_of_its_words_beyond_their_ceiling(engine: LocalEngine) -> None:
     engine.remember("a stranger about rivers and bridges")
-    engine.embed()
+    engine.upkeep.embed()
     _conversation(engine)
     words = [id for id, _ in by_words(engine, "melon")]
     assert len(words) == 5
@@ -169,7 +170,7 @@ SECRET = "the vault code is kept by the night guard"
 
 
 @pytest.fixture(scope="module")
-def scoped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def scoped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
     """One sentence in every scope there is, and others that are farther from the question."""
     with open_engine(tmp_path_factory.mktemp("scoped")) as engine:
         engine.remember(SECRET, project="billing")
@@ -180,7 +181,7 @@ def scoped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         turns = [("who keeps the vault code", "facts"), ("the night guard", "people"), ("since when?", "facts")]
         for place, (turn, category) in enumerate(turns):
             engine.remember(turn, category=category, session="talk", position=place)
-        engine.embed()
+        engine.upkeep.embed()
         yield engine
 
 
@@ -196,7 +197,7 @@ def _plans() -> list[Plan]:
 @pytest.mark.parametrize(
     "plan", _plans(), ids=lambda p: f"{'+'.join(sorted(p.legs))}-{p.fusion}-{p.rerank}-{p.context}"
 )
-def test_no_leg_shows_what_the_scope_hides(scoped: Engine, plan: Plan) -> None:
+def test_no_leg_shows_what_the_scope_hides(scoped: LocalEngine, plan: Plan) -> None:
     def found(**filters: object) -> list[str]:
         return contents(scoped.ask(SECRET, plan, limit=50, **filters))  # type: ignore[arg-type]
 
@@ -217,22 +218,22 @@ def test_no_leg_shows_what_the_scope_hides(scoped: Engine, plan: Plan) -> None:
     assert found(known_at="2020-01-01") == []
 
 
-def test_an_older_version_is_found_by_its_meaning_as_it_was_known_then(engine: Engine) -> None:
+def test_an_older_version_is_found_by_its_meaning_as_it_was_known_then(engine: LocalEngine) -> None:
     kept = engine.remember("the plants are watered by Ingrid")
     engine.edit(kept.id, content="the server room is cooled to nineteen degrees")
     engine.remember("a third thing altogether")
-    engine.embed()
-    then = engine.versions(kept.id)[0].known_from
+    engine.upkeep.embed()
+    then = engine.store.history(kept.id)[0].known_from
     assert contents(engine.recall("who waters the greenery?", known_at=then)) == ["the plants are watered by Ingrid"]
     assert "the plants are watered by Ingrid" not in contents(engine.recall("who waters the greenery?"))
 
 
-def test_an_edit_is_found_by_its_new_meaning_once_embedded(engine: Engine) -> None:
+def test_an_edit_is_found_by_its_new_meaning_once_embedded(engine: LocalEngine) -> None:
     kept = engine.remember("the plants are watered by Ingrid")
-    engine.embed()
+    engine.upkeep.embed()
     engine.edit(kept.id, content="Pixel is a cat and sleeps in the server room")
     assert engine.recall("which animal lives here?").waiting == 1
-    assert engine.embed() == 1
+    assert engine.upkeep.embed() == 1
     [hit] = engine.recall("which animal lives here?").hits
     assert hit.memory.content.startswith("Pixel")
     assert engine.recall("who waters the greenery?").hits == ()
@@ -278,7 +279,7 @@ RANKINGS = [(method, rerank) for method in ("default", *METHODS) for rerank in (
 
 
 @pytest.mark.parametrize(("method", "rerank"), RANKINGS)
-def test_evidence_adds_up_to_the_score(half: tuple[Engine, list[str]], method: str, rerank: str) -> None:
+def test_evidence_adds_up_to_the_score(half: tuple[LocalEngine, list[str]], method: str, rerank: str) -> None:
     engine, _ = half
     for text in (*QUESTIONS, *(text for text, _ in PARAPHRASES)):
         hits = engine.recall(text, fusion=method, rerank=rerank, limit=50).hits
@@ -289,7 +290,7 @@ def test_evidence_adds_up_to_the_score(half: tuple[Engine, list[str]], method: s
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_late_interaction_reorders_the_head_and_nothing_jumps_over_it(embedded: tuple[Engine, list[str]]) -> None:
+def test_late_interaction_reorders_the_head_and_nothing_jumps_over_it(embedded: tuple[LocalEngine, list[str]]) -> None:
     engine, _ = embedded
     for method in METHODS:
         for text, _ in PARAPHRASES:
@@ -299,8 +300,8 @@ def test_late_interaction_reorders_the_head_and_nothing_jumps_over_it(embedded: 
             assert {hit.memory.id for hit in after.hits} <= set(head)
 
 
-def test_as_many_hits_as_were_asked_for(engine: Engine) -> None:
-    engine.remember_all([engine.draft(f"number {number} of the plums") for number in range(180)])
+def test_as_many_hits_as_were_asked_for(engine: LocalEngine) -> None:
+    engine.apply([Add(engine.draft(f"number {number} of the plums")) for number in range(180)])
     model, random = bundled(), np.random.default_rng(1)
     while waiting := engine.store.vectors.waiting():
         drawn = random.standard_normal((len(waiting), model.dimensions), dtype=np.float32)
@@ -312,7 +313,7 @@ def test_as_many_hits_as_were_asked_for(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("options", [{"legs": ["lexcial"]}, {"fusion": "borda"}, {"rerank": "always"}])
-def test_unknown_ways_to_rank_are_refused(engine: Engine, options: dict[str, str]) -> None:
+def test_unknown_ways_to_rank_are_refused(engine: LocalEngine, options: dict[str, str]) -> None:
     with pytest.raises(BadInput):
         engine.recall("anything", **options)  # type: ignore[arg-type]
 
@@ -320,7 +321,7 @@ def test_unknown_ways_to_rank_are_refused(engine: Engine, options: dict[str, str
 # Long texts in several pieces
 
 
-def _long_turn(engine: Engine, role: str | None) -> None:
+def _long_turn(engine: LocalEngine, role: str | None) -> None:
     """A long turn in four pieces, all nearer to the question than the short turns of others."""
     pieces = [f"the harbour crane number {n} lifts containers of steel" for n in ("one", "two", "three", "four")]
     said = "2026-03-01T10:00:00Z"
@@ -328,16 +329,16 @@ def _long_turn(engine: Engine, role: str | None) -> None:
         engine.draft(text, session="talk", position=n, role=role, created_at=said) for n, text in enumerate(pieces)
     ]
     answer = engine.draft("containers are heavy", session="talk", position=4, role="user", created_at=said)
-    engine.remember_all([*turns, answer])
-    engine.embed()
+    engine.apply([Add(turn) for turn in (*turns, answer)])
+    engine.upkeep.embed()
 
 
-def _first_three(engine: Engine) -> int:
+def _first_three(engine: LocalEngine) -> int:
     answer = engine.ask("the harbour crane lifts containers of steel", Plan(prior=0), limit=3)
     return sum("crane" in text for text in contents(answer))
 
 
-def test_a_long_text_does_not_fill_the_list(engine: Engine) -> None:
+def test_a_long_text_does_not_fill_the_list(engine: LocalEngine) -> None:
     _long_turn(engine, "assistant")
     assert _first_three(engine) == 2
     answer = engine.ask("the harbour crane lifts containers of steel", Plan(prior=0), limit=5)
@@ -345,14 +346,14 @@ def test_a_long_text_does_not_fill_the_list(engine: Engine) -> None:
     assert all(hit.score == pytest.approx(sum(leg.contribution for leg in hit.legs.values())) for hit in answer.hits)
 
 
-def test_turns_of_unknown_people_are_no_pieces_of_one_text(engine: Engine) -> None:
+def test_turns_of_unknown_people_are_no_pieces_of_one_text(engine: LocalEngine) -> None:
     _long_turn(engine, None)
     assert _first_three(engine) == 3
 
 
-def test_memories_whose_token_vectors_are_lost_are_not_below_those_that_have_them(engine: Engine) -> None:
+def test_memories_whose_token_vectors_are_lost_are_not_below_those_that_have_them(engine: LocalEngine) -> None:
     fill(engine)
-    engine.embed()
+    engine.upkeep.embed()
     semantic = engine.semantic()
     assert semantic is not None
     slots = semantic.catalog.view().slots

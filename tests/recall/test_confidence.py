@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from triskele.config import load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.recall import confidence
 from triskele.recall.candidates import CandidateSet, Said
 from triskele.recall.fusion import Candidate, Contribution
@@ -109,10 +109,10 @@ def test_a_turn_of_a_conversation_is_as_sure_as_the_same_text_alone(tmp_path: Pa
     found = []
     for session in (None, "talk"):
         home = tmp_path / (session or "alone")
-        with Engine(load({"TRISKELE_HOME": str(home)}), tmp_path) as engine:
+        with LocalEngine(load({"TRISKELE_HOME": str(home)}), tmp_path) as engine:
             for place, text in enumerate(CONVERSATION):
                 engine.remember(text, project="", session=session, position=place if session else None)
-            engine.embed()
+            engine.upkeep.embed()
             found.append(engine.recall(question, project=""))
     alone, in_conversation = found
     assert alone.hits[0].memory.content == in_conversation.hits[0].memory.content == CONVERSATION[answer]
@@ -138,14 +138,14 @@ def test_the_name_of_its_speaker_is_answered_whatever_the_text() -> None:
 
 def test_a_memory_does_not_compete_with_what_it_replaced(tmp_path: Path) -> None:
     question = "how do releases reach the cluster?"
-    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
+    with LocalEngine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
         last = engine.remember("Releases reach the cluster through Argo CD", project="").id
         engine.remember("Logs are kept for thirty days", project="")
-        engine.embed()
+        engine.upkeep.embed()
         before = engine.recall(question, project="").confidence
         for tool in ("Spinnaker", "Jenkins", "Flux"):
             last = engine.remember(f"Releases reach the cluster through {tool}", project="", supersedes=last).id
-        engine.embed()
+        engine.upkeep.embed()
         for options in ({}, {"show_superseded": True}):
             answer = engine.recall(question, project="", **options)
             assert answer.hits[0].memory.content.endswith("Flux")
@@ -153,9 +153,9 @@ def test_a_memory_does_not_compete_with_what_it_replaced(tmp_path: Path) -> None
 
 
 @pytest.fixture(params=["bundled", "none"])
-def engine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
+def engine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LocalEngine]:
     settings = load({"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_RECALL_MODEL": request.param})
-    with Engine(settings, tmp_path) as opened:
+    with LocalEngine(settings, tmp_path) as opened:
         opened.remember("The claim for the flooded cellar has the number HRN-417", project="")
         opened.remember("The ferry is booked as QPE1042, cabin 6113", project="")
         opened.remember("new_checkout_v2 is on for ten percent of the shops", project="")
@@ -165,7 +165,7 @@ def engine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 
 @pytest.mark.parametrize("written", ["HRN-417", "hrn417", "HRN_417", "qp-e1042", "QPE-1042", "new-checkout-v2"])
-def test_an_identifier_is_found_whatever_its_case_and_joints(engine: Engine, written: str) -> None:
+def test_an_identifier_is_found_whatever_its_case_and_joints(engine: LocalEngine, written: str) -> None:
     answer = engine.recall(written, project="")
     bare = written.lower().replace("-", "").replace("_", "")
     assert bare in answer.hits[0].memory.content.lower().replace("-", "").replace("_", "")
@@ -173,11 +173,11 @@ def test_an_identifier_is_found_whatever_its_case_and_joints(engine: Engine, wri
 
 
 @pytest.mark.parametrize("written", ["HRN-999", "what was hrn_418 about?", "qpe2077", "new_checkout_v3", "BKR-2231"])
-def test_another_identifier_of_the_same_shape_is_no_answer(engine: Engine, written: str) -> None:
+def test_another_identifier_of_the_same_shape_is_no_answer(engine: LocalEngine, written: str) -> None:
     assert engine.recall(written, project="").confidence < LEAST_CONFIDENCE
 
 
-def test_an_identifier_written_as_two_words_is_known(engine: Engine) -> None:
+def test_an_identifier_written_as_two_words_is_known(engine: LocalEngine) -> None:
     engine.remember("Meter KLM 77 stands in the cellar", project="")
     engine.remember("Meter KLM-78 stands in the attic", project="")
     assert engine.recall("KLM-77", project="").confidence > confidence.UNLIKELY
@@ -202,14 +202,14 @@ def test_a_common_identifier_is_not() -> None:
 
 
 def test_a_bare_word_that_a_memory_holds_is_a_search(tmp_path: Path) -> None:
-    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
+    with LocalEngine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
         for day in ("Monday", "Friday", "holiday"):
             engine.remember(f"The team lead must agree when we want to deploy on a {day}", project="")
         engine.remember(
             "Thanks, that lasagne on the terrace was really great, see you soon", session="talk", position=0
         )
         engine.remember("Thanks, and we all had a great time at the lake yesterday", session="talk", position=1)
-        engine.embed()
+        engine.upkeep.embed()
         assert engine.recall("deploy", project="").confidence == confidence.SEARCHED
         assert engine.recall("deploy tulips", project="").confidence != confidence.SEARCHED
         assert engine.recall("thanks", project="").confidence < confidence.SEARCHED
@@ -218,7 +218,7 @@ def test_a_bare_word_that_a_memory_holds_is_a_search(tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", ["bundled", "none"])
 def test_part_of_an_identifier_is_no_bare_word(tmp_path: Path, model: str) -> None:
     settings = load({"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_RECALL_MODEL": model})
-    with Engine(settings, tmp_path) as engine:
+    with LocalEngine(settings, tmp_path) as engine:
         texts = {
             "hi": "The board is at https://x.example/d/Kq7HiX92/tills",
             "2": "Firmware 2.4.1 loses every third barcode",
@@ -227,7 +227,7 @@ def test_part_of_an_identifier_is_no_bare_word(tmp_path: Path, model: str) -> No
         }
         for text in texts.values():
             engine.remember(text, project="")
-        engine.embed()
+        engine.upkeep.embed()
         for word, text in texts.items():
             answer = engine.recall(word, project="", legs=("lexical",))
             assert [hit.memory.content for hit in answer.hits] == [text]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from triskele.config import load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.recall import graph_leg
 from triskele.recall.plan import Plan
 from triskele.types import Answer
@@ -23,20 +23,20 @@ MARCH = "We repaired the pump in the cellar again"
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
     folder = tmp_path_factory.mktemp("evidence")
-    with Engine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden"}), folder) as opened:
+    with LocalEngine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden"}), folder) as opened:
         opened.remember(ANN, speaker="Ann")
         opened.remember(BEN, speaker="Ben")
         opened.remember(USER, role="user")
         opened.remember(ASSISTANT, role="assistant")
         opened.remember(JUNE, created_at="2025-06-10")
         opened.remember(MARCH, created_at="2025-03-10")
-        opened.embed()
+        opened.upkeep.embed()
         yield opened
 
 
-def ask(engine: Engine, text: str, evidence: tuple[str, ...] = ("speaker", "time")) -> Answer:
+def ask(engine: LocalEngine, text: str, evidence: tuple[str, ...] = ("speaker", "time")) -> Answer:
     return engine.ask(text, Plan(evidence=frozenset(evidence)), limit=10)
 
 
@@ -55,13 +55,15 @@ def first(answer: Answer, *contents: str) -> str:
         ("What did we repair in the cellar in March 2025?", MARCH, JUNE),
     ],
 )
-def test_evidence_decides_between_equals_and_hides_nothing(engine: Engine, text: str, wanted: str, other: str) -> None:
+def test_evidence_decides_between_equals_and_hides_nothing(
+    engine: LocalEngine, text: str, wanted: str, other: str
+) -> None:
     answer = ask(engine, text)
     assert first(answer, wanted, other) == wanted
     assert other in [hit.memory.content for hit in answer.hits]
 
 
-def test_evidence_is_a_contribution_that_the_reason_names(engine: Engine) -> None:
+def test_evidence_is_a_contribution_that_the_reason_names(engine: LocalEngine) -> None:
     hit = ask(engine, "What did Ann adopt from the shelter?").hits[0]
     assert hit.legs["speaker"].contribution > 0
     assert sum(leg.contribution for leg in hit.legs.values()) * hit.prior == pytest.approx(hit.score)
@@ -78,10 +80,10 @@ def test_an_address_counts_less_than_what_the_person_says(tmp_path: Path) -> Non
         "Oh no. Poor Tom.": "Ines",
         "The roof leaks.": "Tom",
     }
-    with Engine(load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "chat"}), tmp_path) as chat:
+    with LocalEngine(load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "chat"}), tmp_path) as chat:
         for position, (text, speaker) in enumerate(turns.items()):
             chat.remember(text, speaker=speaker, session="monday", position=position)
-        chat.embed()
+        chat.upkeep.embed()
         with_names, without = (
             {hit.memory.content: hit.legs["late"].score for hit in ask(chat, "What leaks at Tom's?", legs).hits}
             for legs in (("time",), ("speaker", "time"))
@@ -90,7 +92,7 @@ def test_an_address_counts_less_than_what_the_person_says(tmp_path: Path) -> Non
     assert fall["Morning, Tom!"] > fall["The roof leaks."] + 0.02
 
 
-def test_a_plan_can_leave_evidence_out(engine: Engine) -> None:
+def test_a_plan_can_leave_evidence_out(engine: LocalEngine) -> None:
     for name in ("speaker", "time"):
         answer = ask(engine, "What did Ann adopt in June 2025?", (name,))
         assert {leg for hit in answer.hits for leg in hit.legs} & {"speaker", "time"} == {name}

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from triskele.config import load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.recall import graph_leg
 from triskele.recall.plan import Plan
-from triskele.types import Answer, Hit
+from triskele.types import Add, Answer, Hit
 
 BRIDGE = "Kestrel is the billing service that Marta Lindqvist maintains"
 FAR = "Marta Lindqvist works from the Tromsø office on Thursdays"
@@ -29,13 +29,13 @@ WITHOUT = Plan(walk="off")
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
     folder = tmp_path_factory.mktemp("connections")
     settings = load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_EMBED_FIRST": "0"})
-    with Engine(settings, folder) as opened:
-        opened.remember_all(map(opened.draft, (BRIDGE, FAR, NAMED, *CROWD)))
+    with LocalEngine(settings, folder) as opened:
+        opened.apply([Add(draft) for draft in map(opened.draft, (BRIDGE, FAR, NAMED, *CROWD))])
         opened.remember("Marta Lindqvist keeps bees", project="elsewhere")
-        opened.embed()
+        opened.upkeep.embed()
         yield opened
 
 
@@ -47,13 +47,13 @@ def _hit(answer: Answer, content: str) -> Hit:
     return next(hit for hit in answer.hits if hit.memory.content == content)
 
 
-def test_a_memory_that_no_other_leg_brings_reaches_the_top(engine: Engine) -> None:
+def test_a_memory_that_no_other_leg_brings_reaches_the_top(engine: LocalEngine) -> None:
     assert _place(engine.ask(QUESTION, WITHOUT, limit=50), FAR) is None
     place = _place(engine.ask(QUESTION, Plan(), limit=10), FAR)
     assert place is not None and place < 5
 
 
-def test_its_evidence_adds_up_and_names_the_path(engine: Engine) -> None:
+def test_its_evidence_adds_up_and_names_the_path(engine: LocalEngine) -> None:
     hit = _hit(engine.recall(QUESTION), FAR)
     assert "lexical" not in hit.legs
     assert sum(leg.contribution for leg in hit.legs.values()) * hit.prior == pytest.approx(hit.score)
@@ -64,27 +64,29 @@ def test_its_evidence_adds_up_and_names_the_path(engine: Engine) -> None:
     assert f"connected through “Marta Lindqvist” with “{path.says}”" in hit.reason
 
 
-def test_the_graph_never_leaves_the_scope(engine: Engine) -> None:
+def test_the_graph_never_leaves_the_scope(engine: LocalEngine) -> None:
     here = {hit.memory.content for hit in engine.recall(QUESTION, limit=100).hits}
     assert "Marta Lindqvist keeps bees" not in here
     everywhere = {hit.memory.content for hit in engine.recall(QUESTION, limit=100, all_projects=True).hits}
     assert "Marta Lindqvist keeps bees" in everywhere
 
 
-def test_a_title_in_the_question_counts_without_a_walk_too(engine: Engine) -> None:
+def test_a_title_in_the_question_counts_without_a_walk_too(engine: LocalEngine) -> None:
     named = _hit(engine.ask("what does Kestrel do?", WITHOUT), BRIDGE)
     assert named.legs["graph"].contribution > 0
     assert "graph" not in _hit(engine.ask("what does kestrel do?", WITHOUT), BRIDGE).legs
 
 
-def test_a_question_that_leaves_nothing_open_asks_no_graph(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_leaves_nothing_open_asks_no_graph(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert _place(engine.recall(QUESTION), FAR) is not None
     monkeypatch.setattr(graph_leg, "OPEN_BELOW", -1.0)
     monkeypatch.setattr(graph_leg, "LEAST_OPEN", 0.0)
     assert _place(engine.recall(QUESTION), FAR) is None
 
 
-def test_the_graph_adds_nothing_to_a_stranger(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_graph_adds_nothing_to_a_stranger(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_leg, "_STRANGER", 1.0)
     monkeypatch.setattr(graph_leg, "_STRANGER_BY_TITLE", 1.0)
     assert _place(engine.recall(QUESTION), FAR) is None
@@ -100,14 +102,14 @@ def test_a_stranger_by_a_shared_name_gains_nothing_where_one_by_its_own_title_do
 
 
 def test_connections_of_a_first_candidate_that_does_not_match_add_nothing(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _hit(engine.ask(QUESTION, Plan(), limit=100), FAR).legs["graph"].contribution > 0
     monkeypatch.setattr(graph_leg, "FOOTING", (0.99, 1.0))
     assert all(hit.memory.content != FAR for hit in engine.ask(QUESTION, Plan(), limit=100).hits)
 
 
-def test_its_weight_can_be_changed_down_to_none(engine: Engine) -> None:
+def test_its_weight_can_be_changed_down_to_none(engine: LocalEngine) -> None:
     usual, half, none = (
         _place(engine.ask(QUESTION, Plan(weights=weights), limit=100), FAR)
         for weights in (None, {"graph": 0.5}, {"graph": 0.0})
@@ -116,7 +118,7 @@ def test_its_weight_can_be_changed_down_to_none(engine: Engine) -> None:
     assert none is None or none > half >= usual
 
 
-def test_as_a_leg_of_reciprocal_ranks_it_brings_its_own(engine: Engine) -> None:
+def test_as_a_leg_of_reciprocal_ranks_it_brings_its_own(engine: LocalEngine) -> None:
     three = Plan(fusion="rrf", rerank="off", weights={"lexical": 1, "dense": 1, "graph": 1})
     found = _hit(engine.ask(QUESTION, three, limit=100), FAR)
     assert found.legs["graph"].rank < min(leg.rank for name, leg in found.legs.items() if name != "graph")
@@ -124,7 +126,7 @@ def test_as_a_leg_of_reciprocal_ranks_it_brings_its_own(engine: Engine) -> None:
 
 def test_a_conversation_has_its_own_connections(tmp_path: Path) -> None:
     settings = load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "garden"})
-    with Engine(settings, tmp_path) as opened:
+    with LocalEngine(settings, tmp_path) as opened:
         for place, text in enumerate((BRIDGE, "I see", FAR, "Thanks")):
             opened.remember(text, session="talk", position=place)
         answer = opened.recall(QUESTION)
@@ -133,7 +135,7 @@ def test_a_conversation_has_its_own_connections(tmp_path: Path) -> None:
 
 def test_what_waits_to_be_read_is_read_by_the_next_recall(tmp_path: Path) -> None:
     settings = load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "garden"})
-    with Engine(settings, tmp_path) as opened:
+    with LocalEngine(settings, tmp_path) as opened:
         for text in (BRIDGE, "the Kestrel repository has a long history", FAR):
             opened.remember(text)
         assert opened.store.entities.count_unread() == 3

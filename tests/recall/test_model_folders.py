@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from embedded_notes import NOTES, PARAPHRASES, QUESTIONS, by_words, fill, open_engine, scored
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
 from triskele.recall.plan import Plan
@@ -63,7 +63,7 @@ def break_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_broken_model_is_told_and_words_answer(
-    engine: Engine, break_model: Callable[[str], Path], damage: str
+    engine: LocalEngine, break_model: Callable[[str], Path], damage: str
 ) -> None:
     folder = break_model(damage)
     fill(engine)
@@ -72,30 +72,30 @@ def test_a_broken_model_is_told_and_words_answer(
     [said] = answer.missing
     if damage != "no manifest":
         assert str(folder) in said
-    health = engine.inspect()
+    health = engine.upkeep.inspect()
     assert health.model_problem is not None
     assert str(folder) in health.model_problem
     assert health.findings == ()
 
 
 def test_a_broken_model_does_not_stop_what_needs_none(
-    engine: Engine, break_model: Callable[[str], Path], tmp_path: Path
+    engine: LocalEngine, break_model: Callable[[str], Path], tmp_path: Path
 ) -> None:
     break_model("gone")
     ids = fill(engine)
     engine.erase(ids[0])
-    engine.backup(tmp_path / "copy.db")
-    engine.restore_backup(tmp_path / "copy.db")
-    engine.reindex()
+    engine.upkeep.backup(tmp_path / "copy.db")
+    engine.upkeep.restore_backup(tmp_path / "copy.db")
+    engine.upkeep.reindex()
     assert engine.why_not(ids[1], "something else altogether").verdict
     with pytest.raises(ModelUnavailable):
-        engine.embed()
+        engine.upkeep.embed()
     assert engine.store.vectors.count_waiting() == len(NOTES) - 1
 
 
-def test_a_sound_model_has_no_problem(embedded: tuple[Engine, list[str]]) -> None:
+def test_a_sound_model_has_no_problem(embedded: tuple[LocalEngine, list[str]]) -> None:
     engine, _ = embedded
-    health = engine.inspect(deep=True)
+    health = engine.upkeep.inspect(deep=True)
     assert health.model_problem is None
     assert (health.vectors_damaged, health.vectors_orphaned, health.waiting) == (0, 0, 0)
 
@@ -103,7 +103,7 @@ def test_a_sound_model_has_no_problem(embedded: tuple[Engine, list[str]]) -> Non
 def test_who_wants_no_model_has_no_problem_with_it(tmp_path: Path, break_model: Callable[[str], Path]) -> None:
     break_model("gone")
     with open_engine(tmp_path / "home", model="none") as engine:
-        assert engine.inspect().model_problem is None
+        assert engine.upkeep.inspect().model_problem is None
 
 
 # Another local model
@@ -113,7 +113,7 @@ def test_a_model_in_a_folder_is_used_by_its_path(tmp_path: Path) -> None:
     folder = _model_folder(tmp_path / "model", "")
     with open_engine(tmp_path / "home", model=str(folder)) as engine:
         ids = fill(engine)
-        engine.embed()
+        engine.upkeep.embed()
         for question, place in PARAPHRASES[:2]:
             assert engine.recall(question).hits[0].memory.id == ids[place]
 

@@ -17,7 +17,7 @@ import pytest
 from other_weights import other_weights
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index import worker
 from triskele.models import bundled
@@ -35,7 +35,7 @@ TEXTS = (*(f"Barge {number} is moored at jetty {number % 7}." for number in rang
 QUESTION = "which colour does the pot for tea have?"
 
 Install = Callable[[BundledEmbedder], None]
-Open = Callable[[], Engine]
+Open = Callable[[], LocalEngine]
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def opened(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Open]:
     environment["TRISKELE_STORE_CORPUS"] = "database" if request.param == "database" else "local"
     url = None if request.param == "file" else request.getfixturevalue("postgres_url")
     with ExitStack() as stack:
-        yield lambda: stack.enter_context(Engine(config.load(environment, store_url=url), tmp_path / "home"))
+        yield lambda: stack.enter_context(LocalEngine(config.load(environment, store_url=url), tmp_path / "home"))
 
 
 @pytest.fixture
@@ -75,24 +75,24 @@ def read(install: Install, earlier: BundledEmbedder, opened: Open) -> None:
     """A store that the earlier weights have read."""
     install(earlier)
     with opened() as engine:
-        engine.remember_all([engine.draft(text) for text in TEXTS])
-        assert engine.embed() == len(TEXTS)
+        engine.remember_all([{"content": text} for text in TEXTS])
+        assert engine.upkeep.embed() == len(TEXTS)
 
 
 @pytest.fixture
-def updated(read: None, install: Install, new: BundledEmbedder, opened: Open) -> Engine:
+def updated(read: None, install: Install, new: BundledEmbedder, opened: Open) -> LocalEngine:
     """The same store after the update."""
     install(new)
     return opened()
 
 
-def _model(engine: Engine) -> str:
+def _model(engine: LocalEngine) -> str:
     semantic = engine.semantic()
     assert semantic is not None
     return semantic.embedder.fingerprint
 
 
-def _asked(engine: Engine, text: str = QUESTION) -> Answer:
+def _asked(engine: LocalEngine, text: str = QUESTION) -> Answer:
     return engine.recall(text, logged=False)
 
 
@@ -101,23 +101,23 @@ def _is_by_meaning(answer: Answer, content: str = KETTLE) -> bool:
     return is_whole and answer.hits[0].memory.content == content and {"dense", "late"} <= set(answer.hits[0].legs)
 
 
-def _advance(engine: Engine, limit: int) -> int | None:
+def _advance(engine: LocalEngine, limit: int) -> int | None:
     engine.semantic()
     return engine.runtime.advance_update(limit)
 
 
-def _finish(engine: Engine) -> int:
+def _finish(engine: LocalEngine) -> int:
     """Embed what waits, and end the update, as `triskele reindex` does."""
-    return engine.embed() + (engine.runtime.advance_update() or 0)
+    return engine.upkeep.embed() + (engine.runtime.advance_update() or 0)
 
 
 def test_update_is_a_switch_that_kept_weights_bridge(
-    updated: Engine, earlier: BundledEmbedder, new: BundledEmbedder
+    updated: LocalEngine, earlier: BundledEmbedder, new: BundledEmbedder
 ) -> None:
     assert _model(updated) == earlier.fingerprint and _is_by_meaning(_asked(updated))
     assert _advance(updated, 12) == 12 and updated.runtime.update() == (new.fingerprint, 19)
     updated.remember(CRANE)
-    assert updated.embed(limit=16) == 1 and _is_by_meaning(_asked(updated, "hoisting equipment"), CRANE)
+    assert updated.upkeep.embed(limit=16) == 1 and _is_by_meaning(_asked(updated, "hoisting equipment"), CRANE)
     assert _finish(updated) == 20
     assert _model(updated) == new.fingerprint and updated.runtime.update() is None
     assert _is_by_meaning(_asked(updated)) and _is_by_meaning(_asked(updated, "hoisting equipment"), CRANE)
@@ -130,13 +130,13 @@ def test_update_is_a_switch_that_kept_weights_bridge(
 
 
 def test_rollback_after_an_update_returns_to_the_kept_weights(
-    updated: Engine, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open, tmp_path: Path
+    updated: LocalEngine, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open, tmp_path: Path
 ) -> None:
     _finish(updated)
     assert model_switch.roll_back(updated.store, tmp_path / "home").name == earlier.fingerprint
     updated.remember(CRANE)
     for engine in (updated, opened()):
-        engine.embed()
+        engine.upkeep.embed()
         assert _model(engine) == earlier.fingerprint and _is_by_meaning(_asked(engine, "hoisting equipment"), CRANE)
     model_switch.roll_back(updated.store, tmp_path / "home")
     assert _model(updated) == new.fingerprint == _model(opened())
@@ -144,7 +144,7 @@ def test_rollback_after_an_update_returns_to_the_kept_weights(
 
 @pytest.mark.parametrize("is_at_work", [True, False])
 def test_text_written_during_an_update_is_found_by_meaning_at_once(
-    updated: Engine, earlier: BundledEmbedder, is_at_work: bool, monkeypatch: pytest.MonkeyPatch
+    updated: LocalEngine, earlier: BundledEmbedder, is_at_work: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The new weights may take an hour.
     monkeypatch.setattr(worker, "embed_beside", lambda *_, **__: 0)
@@ -154,12 +154,12 @@ def test_text_written_during_an_update_is_found_by_meaning_at_once(
     ends = time.monotonic() + 60
     while is_at_work and updated.store.vectors.count_waiting() and time.monotonic() < ends:
         time.sleep(0.01)
-    updated.embed(limit=1)
+    updated.upkeep.embed(limit=1)
     assert _is_by_meaning(_asked(updated, "hoisting equipment"), CRANE) and _model(updated) == earlier.fingerprint
 
 
 def test_worker_finishes_an_update_and_no_recall_does(
-    updated: Engine, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open
+    updated: LocalEngine, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open
 ) -> None:
     beside = opened()
     _asked(updated)
@@ -171,7 +171,9 @@ def test_worker_finishes_an_update_and_no_recall_does(
     assert _model(beside) == new.fingerprint and _is_by_meaning(_asked(beside)) and _is_by_meaning(_asked(updated))
 
 
-def test_worker_tries_again_when_another_process_was_at_it(updated: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_tries_again_when_another_process_was_at_it(
+    updated: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(worker, "LEASE_S", 0.2)
     updated.semantic()
     with worker.alone(updated.store, f"{EMBED} {BundledEmbedder().fingerprint}", 30, wait=True) as is_alone:
@@ -186,7 +188,7 @@ def test_worker_tries_again_when_another_process_was_at_it(updated: Engine, monk
 
 
 def test_refused_text_does_not_hold_an_update_up(
-    updated: Engine, new: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
+    updated: LocalEngine, new: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encode = BundledEmbedder.encode_documents
 
@@ -200,12 +202,12 @@ def test_refused_text_does_not_hold_an_update_up(
     assert _model(updated) == new.fingerprint and _asked(updated).waiting == 1
     for _ in range(MOST_TRIES):
         with pytest.raises(ValueError, match="not this one"):
-            updated.embed(limit=1)
+            updated.upkeep.embed(limit=1)
     assert _is_by_meaning(_asked(updated))
 
 
 def test_weights_that_cannot_be_loaded_do_not_come_into_force(
-    updated: Engine, earlier: BundledEmbedder, new: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
+    updated: LocalEngine, earlier: BundledEmbedder, new: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _advance(updated, 12)
     load = BundledRuntime.load
@@ -223,7 +225,7 @@ def test_weights_that_cannot_be_loaded_do_not_come_into_force(
 
 
 def test_store_that_cannot_be_written_answers_by_the_kept_weights(
-    updated: Engine, earlier: BundledEmbedder, opened: Open, monkeypatch: pytest.MonkeyPatch
+    updated: LocalEngine, earlier: BundledEmbedder, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object, **__: object) -> bool:
         raise StoreUnavailable("the store is read-only")
@@ -238,7 +240,7 @@ def test_store_that_cannot_be_written_answers_by_the_kept_weights(
 
 
 def test_program_that_starts_in_the_middle_continues_there(
-    updated: Engine, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open
+    updated: LocalEngine, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open
 ) -> None:
     _advance(updated, 12)
     updated.close()
@@ -257,17 +259,17 @@ def test_program_of_the_earlier_version_follows_the_update(
     _advance(updated, 12)
     install(earlier)
     before.remember(CRANE)
-    assert before.embed() == 1 and before.runtime.update() is None
+    assert before.upkeep.embed() == 1 and before.runtime.update() is None
     assert opened().runtime.update() is None
     install(new)
     assert _finish(updated) == 20 and _model(updated) == new.fingerprint
     install(earlier)
     assert _model(before) == new.fingerprint and _is_by_meaning(_asked(before, "hoisting equipment"), CRANE)
-    assert before.embed() == 0 and model_switch.switched(before.store) == model_switch.switched(updated.store)
+    assert before.upkeep.embed() == 0 and model_switch.switched(before.store) == model_switch.switched(updated.store)
 
 
 def test_program_without_the_weights_in_force_leaves_the_queue_alone(
-    updated: Engine, install: Install, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open, tmp_path: Path
+    updated: LocalEngine, install: Install, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open, tmp_path: Path
 ) -> None:
     _finish(updated)
     shutil.rmtree(tmp_path / "home" / "models")
@@ -276,12 +278,12 @@ def test_program_without_the_weights_in_force_leaves_the_queue_alone(
     assert _model(before) == earlier.fingerprint and _is_by_meaning(_asked(before))
     install(new)
     updated.remember(CRANE)
-    assert updated.embed() == 1
+    assert updated.upkeep.embed() == 1
     updated.remember("The later version writes this.")
     install(earlier)
-    assert before.embed() == 0
+    assert before.upkeep.embed() == 0
     install(new)
-    assert updated.embed() == 1
+    assert updated.upkeep.embed() == 1
 
 
 def test_one_command_with_another_model_does_not_stop_the_others(
@@ -289,21 +291,21 @@ def test_one_command_with_another_model_does_not_stop_the_others(
 ) -> None:
     resident = opened()
     resident.remember(KETTLE)
-    assert resident.embed() == 1
+    assert resident.upkeep.embed() == 1
     folder = other_weights(tmp_path / "other", name="other")._folder
     settings = replace(resident.settings.recall, model=str(folder))
     origins = {**resident.settings.origins, "recall.model": "TRISKELE_RECALL_MODEL"}
-    with Engine(replace(resident.settings, recall=settings, origins=origins), tmp_path / "home") as command:
+    with LocalEngine(replace(resident.settings, recall=settings, origins=origins), tmp_path / "home") as command:
         assert command.recall("jetty", logged=False).waiting == 1
     resident.remember(TEXTS[0])
-    assert resident.embed(limit=16, wait=False) == 1 and resident.store.jobs.count(EMBED) == 0
+    assert resident.upkeep.embed(limit=16, wait=False) == 1 and resident.store.jobs.count(EMBED) == 0
     assert _is_by_meaning(_asked(resident))
     # Nor does the other model have to give way for good.
-    with Engine(replace(resident.settings, recall=settings, origins=origins), tmp_path / "home") as command:
-        assert command.semantic() is not None and resident.embed() == 0 and command.embed() == 2
+    with LocalEngine(replace(resident.settings, recall=settings, origins=origins), tmp_path / "home") as command:
+        assert command.semantic() is not None and resident.upkeep.embed() == 0 and command.upkeep.embed() == 2
 
 
-def test_memory_erased_during_an_update_is_in_no_answer(updated: Engine, new: BundledEmbedder) -> None:
+def test_memory_erased_during_an_update_is_in_no_answer(updated: LocalEngine, new: BundledEmbedder) -> None:
     _advance(updated, 31)
     updated.erase(_asked(updated).hits[0].memory.id)
     assert KETTLE not in [hit.memory.content for hit in _asked(updated).hits]
@@ -317,7 +319,7 @@ def test_memory_erased_during_an_update_is_in_no_answer(updated: Engine, new: Bu
 
 @pytest.mark.parametrize("is_damaged", [True, False])
 def test_without_whole_kept_weights_words_answer(
-    updated: Engine, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open, tmp_path: Path, is_damaged: bool
+    updated: LocalEngine, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open, tmp_path: Path, is_damaged: bool
 ) -> None:
     kept = tmp_path / "home" / "models" / earlier.fingerprint
     if is_damaged:
@@ -328,11 +330,11 @@ def test_without_whole_kept_weights_words_answer(
     engine = opened()
     answer = _asked(engine)
     assert answer.waiting == len(TEXTS) and not any("dense" in hit.legs for hit in answer.hits)
-    assert engine.embed() == len(TEXTS) and _is_by_meaning(_asked(engine)) and _model(engine) == new.fingerprint
+    assert engine.upkeep.embed() == len(TEXTS) and _is_by_meaning(_asked(engine)) and _model(engine) == new.fingerprint
 
 
 def test_latest_of_kept_weights_that_have_read_as_much_answers(
-    updated: Engine, install: Install, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open, tmp_path: Path
+    updated: LocalEngine, install: Install, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open, tmp_path: Path
 ) -> None:
     install(other_weights(tmp_path / "oldest", "y", name="triskele-minilm-l6"))
     oldest = opened()
@@ -345,7 +347,7 @@ def test_latest_of_kept_weights_that_have_read_as_much_answers(
 
 
 def test_next_update_replaces_the_weights_of_the_one_before(
-    updated: Engine, install: Install, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open, tmp_path: Path
+    updated: LocalEngine, install: Install, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open, tmp_path: Path
 ) -> None:
     # No resident process has kept them: whoever puts them in force does.
     shutil.rmtree(tmp_path / "home" / "models" / new.fingerprint)
@@ -360,7 +362,7 @@ def test_next_update_replaces_the_weights_of_the_one_before(
 
 
 def test_switch_by_hand_during_an_update_is_obeyed(
-    updated: Engine, earlier: BundledEmbedder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    updated: LocalEngine, earlier: BundledEmbedder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = other_weights(tmp_path / "other", name="other")._folder
     finish = model_switch.finish_update
@@ -377,16 +379,16 @@ def test_switch_by_hand_during_an_update_is_obeyed(
 
 
 def test_setting_names_the_bundled_model_and_the_update_ends(
-    updated: Engine, earlier: BundledEmbedder, new: BundledEmbedder, tmp_path: Path
+    updated: LocalEngine, earlier: BundledEmbedder, new: BundledEmbedder, tmp_path: Path
 ) -> None:
     settings = replace(updated.settings, origins={**updated.settings.origins, "recall.model": "config.toml"})
-    with Engine(settings, tmp_path / "home") as engine:
+    with LocalEngine(settings, tmp_path / "home") as engine:
         assert _model(engine) == earlier.fingerprint
         _finish(engine)
         assert _model(engine) == new.fingerprint
 
 
-def test_adopted_plan_rests_after_an_update(updated: Engine, earlier: BundledEmbedder) -> None:
+def test_adopted_plan_rests_after_an_update(updated: LocalEngine, earlier: BundledEmbedder) -> None:
     plan = Plan(legs=frozenset({"lexical"}))
     adopt(updated.store, plan, fingerprint=earlier.fingerprint, questions=60)
     assert updated.adopted() is not None
@@ -398,7 +400,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.models import bundled
 from triskele.recall import runtime
 from triskele.index import worker
@@ -412,8 +414,8 @@ def stopped(*_, **__):
     time.sleep(600)
 
 setattr(worker if step == "_embed_accepted" else runtime, step, stopped)
-engine = Engine(config.load({"TRISKELE_HOME": home}), Path(home))
-engine.embed()
+engine = LocalEngine(config.load({"TRISKELE_HOME": home}), Path(home))
+engine.upkeep.embed()
 engine.runtime.advance_update()
 """
 
@@ -421,7 +423,7 @@ engine.runtime.advance_update()
 @pytest.mark.parametrize("opened", ["file"], indirect=True)
 @pytest.mark.parametrize("step", ["_embed_accepted", "finish_update"])
 def test_killed_process_leaves_the_kept_weights_in_force_and_another_ends_the_update(
-    updated: Engine, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open, tmp_path: Path, step: str,
+    updated: LocalEngine, earlier: BundledEmbedder, new: BundledEmbedder, opened: Open, tmp_path: Path, step: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     updated.close()

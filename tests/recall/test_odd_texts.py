@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from embedded_notes import open_engine
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
+from triskele.types import Add
 
 ODD = ["👍", "?", "...!?", "", " ", "\x00", "漢字 и русский عربى हिन्दी mixed", "a\u0301" * 50, "\ud800", "of the", "0"]
 LONG = {
@@ -22,7 +23,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_odd_questions_are_answered(embedded: tuple[Engine, list[str]], text: str) -> None:
+def test_odd_questions_are_answered(embedded: tuple[LocalEngine, list[str]], text: str) -> None:
     engine, ids = embedded
     answer = engine.recall(text)
     assert 0 <= answer.confidence <= 1
@@ -34,13 +35,13 @@ def test_odd_questions_are_answered(embedded: tuple[Engine, list[str]], text: st
 # A second or two each; one whose cost grew with its square would take minutes.
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", LONG)
-def test_long_questions_take_bounded_time(embedded: tuple[Engine, list[str]], kind: str) -> None:
+def test_long_questions_take_bounded_time(embedded: tuple[LocalEngine, list[str]], kind: str) -> None:
     engine, _ = embedded
     assert len(LONG[kind]) >= 90_000
     assert engine.recall(LONG[kind], limit=200).took_ms > 0
 
 
-def test_odd_memories_are_embedded_and_found(engine: Engine) -> None:
+def test_odd_memories_are_embedded_and_found(engine: LocalEngine) -> None:
     texts = [
         "👍",
         "?!",
@@ -52,15 +53,15 @@ def test_odd_memories_are_embedded_and_found(engine: Engine) -> None:
         "the of and",
         "👍 ship it",
     ]
-    ids = [outcome.id for outcome in engine.remember_all([engine.draft(text) for text in texts])]
-    assert engine.embed() == len(texts)
+    ids = [outcome.id for outcome in engine.apply([Add(engine.draft(text)) for text in texts])]
+    assert engine.upkeep.embed() == len(texts)
     for id, text in zip(ids, texts, strict=True):
         found = [hit.memory.id for hit in engine.recall(text).hits]
         # A question without a letter or a digit may well ask for nothing.
         is_asked = any(character.isalnum() for character in text)
         assert id in found[:2] or not (found or is_asked), text
     assert engine.recall(" \n").hits == ()
-    assert engine.inspect(deep=True).vectors_damaged == 0
+    assert engine.upkeep.inspect(deep=True).vectors_damaged == 0
 
 
 # Other languages than the model's
@@ -72,8 +73,8 @@ LANGUAGES = json.loads((Path(__file__).parents[1] / "data" / "multilingual.json"
 def test_the_english_model_does_not_drown_other_languages_words(tmp_path: Path, language: str) -> None:
     memories, questions = LANGUAGES[language]["memories"], LANGUAGES[language]["questions"]
     with open_engine(tmp_path) as engine:
-        ids = [outcome.id for outcome in engine.remember_all([engine.draft(text) for text in memories])]
-        assert engine.embed() == len(memories)
+        ids = [outcome.id for outcome in engine.apply([Add(engine.draft(text)) for text in memories])]
+        assert engine.upkeep.embed() == len(memories)
 
         def mean_reciprocal_rank(**options: object) -> float:
             total = 0.0

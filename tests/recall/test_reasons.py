@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from triskele.config import load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.index.analysis import Analyzer
 from triskele.recall import reasons
@@ -19,7 +19,7 @@ from triskele.recall.legs import QueryTerms
 from triskele.recall.pipeline import pack
 from triskele.recall.plan import Plan
 from triskele.stores.sentence_vectors import row_of
-from triskele.types import Answer, Hit, LinkKind, Memory, Term
+from triskele.types import Add, Answer, Hit, LinkKind, Memory, Term
 
 MEMORIES = (
     "Releases reach the cluster through Argo CD, never by hand",
@@ -62,44 +62,44 @@ UNANSWERABLE = (
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
     folder = tmp_path_factory.mktemp("explain")
-    with Engine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden"}), folder) as opened:
-        opened.remember_all([opened.draft(text, tags=["office"]) for text in MEMORIES])
-        opened.embed()
+    with LocalEngine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden"}), folder) as opened:
+        opened.apply([Add(opened.draft(text, tags=["office"])) for text in MEMORIES])
+        opened.upkeep.embed()
         yield opened
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Engine]:
-    with Engine(
+def fresh(tmp_path: Path) -> Iterator[LocalEngine]:
+    with LocalEngine(
         load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_EMBED_FIRST": "0"}),
         tmp_path,
     ) as opened:
         yield opened
 
 
-def _first(engine: Engine, text: str, **options: object) -> Hit:
+def _first(engine: LocalEngine, text: str, **options: object) -> Hit:
     return engine.recall(text, **options).hits[0]  # type: ignore[arg-type]
 
 
 # Reasons
 
 
-def test_a_reason_names_the_shared_words_and_how_near_the_meaning_is(engine: Engine) -> None:
+def test_a_reason_names_the_shared_words_and_how_near_the_meaning_is(engine: LocalEngine) -> None:
     hit = _first(engine, "Who waters the plants?")
     near = hit.legs["dense"].score
     assert hit.reason == f"shares the words “waters”, “plants” and is close in meaning ({near:.2f})"
 
 
-def test_without_a_shared_word_the_reason_is_the_meaning_alone(engine: Engine) -> None:
+def test_without_a_shared_word_the_reason_is_the_meaning_alone(engine: LocalEngine) -> None:
     hit = next(h for h in engine.recall("name of the pet").hits if "Pixel" in h.memory.content)
     assert "lexical" not in hit.legs
     near = hit.legs["dense"].score
     assert hit.reason in {f"is {how} in meaning ({near:.2f})" for how in ("close", "related", "hardly related")}
 
 
-def test_nearness_is_told_in_three_words(engine: Engine) -> None:
+def test_nearness_is_told_in_three_words(engine: LocalEngine) -> None:
     told = {}
     for text in (*ANSWERABLE, *UNANSWERABLE):
         for hit in engine.recall(text, limit=12).hits:
@@ -110,13 +110,13 @@ def test_nearness_is_told_in_three_words(engine: Engine) -> None:
     assert list(dict.fromkeys(ordered)) == ["hardly related", "related", "close"]
 
 
-def test_words_alone_are_told_alone(engine: Engine) -> None:
+def test_words_alone_are_told_alone(engine: LocalEngine) -> None:
     assert _first(engine, "plants", legs=("lexical",)).reason == "shares the word “plants”"
     tagged = _first(engine, "office plants", legs=("lexical",))
     assert tagged.reason == "shares the words “plants”, “office”"
 
 
-def test_matched_words_point_into_the_text(engine: Engine) -> None:
+def test_matched_words_point_into_the_text(engine: LocalEngine) -> None:
     hit = _first(engine, "Remove the lock /var/run/build.lock of hanging builds in the office")
     terms = {term.text: (term.start, term.end) for term in hit.legs["lexical"].terms}
     content = hit.memory.content
@@ -141,7 +141,7 @@ def test_matched_words_point_into_the_text(engine: Engine) -> None:
     ],
 )
 def test_reason_names_the_matched_part_of_an_identifier(
-    fresh: Engine, content: str, asked: str, words: tuple[str, ...]
+    fresh: LocalEngine, content: str, asked: str, words: tuple[str, ...]
 ) -> None:
     fresh.remember(content)
     hit = _first(fresh, asked, legs=("lexical",))
@@ -150,7 +150,7 @@ def test_reason_names_the_matched_part_of_an_identifier(
     assert hit.reason == f"shares the word{'s' if len(words) > 1 else ''} {named}"
 
 
-def test_many_words_are_cut_short(fresh: Engine) -> None:
+def test_many_words_are_cut_short(fresh: LocalEngine) -> None:
     words = "apples pears plums quinces medlars cherries walnuts chestnuts grapes figs"
     fresh.remember(words)
     hit = _first(fresh, words)
@@ -158,10 +158,10 @@ def test_many_words_are_cut_short(fresh: Engine) -> None:
     assert hit.reason.count("“") == reasons.MAX_WORDS_NAMED + 1
 
 
-def test_a_successor_is_told_with_what_it_replaced(fresh: Engine) -> None:
+def test_a_successor_is_told_with_what_it_replaced(fresh: LocalEngine) -> None:
     old = fresh.remember("We deploy with Helm hooks")
     new = fresh.remember("Releases go out through Argo CD", supersedes=old.id)
-    fresh.embed()
+    fresh.upkeep.embed()
     hit = _first(fresh, "helm hooks")
     assert (hit.memory.id, hit.stands_for) == (new.id, old.id)
     assert hit.reason.startswith(f"replaces {old.id}, which shares the words “Helm”, “hooks”")
@@ -169,7 +169,7 @@ def test_a_successor_is_told_with_what_it_replaced(fresh: Engine) -> None:
     assert shown[old.id].endswith(", but has been superseded")
 
 
-def test_a_turn_that_only_stands_beside_the_words_says_so(fresh: Engine) -> None:
+def test_a_turn_that_only_stands_beside_the_words_says_so(fresh: LocalEngine) -> None:
     turns = ["did the caterer call?", "yes, at nine", "and the florist"]
     for place, turn in enumerate(turns):
         fresh.remember(turn, session="talk", position=place)
@@ -187,7 +187,7 @@ def test_a_turn_that_only_stands_beside_the_words_says_so(fresh: Engine) -> None
 # Confidence
 
 
-def test_confidence_is_a_probability_and_higher_where_there_is_an_answer(engine: Engine) -> None:
+def test_confidence_is_a_probability_and_higher_where_there_is_an_answer(engine: LocalEngine) -> None:
     sure = [engine.recall(text).confidence for text in ANSWERABLE]
     unsure = [engine.recall(text).confidence for text in UNANSWERABLE]
     assert all(0 <= number <= 1 for number in (*sure, *unsure))
@@ -195,7 +195,7 @@ def test_confidence_is_a_probability_and_higher_where_there_is_an_answer(engine:
     assert better / (len(sure) * len(unsure)) >= 0.9
 
 
-def test_confidence_does_not_hang_on_how_many_are_shown(engine: Engine) -> None:
+def test_confidence_does_not_hang_on_how_many_are_shown(engine: LocalEngine) -> None:
     for text in ANSWERABLE[:3]:
         assert engine.recall(text, limit=1).confidence == engine.recall(text, limit=10).confidence
 
@@ -203,12 +203,12 @@ def test_confidence_does_not_hang_on_how_many_are_shown(engine: Engine) -> None:
 @pytest.mark.parametrize(
     "options", [{"legs": ("lexical",)}, {"legs": ("dense",)}, {"fusion": "rrf"}, {"rerank": "late"}]
 )
-def test_confidence_is_a_probability_however_one_ranks(engine: Engine, options: dict[str, object]) -> None:
+def test_confidence_is_a_probability_however_one_ranks(engine: LocalEngine, options: dict[str, object]) -> None:
     for text in (*ANSWERABLE, *UNANSWERABLE, "", "?"):
         assert 0 <= engine.recall(text, **options).confidence <= 1  # type: ignore[arg-type]
 
 
-def test_nothing_found_is_no_confidence(fresh: Engine) -> None:
+def test_nothing_found_is_no_confidence(fresh: LocalEngine) -> None:
     assert fresh.recall("anything").confidence == 0
     fresh.remember("not embedded yet")
     assert fresh.ask("zebra", Plan()).confidence == 0
@@ -224,7 +224,7 @@ def _cost(answer: Answer) -> int:
 
 
 @pytest.mark.parametrize("budget", [1, 5, 12, 20, 40, 1000])
-def test_what_is_packed_fits_the_budget_in_the_order_of_the_hits(engine: Engine, budget: int) -> None:
+def test_what_is_packed_fits_the_budget_in_the_order_of_the_hits(engine: LocalEngine, budget: int) -> None:
     full = engine.recall("office things", limit=12)
     packed = engine.recall("office things", limit=12, budget=budget)
     assert _cost(packed) <= budget
@@ -237,14 +237,14 @@ def test_what_is_packed_fits_the_budget_in_the_order_of_the_hits(engine: Engine,
         assert place in places or reasons.tokens_of(hit.memory.content) > left
 
 
-def test_a_long_hit_makes_room_for_shorter_ones(fresh: Engine) -> None:
+def test_a_long_hit_makes_room_for_shorter_ones(fresh: LocalEngine) -> None:
     fresh.remember("plums " * 100)
     fresh.remember("the plums are in the cellar")
     answer = fresh.recall("plums", budget=20)
     assert [hit.memory.content for hit in answer.hits] == ["the plums are in the cellar"]
 
 
-def test_what_says_the_same_again_is_dropped(fresh: Engine) -> None:
+def test_what_says_the_same_again_is_dropped(fresh: LocalEngine) -> None:
     fresh.remember("the plums are kept in the cold cellar below the kitchen")
     fresh.remember("the plums are kept in the cold cellar under the kitchen")
     fresh.remember("the pears hang in the attic, far from the plums")
@@ -253,14 +253,14 @@ def test_what_says_the_same_again_is_dropped(fresh: Engine) -> None:
     assert len(fresh.recall("plums").hits) == 3
 
 
-def test_what_says_more_than_a_shorter_hit_is_kept(fresh: Engine) -> None:
+def test_what_says_more_than_a_shorter_hit_is_kept(fresh: LocalEngine) -> None:
     short = fresh.remember("plums are ripe")
     long = fresh.remember("plums are ripe in the third week of August and must be picked before the rain comes")
     found = {hit.memory.id for hit in fresh.recall("are plums ripe", budget=1000).hits}
     assert found == {short.id, long.id}
 
 
-def test_attached_resolutions_count_against_the_budget(fresh: Engine) -> None:
+def test_attached_resolutions_count_against_the_budget(fresh: LocalEngine) -> None:
     problem = fresh.remember("checkout fails")
     fix = fresh.remember("raise the pool size of the connection broker to forty and restart it twice")
     fresh.link(problem.id, LinkKind.RESOLVED_BY, fix.id)
@@ -271,12 +271,12 @@ def test_attached_resolutions_count_against_the_budget(fresh: Engine) -> None:
 
 
 @pytest.mark.parametrize("budget", [0, -1, 10**9])
-def test_a_budget_has_bounds(engine: Engine, budget: int) -> None:
+def test_a_budget_has_bounds(engine: LocalEngine, budget: int) -> None:
     with pytest.raises(BadInput):
         engine.recall("office", budget=budget)
 
 
-def test_packing_leaves_everything_else_as_it_was(engine: Engine) -> None:
+def test_packing_leaves_everything_else_as_it_was(engine: LocalEngine) -> None:
     full = engine.recall("Who waters the plants?")
     packed = pack(full, 10_000)
     assert (packed.confidence, packed.project, packed.waiting) == (full.confidence, full.project, full.waiting)
@@ -288,7 +288,7 @@ def test_scripts_without_spaces_take_a_token_per_character() -> None:
     assert reasons.tokens_of("Argo で配備") == 2 + 3
 
 
-def test_that_two_legs_agree_on_a_stranger_gives_no_confidence(engine: Engine) -> None:
+def test_that_two_legs_agree_on_a_stranger_gives_no_confidence(engine: LocalEngine) -> None:
     answer = engine.recall("xylophone quartet in B minor")
     best = answer.hits[0].legs
     assert "lexical" not in best and best["dense"].score < 0.25
@@ -305,11 +305,11 @@ def test_coverage_is_summed_in_the_order_of_the_query(make_memory: Callable[...,
 
 
 def test_evidence_is_the_same_whether_it_is_read_at_once_or_later(tmp_path: Path) -> None:
-    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
+    with LocalEngine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
         for text in ("The kettle is red", "A red kettle boils fast", "The oven is slow"):
             engine.remember(text, project="")
-        engine.embed()
-        at_once, later = (engine.recall("red kettle", project="", hurried=each).hits for each in (False, True))
+        engine.upkeep.embed()
+        at_once, later = (engine.recall("red kettle", project="", local_only=each).hits for each in (False, True))
     assert [hit.memory.id for hit in at_once] == [hit.memory.id for hit in later]
     for one, other in zip(at_once, later, strict=True):
         assert list(one.legs) == list(other.legs) and len(other.legs) > 1
@@ -317,7 +317,7 @@ def test_evidence_is_the_same_whether_it_is_read_at_once_or_later(tmp_path: Path
 
 
 def test_reasons_are_made_when_they_are_read_of_the_text_that_was_found(
-    open_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+    open_engine: Callable[..., LocalEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = open_engine()
     id = engine.remember("herons nest in the old mill").id
@@ -336,7 +336,7 @@ def test_reasons_are_made_when_they_are_read_of_the_text_that_was_found(
     assert read == [1]
 
 
-def test_copies_of_an_answer_and_pickled_ones_have_its_reasons(open_engine: Callable[..., Engine]) -> None:
+def test_copies_of_an_answer_and_pickled_ones_have_its_reasons(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine()
     engine.remember("herons nest in the old mill")
     engine.remember("the mill was sold")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.types import Answer
 
 TEXTS = (
@@ -20,11 +20,11 @@ TEXTS = (
 
 
 @pytest.fixture
-def engine(open_engine: Callable[..., Engine]) -> Engine:
+def engine(open_engine: Callable[..., LocalEngine]) -> LocalEngine:
     engine = open_engine(model="bundled")
     for text in TEXTS:
         engine.remember(text)
-    engine.embed()
+    engine.upkeep.embed()
     return engine
 
 
@@ -32,7 +32,7 @@ def _contents(answer: Answer) -> list[str]:
     return [hit.memory.content for hit in answer.hits]
 
 
-def test_unlike_ones_first(engine: Engine) -> None:
+def test_unlike_ones_first(engine: LocalEngine) -> None:
     plain = _contents(engine.recall("how are releases rolled out to the cluster by Argo CD?"))
     varied = engine.recall("how are releases rolled out to the cluster by Argo CD?", order="diverse")
     assert set(plain[:2]) == set(TEXTS[:2]), "twins stand first"
@@ -42,19 +42,19 @@ def test_unlike_ones_first(engine: Engine) -> None:
         assert hit.score == pytest.approx(sum(leg.contribution for leg in hit.legs.values()) * hit.prior)
 
 
-def test_what_is_most_talked_about_first(engine: Engine) -> None:
+def test_what_is_most_talked_about_first(engine: LocalEngine) -> None:
     found = engine.recall("releases, the newsletter, the Harbour Desk", order="mentioned")
     assert set(_contents(found)[:2]) == set(TEXTS[:2]), "others mention what they are about"
 
 
-def test_near_to_a_memory_first(engine: Engine) -> None:
+def test_near_to_a_memory_first(engine: LocalEngine) -> None:
     ines = engine.recall("Ines Ferrao").hits[0].memory
     found = _contents(engine.recall("releases and the cluster", near=ines.id))
     assert found[0] == TEXTS[2], "both know the Harbour Desk"
     assert found.index(TEXTS[0]) < found.index(TEXTS[4]), "two names away, and not connected at all"
 
 
-def test_without_a_model_the_order_stays(open_engine: Callable[..., Engine], tmp_path: Path) -> None:
+def test_without_a_model_the_order_stays(open_engine: Callable[..., LocalEngine], tmp_path: Path) -> None:
     engine = open_engine(tmp_path / "words.db")
     for text in TEXTS:
         engine.remember(text)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from triskele.config import load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.recall.plan import Plan
 from triskele.types import Answer, LinkKind, Origin, Sensitivity, Sort
 
@@ -32,9 +32,9 @@ SHOWN = "a heron was seen once near some mill, they say, but far away from the r
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def engine(tmp_path: Path) -> Iterator[LocalEngine]:
     settings = load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "garden"})
-    with Engine(settings, tmp_path) as opened:
+    with LocalEngine(settings, tmp_path) as opened:
         yield opened
 
 
@@ -44,28 +44,28 @@ def contents(answer: Answer) -> list[str]:
 
 @pytest.mark.parametrize(("hidden", "scope"), LIMITS)
 def test_every_way_to_rank_finds_the_one_that_may_be_seen(
-    engine: Engine, hidden: dict[str, Any], scope: dict[str, Any]
+    engine: LocalEngine, hidden: dict[str, Any], scope: dict[str, Any]
 ) -> None:
     for number in range(45):
         engine.remember(f"the heron nests in the mill {number}", **hidden)
     engine.remember(SHOWN)
-    engine.embed()
+    engine.upkeep.embed()
     for name, plan in PLANS.items():
         assert contents(engine.ask("heron mill", plan, limit=10, **scope)) == [SHOWN], name
         assert len(engine.ask("heron mill", plan, limit=100).hits) == 46, name
     for sort in (Sort.IMPORTANCE, Sort.RECENCY):
         assert contents(engine.recall("heron mill", sort=sort, **scope)) == [SHOWN]
-        assert [memory.content for memory in engine.browse(sort=sort, limit=5, **scope)] == [SHOWN]
+        assert [memory.content for memory in engine.browse(sort=sort, limit=5, **scope).memories] == [SHOWN]
 
 
-def test_a_scope_without_any_sensitivity_shows_nothing(engine: Engine) -> None:
+def test_a_scope_without_any_sensitivity_shows_nothing(engine: LocalEngine) -> None:
     engine.remember(SHOWN)
     assert engine.recall("heron mill", sensitivities=()).hits == ()
-    assert engine.browse(origins=()) == []
+    assert list(engine.browse(origins=()).memories) == []
 
 
 @pytest.mark.parametrize(("hidden", "scope"), LIMITS)
-def test_a_hidden_successor_is_not_served(engine: Engine, hidden: dict[str, Any], scope: dict[str, Any]) -> None:
+def test_a_hidden_successor_is_not_served(engine: LocalEngine, hidden: dict[str, Any], scope: dict[str, Any]) -> None:
     old = engine.remember("the gate opens at eight").id
     engine.remember("the gate opens at nine", supersedes=old, **hidden)
     assert contents(engine.recall("when does the gate open?")) == ["the gate opens at nine"]
@@ -74,7 +74,9 @@ def test_a_hidden_successor_is_not_served(engine: Engine, hidden: dict[str, Any]
 
 
 @pytest.mark.parametrize(("hidden", "scope"), LIMITS)
-def test_a_hidden_resolution_is_not_attached(engine: Engine, hidden: dict[str, Any], scope: dict[str, Any]) -> None:
+def test_a_hidden_resolution_is_not_attached(
+    engine: LocalEngine, hidden: dict[str, Any], scope: dict[str, Any]
+) -> None:
     problem = engine.remember("the pump leaks").id
     answer = engine.remember("a new seal stopped it", **hidden).id
     engine.link(problem, LinkKind.RESOLVED_BY, answer)
@@ -86,14 +88,14 @@ def test_a_hidden_resolution_is_not_attached(engine: Engine, hidden: dict[str, A
 @pytest.mark.parametrize(("hidden", "scope"), LIMITS)
 @pytest.mark.parametrize("walk", ["pagerank", "hops"])
 def test_a_walk_does_not_pass_through_a_hidden_memory(
-    engine: Engine, hidden: dict[str, Any], scope: dict[str, Any], walk: str
+    engine: LocalEngine, hidden: dict[str, Any], scope: dict[str, Any], walk: str
 ) -> None:
     near = "Invoices that fail are retried by Kestrel after an hour"
     far = "Marta Lindqvist works from the Tromsø office on Thursdays"
     engine.remember(near)
     engine.remember("Kestrel is the service that Marta Lindqvist maintains", **hidden)
     engine.remember(far)
-    engine.embed()
+    engine.upkeep.embed()
     plan = Plan(legs=frozenset({"lexical", "graph"}), fusion="rrf", walk=walk, rerank="late")
     asked = "what happens to invoices that fail?"
     assert far in contents(engine.ask(asked, plan))
@@ -102,11 +104,11 @@ def test_a_walk_does_not_pass_through_a_hidden_memory(
 
 @pytest.mark.parametrize(("hidden", "scope"), LIMITS)
 def test_a_hidden_turn_lends_nothing_to_its_neighbours(
-    engine: Engine, hidden: dict[str, Any], scope: dict[str, Any]
+    engine: LocalEngine, hidden: dict[str, Any], scope: dict[str, Any]
 ) -> None:
     engine.remember("when does the ferry to Lindholm leave?", session="talk", position=0, **hidden)
     engine.remember("at ten past seven, I think", session="talk", position=1)
-    engine.embed()
+    engine.upkeep.embed()
     asked = "ferry to Lindholm"
     assert len(engine.ask(asked, Plan(), limit=5).hits) == 2
     alone, limited = (

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from triskele.config import RerankSettings, load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.models.cross_encoders import Context
 from triskele.recall import second_stage
 from triskele.recall.candidates import CandidateSet
@@ -50,19 +50,19 @@ class Fake:
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
     folder = tmp_path_factory.mktemp("second")
-    with Engine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "hall"}), folder) as opened:
+    with LocalEngine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "hall"}), folder) as opened:
         for place, text in enumerate(TURNS):
             opened.remember(text, session="talk", speaker="Ann", created_at=f"2025-05-0{place + 1}")
         for text in NOTES:
             opened.remember(text)
-        opened.embed()
+        opened.upkeep.embed()
         yield opened
 
 
 @pytest.fixture
-def ask(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Any:
+def ask(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> Any:
     def recall(scorer: Fake, *, band: tuple[float, float] = (0.0, 1.1), patience_s: float | None = None) -> Answer:
         monkeypatch.setattr("triskele.models.bundled.bundled_cross_encoder", lambda: scorer)
         monkeypatch.setattr(second_stage, "HOPELESS", band[0])
@@ -76,7 +76,7 @@ def contents(answer: Answer) -> list[str]:
     return [hit.memory.content for hit in answer.hits]
 
 
-def test_it_moves_what_it_has_read_with_a_contribution_of_its_own(engine: Engine, ask: Any) -> None:
+def test_it_moves_what_it_has_read_with_a_contribution_of_its_own(engine: LocalEngine, ask: Any) -> None:
     before = contents(engine.ask(QUESTION, Plan(), limit=20))
     wanted = before[8]
     after = ask(Fake(wanted))
@@ -91,7 +91,7 @@ def test_it_moves_what_it_has_read_with_a_contribution_of_its_own(engine: Engine
 
 @pytest.mark.parametrize(("share", "is_above"), [(0.25, True), (0.15, False)])
 def test_what_connections_raised_keeps_its_lead_over_what_the_model_likes(
-    engine: Engine, share: float, is_above: bool
+    engine: LocalEngine, share: float, is_above: bool
 ) -> None:
     rows = [row for row, memory in engine.store.versions() if memory.content in NOTES][:3]
     liked = engine.store.rows(rows)[rows[0]].content
@@ -107,13 +107,13 @@ def test_what_connections_raised_keeps_its_lead_over_what_the_model_likes(
     assert (parts[rows[1]].contribution > 0) == is_above
 
 
-def test_it_is_not_asked_outside_the_band(engine: Engine, ask: Any) -> None:
+def test_it_is_not_asked_outside_the_band(engine: LocalEngine, ask: Any) -> None:
     fake = Fake("hall")
     ask(fake, band=(1.0, 1.1))
     assert not fake.texts
 
 
-def test_out_of_time_the_ranking_stays_and_says_so(engine: Engine, ask: Any) -> None:
+def test_out_of_time_the_ranking_stays_and_says_so(engine: LocalEngine, ask: Any) -> None:
     answer = ask(Fake(NOTES[8], is_late=True), patience_s=0.15)
     assert contents(answer) == contents(engine.ask(QUESTION, Plan(), limit=20))
     assert answer.missing == ("fake took longer than 0.15 s",)
@@ -134,10 +134,10 @@ def turns_before(folder: Path, monkeypatch: pytest.MonkeyPatch, talk: Sequence[t
     monkeypatch.setattr("triskele.models.bundled.bundled_cross_encoder", lambda: fake)
     monkeypatch.setattr(second_stage, "HOPELESS", 0.0)
     monkeypatch.setattr(second_stage, "SURE", 1.1)
-    with Engine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "hall"}), folder) as opened:
+    with LocalEngine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "hall"}), folder) as opened:
         for content, details in talk:
             opened.remember(content, created_at="2025-05-01", **({"session": "talk"} | details))
-        opened.embed()
+        opened.upkeep.embed()
         opened.ask(QUESTION, Plan(rerank=GATED), limit=20, all_projects=True)
     return {text: context.before for text, context in zip(fake.texts, fake.contexts, strict=True)}
 
@@ -182,7 +182,7 @@ def test_a_prompt_that_waits_gives_it_little_time_and_asks_no_other() -> None:
 
 def test_always_with_the_bundled_model_is_gated(tmp_path: Path) -> None:
     settings = load({"TRISKELE_HOME": str(tmp_path)})
-    with Engine(replace(settings, rerank=RerankSettings(model="bundled", always=True)), tmp_path) as engine:
+    with LocalEngine(replace(settings, rerank=RerankSettings(model="bundled", always=True)), tmp_path) as engine:
         assert engine.plan_in_force().rerank == GATED
-    with Engine(settings, tmp_path) as engine:
+    with LocalEngine(settings, tmp_path) as engine:
         assert engine.plan_in_force().rerank == DEFAULT

@@ -10,7 +10,7 @@ import pytest
 
 from triskele.base import timestamps
 from triskele.config import load
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Facts
 from triskele.models.embedders import Encoding
 from triskele.recall import candidates, evidence
@@ -151,12 +151,14 @@ def test_a_bare_name_finds_what_its_bearer_said(tmp_path: Path, model: str) -> N
         ],
         "Omar": ["Two hives stand behind the shed", "We drive to Norway in June", "Ramen, please"],
     }
-    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_RECALL_MODEL": model}), tmp_path) as engine:
+    with LocalEngine(
+        load({"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_RECALL_MODEL": model}), tmp_path
+    ) as engine:
         for name, texts in said.items():
             for text in texts:
                 engine.remember(text, project="", speaker=name)
         if model != "none":
-            engine.embed()
+            engine.upkeep.embed()
         for name in ("Dana", "dana whitlock"):
             answer = engine.recall(name, project="", limit=6)
             assert {hit.memory.content for hit in answer.hits[:3]} == set(said["Dana Whitlock"])
@@ -185,10 +187,10 @@ TALK = (
 
 
 def test_the_name_of_the_speaker_is_no_word_that_the_text_lacks(tmp_path: Path) -> None:
-    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
+    with LocalEngine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
         for name, text in TALK:
             engine.remember(text, project="", speaker=name)
-        engine.embed()
+        engine.upkeep.embed()
         for question, place in (("what did Melanie say about the lease?", 3), ("What is Caroline painting?", 9)):
             answer = engine.recall(question, project="")
             assert answer.hits[0].memory.content == TALK[place][1]
@@ -203,11 +205,11 @@ def test_the_name_of_the_speaker_is_no_word_that_the_text_lacks(tmp_path: Path) 
 
 
 def test_words_of_a_speaker_come_before_a_memory_about_the_speaker(tmp_path: Path) -> None:
-    with Engine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
+    with LocalEngine(load({"TRISKELE_HOME": str(tmp_path / "home")}), tmp_path) as engine:
         engine.remember("The lease of the office ends in May", project="", speaker="Maria")
         engine.remember("Maria owns the on-call rota for billing", project="")
         engine.remember("Maria prefers reviews before noon", project="")
-        engine.embed()
+        engine.upkeep.embed()
         hits = engine.recall("what did Maria say about the lease?", project="").hits
         assert hits[0].memory.speaker == "Maria"
         assert "speaker" not in hits[1].legs

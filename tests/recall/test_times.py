@@ -10,7 +10,7 @@ import pytest
 
 from triskele import config
 from triskele.base import periods, timestamps
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Facts
 from triskele.recall import evidence
 from triskele.types import Add
@@ -59,11 +59,11 @@ def test_evidence_falls_with_the_distance_from_the_period() -> None:
 
 def test_the_more_of_a_query_tells_of_time_the_more_it_counts(tmp_path: Path) -> None:
     settings = config.load({"TRISKELE_HOME": str(tmp_path / "home")})
-    with Engine(settings, tmp_path) as engine:
+    with LocalEngine(settings, tmp_path) as engine:
         for month in (2, 4):
             moment = datetime(2026, month, 10, tzinfo=UTC)
             engine.apply([Add(engine.draft(f"The garden hose leaks, note {month}", created_at=moment, project=""))])
-        engine.embed()
+        engine.upkeep.embed()
         bare, long = (
             engine.recall(text, project="", as_of=datetime(2026, 6, 1, tzinfo=UTC))
             for text in ("What happened in February?", "Did the hose in the garden of my aunt leak in February?")

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from triskele.config import load
-from triskele.engine import Engine
-from triskele.recall.why_not import LegRanks, WhyNot
+from triskele.engine.local import LocalEngine
+from triskele.recall.why_not import LegRanks
 from triskele.serving import shapes
+from triskele.types import Add, WhyNot
 
 FILLERS = tuple(f"kiwi number {number} hangs on a trellis in the garden" for number in range(30))
 TOPICS = (
@@ -24,22 +25,22 @@ TOPICS = (
 )
 
 
-def _open(folder: Path, model: str) -> Engine:
+def _open(folder: Path, model: str) -> LocalEngine:
     environment = {"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_MODEL": model}
     environment["TRISKELE_RECALL_EMBED_FIRST"] = "0"
-    return Engine(load(environment), folder)
+    return LocalEngine(load(environment), folder)
 
 
 @pytest.fixture(params=["none", "bundled"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalEngine]:
     """A few memories, found by words alone, or by meaning too."""
     with _open(tmp_path, request.param) as opened:
-        opened.remember_all([opened.draft(text) for text in TOPICS])
+        opened.apply([Add(opened.draft(text)) for text in TOPICS])
         yield opened
 
 
-def _ask_why(engine: Engine, id: str, text: str, **options: Any) -> WhyNot:
-    engine.embed()
+def _ask_why(engine: LocalEngine, id: str, text: str, **options: Any) -> WhyNot:
+    engine.upkeep.embed()
     return engine.why_not(id, text, **options)
 
 
@@ -56,7 +57,7 @@ _WAYS: tuple[tuple[str, str], ...] = (
 )
 
 
-def _applied(engine: Engine, text: str, change: str, options: dict[str, Any]) -> list[str]:
+def _applied(engine: LocalEngine, text: str, change: str, options: dict[str, Any]) -> list[str]:
     """What recall finds when a reader does what the change says, word by word."""
     options = dict(options)
     words = re.search(r"ask also for “(.+?)”", change)
@@ -72,7 +73,7 @@ def _applied(engine: Engine, text: str, change: str, options: dict[str, Any]) ->
     return [hit.memory.id for hit in engine.recall(question, **options).hits]
 
 
-def _check(engine: Engine, id: str, text: str, stage: str, change: str | None, **options: Any) -> WhyNot:
+def _check(engine: LocalEngine, id: str, text: str, stage: str, change: str | None, **options: Any) -> WhyNot:
     """The stage that stopped it, and that the named change, of the expected kind, surfaces it."""
     found = _ask_why(engine, id, text, **options)
     assert found.verdict.startswith(f"{stage}: "), found
@@ -87,9 +88,9 @@ def _check(engine: Engine, id: str, text: str, stage: str, change: str | None, *
     return found
 
 
-def test_a_memory_that_is_found_is_told_its_place(engine: Engine) -> None:
+def test_a_memory_that_is_found_is_told_its_place(engine: LocalEngine) -> None:
     ids = [engine.remember(f"kiwi and again kiwi {'x' * count}").id for count in (1, 9)]
-    engine.embed()
+    engine.upkeep.embed()
     answer = [hit.memory.id for hit in engine.recall("kiwi").hits]
     for id in ids:
         found = _ask_why(engine, id, "kiwi")
@@ -97,36 +98,36 @@ def test_a_memory_that_is_found_is_told_its_place(engine: Engine) -> None:
         assert found.smallest_change is None
 
 
-def test_forgotten(engine: Engine) -> None:
+def test_forgotten(engine: LocalEngine) -> None:
     kept = engine.remember("kiwi in the cellar")
     engine.forget(kept.id)
     _check(engine, kept.id, "kiwi", "known", r"--known-at \S+")
 
 
-def test_not_known_yet_at_the_moment_asked_for(engine: Engine) -> None:
+def test_not_known_yet_at_the_moment_asked_for(engine: LocalEngine) -> None:
     kept = engine.remember("kiwi in the cellar")
     _check(engine, kept.id, "kiwi", "known", r"leave out --known-at", known_at="2020-01-01")
 
 
-def test_forgotten_before_the_moment_asked_for(engine: Engine) -> None:
+def test_forgotten_before_the_moment_asked_for(engine: LocalEngine) -> None:
     kept = engine.remember("kiwi in the cellar")
     engine.forget(kept.id)
     _check(engine, kept.id, "kiwi", "known", r"--known-at \S+", known_at="2100-01-01")
 
 
-def test_another_project(engine: Engine) -> None:
+def test_another_project(engine: LocalEngine) -> None:
     kept = engine.remember("kiwi in the cellar", project="billing")
     found = _check(engine, kept.id, "kiwi", "project", r"--project billing")
     assert "billing" in found.verdict
 
 
-def test_another_category(engine: Engine) -> None:
+def test_another_category(engine: LocalEngine) -> None:
     kept = engine.remember("kiwi in the cellar", category="people")
     found = _check(engine, kept.id, "kiwi", "category", r"leave out --category", category="facts")
     assert "people" in found.verdict
 
 
-def test_another_tag(engine: Engine) -> None:
+def test_another_tag(engine: LocalEngine) -> None:
     kept = engine.remember("kiwi in the cellar", tags=["fruit"])
     found = _check(engine, kept.id, "kiwi", "tags", r"leave out --tag", tags=["fruit", "winter"])
     assert "fruit" in found.verdict
@@ -135,12 +136,12 @@ def test_another_tag(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("period", [{"valid_to": "2024-01-01"}, {"valid_from": "2100-01-01"}])
-def test_another_time(engine: Engine, period: dict[str, str]) -> None:
+def test_another_time(engine: LocalEngine, period: dict[str, str]) -> None:
     kept = engine.remember("kiwi in the cellar", **period)
     _check(engine, kept.id, "kiwi", "time", r"--as-of \S+")
 
 
-def test_several_filters_at_once_are_all_opened(engine: Engine) -> None:
+def test_several_filters_at_once_are_all_opened(engine: LocalEngine) -> None:
     kept = engine.remember("kiwi in the cellar", project="billing", category="people", valid_to="2024-01-01")
     found = _check(engine, kept.id, "kiwi", "project", r"--project billing .*", category="facts")
     assert [stage.name for stage in found.stages if not stage.passed] == ["project", "category", "time"]
@@ -148,14 +149,14 @@ def test_several_filters_at_once_are_all_opened(engine: Engine) -> None:
     assert {"category", "as_of"} <= found.smallest_change.options.keys()
 
 
-def test_succeeded_by_another_that_did_not_match(engine: Engine) -> None:
+def test_succeeded_by_another_that_did_not_match(engine: LocalEngine) -> None:
     old = engine.remember("kiwi in the cellar")
     new = engine.remember("all fruit now lies in the attic", supersedes=old.id)
     found = _check(engine, old.id, "kiwi", "succession", r"--superseded")
     assert new.id in found.verdict
 
 
-def test_succeeded_by_another_that_matches_too(engine: Engine) -> None:
+def test_succeeded_by_another_that_matches_too(engine: LocalEngine) -> None:
     old = engine.remember("the kiwi lies in the cellar")
     new = engine.remember("the kiwi lies in the attic", supersedes=old.id)
     found = _check(engine, old.id, "is the kiwi in the attic?", "succession", r"--superseded")
@@ -164,16 +165,16 @@ def test_succeeded_by_another_that_matches_too(engine: Engine) -> None:
     assert new.id in found.verdict
 
 
-def test_an_edited_memory_is_judged_as_it_was_known_then(engine: Engine) -> None:
+def test_an_edited_memory_is_judged_as_it_was_known_then(engine: LocalEngine) -> None:
     kept = engine.remember("kiwi in the cellar", category="people")
     engine.edit(kept.id, category="facts")
-    then = engine.versions(kept.id)[0].known_from
+    then = engine.store.history(kept.id)[0].known_from
     _check(engine, kept.id, "kiwi", "category", r"leave out --category", category="facts", known_at=then)
 
 
-def test_below_the_cut(engine: Engine) -> None:
-    ids = [outcome.id for outcome in engine.remember_all([engine.draft(text) for text in FILLERS])]
-    engine.embed()
+def test_below_the_cut(engine: LocalEngine) -> None:
+    ids = [outcome.id for outcome in engine.apply([Add(engine.draft(text)) for text in FILLERS])]
+    engine.upkeep.embed()
     shown = [hit.memory.id for hit in engine.recall("kiwi on a trellis", limit=200).hits]
     last = shown[-1] if shown[-1] in ids else ids[-1]
     found = _check(engine, last, "kiwi on a trellis", "cut", r"--limit \d+", limit=3)
@@ -183,13 +184,13 @@ def test_below_the_cut(engine: Engine) -> None:
     assert last not in [hit.memory.id for hit in engine.recall("kiwi on a trellis", limit=limit - 1).hits]
 
 
-def test_below_the_cut_even_where_the_depth_moves_the_ranks(engine: Engine) -> None:
-    engine.remember_all([engine.draft(text) for text in FILLERS])
+def test_below_the_cut_even_where_the_depth_moves_the_ranks(engine: LocalEngine) -> None:
+    engine.apply([Add(engine.draft(text)) for text in FILLERS])
     kept = engine.remember("a single kiwi amid many other words about nothing in particular, as it were")
     _check(engine, kept.id, "kiwi on a trellis", "cut", r"--limit \d+", limit=1)
 
 
-def test_no_leg_brings_it_up(engine: Engine) -> None:
+def test_no_leg_brings_it_up(engine: LocalEngine) -> None:
     kept = engine.remember("zygote morphology lecture, room twelve")
     found = _check(engine, kept.id, "cancel within thirty days", "candidates", r"ask also for “.+”")
     words = next(stage for stage in found.stages if stage.name == "words")
@@ -198,13 +199,13 @@ def test_no_leg_brings_it_up(engine: Engine) -> None:
     assert candidates.detail.startswith("not retrieved: no lexical match")
 
 
-def test_no_leg_and_another_project(engine: Engine) -> None:
+def test_no_leg_and_another_project(engine: LocalEngine) -> None:
     kept = engine.remember("zygote morphology lecture, room twelve", project="billing")
     change = r"ask also for “.+” --project billing"
     _check(engine, kept.id, "cancel within thirty days", "project", change)
 
 
-def test_where_no_change_helps_none_is_named(engine: Engine) -> None:
+def test_where_no_change_helps_none_is_named(engine: LocalEngine) -> None:
     # A memory of signs alone has no word to ask for.
     kept = engine.remember("?!")
     found = _ask_why(engine, kept.id, "zygote", legs=("lexical",))
@@ -212,9 +213,9 @@ def test_where_no_change_helps_none_is_named(engine: Engine) -> None:
     assert found.smallest_change is None
 
 
-def test_the_way_of_ranking_is_kept_while_changes_are_tried(engine: Engine) -> None:
+def test_the_way_of_ranking_is_kept_while_changes_are_tried(engine: LocalEngine) -> None:
     kept = engine.remember("Ingrid looks after the greenery")
-    engine.embed()
+    engine.upkeep.embed()
     found = _ask_why(engine, kept.id, "who waters plants?", legs=("lexical",))
     assert found.verdict.startswith("candidates: ")
     said = shapes.why_not(found)["smallest_change"]
@@ -224,7 +225,7 @@ def test_the_way_of_ranking_is_kept_while_changes_are_tried(engine: Engine) -> N
 
 def test_ranks_beyond_the_depth_are_told(tmp_path: Path) -> None:
     with _open(tmp_path, "none") as engine:
-        engine.remember_all([engine.draft(f"kiwi kiwi kiwi number {number}") for number in range(130)])
+        engine.apply([Add(engine.draft(f"kiwi kiwi kiwi number {number}")) for number in range(130)])
         kept = engine.remember("a kiwi amid very many other words, about nothing in particular and about nobody either")
         found = engine.why_not(kept.id, "kiwi", limit=3)
     assert found.verdict == "candidates: not retrieved: rank 131 lexical (cut at 100)"

@@ -11,7 +11,7 @@ from typing import Any
 from mcp import Client
 from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, Implementation
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving.clients.config_files import TokenFile, new_token
 from triskele.serving.mcp.server import build
 
@@ -49,7 +49,7 @@ class Agent:
         return str((await self.call("memory_store", content=content, **details))["id"])
 
 
-def installed(engine: Engine, client: str) -> str:
+def installed(engine: LocalEngine, client: str) -> str:
     """The token that an install would have written into the entry of a client."""
     token = new_token()
     TokenFile.of(engine.settings.home).add(client, token)
@@ -65,7 +65,7 @@ def text_of(done: CallToolResult) -> str:
 
 @asynccontextmanager
 async def connected(
-    engine: Engine,
+    engine: LocalEngine,
     *,
     era: str = "auto",
     name: str = "some-client",

@@ -7,14 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hook_desk import Desk
 from sample_team import answers_of_the_sample
 
 from triskele.serving.cli import invocation
@@ -116,21 +115,3 @@ def team(home: Path, team_home: Path) -> Path:
 def answers(team: Path) -> dict[str, dict[str, int]]:
     """What the sample's own labels say: grades of memories by the words of the question."""
     return answers_of_the_sample()
-
-
-@pytest.fixture
-def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
-    opened: list[Desk] = []
-
-    def open_one(agents: str = "") -> Desk:
-        opened.append(Desk(tmp_path, agents))
-        return opened[-1]
-
-    yield open_one
-    for desk in opened:
-        desk.engine.close()
-
-
-@pytest.fixture
-def desk(open_desk: Callable[..., Desk]) -> Desk:
-    return open_desk()

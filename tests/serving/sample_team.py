@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from triskele.engine import open_memory
+from triskele.engine.opening import open_memory
 
 TEAM = resources.files("triskele.samples") / "team"
 
@@ -46,7 +46,7 @@ def grades_of(questions: list[dict[str, str]], answers: Mapping[str, Mapping[str
 def answers_of_the_sample() -> dict[str, dict[str, int]]:
     """Grades of memories by the words of the question, in a store that holds the sample."""
     with open_memory() as engine:
-        ids = {memory.content: memory.id for memory in engine.browse(all_projects=True, limit=1000)}
+        ids = {memory.content: memory.id for memory in engine.browse(all_projects=True, limit=1000).memories}
     texts = {row["id"]: row["text"] for row in rows_of("queries.jsonl")}
     known = {row["id"]: ids[row["text"]] for row in rows_of("corpus.jsonl")}
     grades: dict[str, dict[str, int]] = {}

@@ -4,40 +4,35 @@ from __future__ import annotations
 
 import os
 import sys
-import types
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import triskele
+from triskele.agents.respond import LocalAgents
+from triskele.replies import HookCall, Injection
 
 
-def respond(engine: Any, event: str, payload: Mapping[str, Any]) -> str:
+def respond(agents: LocalAgents, call: HookCall) -> Injection:
     """Recalls for a prompt; waits at a gate, tells who answers, or fails, for those who ask for that."""
-    match event:
+    match call.event:
         case "user-prompt-submit":
-            answer = engine.recall(payload["prompt"], limit=5, all_projects=True, logged=False)
-            return "\n".join(hit.memory.content for hit in answer.hits)
+            answer = agents._engine.answer(call.prompt, limit=5, all_projects=True)
+            return Injection("\n".join(hit.memory.content for hit in answer.hits))
         case "wait":
-            return Path(payload["gate"]).read_text()
+            return Injection(Path(call.prompt).read_text())
         case "who":
-            return f"{os.getpid()} {triskele.__version__}"
+            return Injection(f"{os.getpid()} {triskele.__version__}")
         case "project":
-            return str(payload.get("project"))
+            return Injection(call.project)
         case _:
-            raise RuntimeError(payload["prompt"])
+            raise RuntimeError(call.prompt)
 
 
 def main(version: str) -> None:
     """Serve as that version."""
     triskele.__version__ = version
-    module = types.ModuleType("triskele.serving.hook.events")
-    module.respond = respond  # type: ignore[attr-defined]
-    sys.modules["triskele.serving.hook.events"] = module
+    LocalAgents.respond = respond  # type: ignore[method-assign]
     from triskele.errors import Conflict
-    from triskele.serving import hook, resident
-
-    hook.events = module  # type: ignore[attr-defined]
+    from triskele.serving import resident
 
     try:
         resident.serve(os.environ, ready=lambda _: os.write(1, b"ready\n"))

@@ -7,9 +7,11 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import types
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -20,10 +22,11 @@ from starlette.responses import PlainTextResponse
 
 from triskele import __version__
 from triskele.errors import StoreNewer
+from triskele.replies import HookCall, Injection
 from triskele.serving.app import MAX_ABANDONED, MAX_BODY, AppContext, Application, Rules
 
 TOKEN = "a-token-of-the-test"
-ENGINE: Any = object()
+ENGINE: Any = types.SimpleNamespace(agents=types.SimpleNamespace(respond=None))
 CLIENTS = {"proof": "codex"}
 KNOWN = {"Host": "localhost", "Authorization": f"Bearer {TOKEN}"}
 
@@ -54,7 +57,7 @@ class Home:
         )
 
 
-Respond = Callable[[Any, str, Mapping[str, Any]], str]
+Respond = Callable[[HookCall], str]
 
 
 @pytest.fixture
@@ -63,19 +66,14 @@ def home() -> Home:
 
 
 @pytest.fixture
-def brain(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Respond], None]]:
-    """Puts an answer in the place of the hook's own."""
+def brain(monkeypatch: pytest.MonkeyPatch) -> Callable[[Respond], None]:
+    """Puts an answer in the place of the memory's own."""
 
     def put(respond: Respond) -> None:
-        events = types.ModuleType("triskele.serving.hook.events")
-        events.respond = respond  # type: ignore[attr-defined]
-        package = types.ModuleType("triskele.serving.hook")
-        package.events = events  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "triskele.serving.hook", package)
-        monkeypatch.setitem(sys.modules, "triskele.serving.hook.events", events)
+        monkeypatch.setattr(ENGINE.agents, "respond", lambda call: Injection(respond(call)))
 
-    put(lambda engine, event, payload: f"{event}: {payload.get('prompt')}")
-    return put  # type: ignore[return-value]
+    put(lambda call: f"{call.event}: {call.prompt}")
+    return put
 
 
 def send(
@@ -189,7 +187,7 @@ def test_the_owners_socket_needs_no_token(home: Home) -> None:
 
 def test_a_request_that_is_too_large_is_not_read(home: Home, brain: Any) -> None:
     seen: list[str] = []
-    brain(lambda engine, event, payload: seen.append(event) or "")
+    brain(lambda call: seen.append(call.event) or "")
     body = b'{"prompt": "' + b"x" * MAX_BODY + b'"}'
     assert send(home, "POST", "/hook/stop", content=body).status_code == 413
 
@@ -220,14 +218,14 @@ def test_text_that_is_no_text_is_mended(home: Home, brain: Any) -> None:
 
 
 def test_an_event_cannot_open_private_memories_by_itself(home: Home, brain: Any) -> None:
-    brain(lambda _engine, _event, payload: repr(payload["sees_private"]))
+    brain(lambda call: repr(call.sees_private))
     told = {"prompt": "who?", "sees_private": True, "client": "codex"}
     assert send(home, "POST", "/hook/user-prompt-submit", json=told).text == "False"
 
 
 def test_a_failure_is_silence_and_a_line_without_its_words(home: Home, brain: Any) -> None:
-    def fail(engine: Any, event: str, payload: Mapping[str, Any]) -> str:
-        raise RuntimeError(payload["prompt"])
+    def fail(call: HookCall) -> str:
+        raise RuntimeError(call.prompt)
 
     brain(fail)
     answer = send(home, "POST", "/hook/stop", json={"prompt": "a private word"})
@@ -265,7 +263,7 @@ def test_after_the_deadline_there_is_silence(home: Home, brain: Any) -> None:
 
 @pytest.mark.parametrize("said", ["", "soon", "nan", "inf", "-inf", "1e400"])
 def test_a_deadline_that_is_none_does_not_hinder(home: Home, brain: Any, said: str) -> None:
-    answer = send(home, "POST", "/hook/stop", json={"prompt": 1}, headers={**KNOWN, "X-Triskele-Deadline-Ms": said})
+    answer = send(home, "POST", "/hook/stop", json={"prompt": "1"}, headers={**KNOWN, "X-Triskele-Deadline-Ms": said})
     assert answer.text == "stop: 1"
 
 
@@ -275,19 +273,48 @@ def test_a_deadline_that_is_none_does_not_hinder(home: Home, brain: Any, said: s
 def test_a_newer_client_is_told_that_this_one_is_outdated(
     home: Home, brain: Any, client: str, is_outdated: bool
 ) -> None:
-    answer = send(home, "POST", "/hook/stop", json={"prompt": 1}, headers={**KNOWN, "X-Triskele-Version": client})
+    answer = send(home, "POST", "/hook/stop", json={"prompt": "1"}, headers={**KNOWN, "X-Triskele-Version": client})
     assert answer.text == "stop: 1"
     assert ("X-Triskele-Outdated" in answer.headers) is is_outdated
 
 
 def test_who_asks_and_where_is_told_by_the_command_and_not_by_the_event(home: Home, brain: Any) -> None:
-    brain(lambda engine, event, payload: json.dumps([payload["client"], payload["project"]]))
+    brain(lambda call: json.dumps([call.client, call.project]))
     headers = {**KNOWN, "X-Triskele-Project": "%42%c3%a4%63%6b%65%72", "X-Triskele-Client": "claude-code"}
     claimed = {"client": "claude-code", "project": "another"}
     assert send(home, "POST", "/hook/stop", json=claimed, headers=headers).json() == ["", "Bäcker"]
     headers["X-Triskele-Client-Token"] = "proof"
     assert send(home, "POST", "/hook/stop", json=claimed, headers=headers).json() == ["codex", "Bäcker"]
     assert send(home, "POST", "/hook/stop", json=claimed).json() == ["", ""]
+
+
+def test_hook_takes_paths_from_the_owner_only(home: Home, brain: Any) -> None:
+    brain(lambda call: json.dumps([call.folder, call.transcript]))
+    event = {"cwd": "/work/garden", "transcript_path": "/work/talk.jsonl"}
+    assert send(home, "POST", "/hook/stop", json=event).json() == ["", ""]
+    owner = replace(Rules.local(TOKEN, 8377), is_owner=True)
+    assert send(home, "POST", "/hook/stop", json=event, rules=owner).json() == ["/work/garden", "/work/talk.jsonl"]
+
+
+def test_hook_logs_the_reason_for_nothing_to_the_owner_only(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ENGINE.agents, "respond", lambda _: Injection(note="nothing was found"))
+    assert send(home, "POST", "/hook/user-prompt-submit", json={}).status_code == 204
+    assert home.lines == []
+    owner = replace(Rules.local(TOKEN, 8377), is_owner=True)
+    assert send(home, "POST", "/hook/user-prompt-submit", json={}, rules=owner).status_code == 204
+    assert home.lines == ["user-prompt-submit gave nothing: nothing was found"]
+
+
+def test_hook_counts_the_time_before_its_thread(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ENGINE.agents, "respond", lambda call: Injection(str(call.deadline_s)))
+
+    def open_slowly() -> Any:
+        time.sleep(0.05)
+        return ENGINE
+
+    home.opened = open_slowly
+    headers = {**KNOWN, "X-Triskele-Deadline-Ms": "20000"}
+    assert 0 < float(send(home, "POST", "/hook/stop", json={}, headers=headers).text) <= 19.95
 
 
 BODIES = st.binary(max_size=300) | st.recursive(

@@ -18,9 +18,9 @@ import pytest
 from residents import Host
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving import hook_client, resident
-from triskele.serving.hook import events
+from triskele.serving.hook import hook_call
 
 Run = Callable[..., Any]
 SERVE = [sys.executable, "-c", "from triskele.serving.cli.main import main; main()", "serve"]
@@ -174,9 +174,9 @@ def test_an_explanation_is_of_what_the_hook_does(run: Run, home: Path, event: di
     run("config", "set", "agents.private_to", "codex")
     told = {"prompt": "how do we deploy?", **event}
     shown = run("hook", "user-prompt-submit", "--explain", stdin=json.dumps(told)).out
-    with Engine(config.load({"TRISKELE_HOME": str(home)}), Path.cwd()) as engine:
+    with LocalEngine(config.load({"TRISKELE_HOME": str(home)}), Path.cwd()) as engine:
         # The process that answers hooks takes none of these from the event.
-        assert events.respond(engine, "user-prompt-submit", {**told, "client": "", "project": ""}) == ""
+        assert engine.agents.respond(hook_call("user-prompt-submit", told)).text == ""
     assert "is silent" in shown
     if "agent_id" in event or "source" in event:
         assert "no person caused the event" in " ".join(shown.split())

@@ -239,7 +239,7 @@ def test_a_fault_of_our_own_is_one_line_too(run: Run, monkeypatch: pytest.Monkey
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("two\nlines \x1b[31m")
 
-    monkeypatch.setattr("triskele.engine.Engine.census", fail)
+    monkeypatch.setattr("triskele.engine.local.LocalEngine.stats", fail)
     assert run("stats").is_refused(3, "a fault inside triskele", "two lines \\x1b[31m")
 
 

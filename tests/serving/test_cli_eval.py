@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sample_team import grades_of, questions_of, written
 
-from triskele.engine import open_memory
+from triskele.engine.opening import open_memory
 from triskele.evaluation.own.questions import load_labels
 from triskele.recall import plan as plans
 from triskele.recall.plan import Plan

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from triskele.serving import graph_view
+from triskele.engine import concepts
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
@@ -162,7 +162,7 @@ def test_a_name_may_begin_with_a_dash(run: Run) -> None:
 
 
 def test_what_is_not_read_yet_is_told(run: Run, ids: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_view, "_READ_FIRST", 1)
+    monkeypatch.setattr(concepts, "_READ_FIRST", 1)
     assert run("graph", "show", "Argo CD", "--json").json["waiting"] == 3
     assert "2 memories not searched for names yet; `triskele reindex` does it." in run("graph", "stats").out
     assert run("graph", "show", "plants").is_refused(1, "1 still to be read")

@@ -14,7 +14,7 @@ import tiny_onnx
 from other_weights import other_weights
 from sample_team import grades_of, questions_of, written
 
-from triskele.engine import open_memory
+from triskele.engine.opening import open_memory
 from triskele.models import bundled
 from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
 from triskele.recall import model_switch

@@ -126,7 +126,7 @@ def test_ctrl_c_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("triskele.engine.Engine.recall", interrupt)
+    monkeypatch.setattr("triskele.engine.local.LocalEngine.recall", interrupt)
     ran = run("recall", "x")
     assert (ran.code, ran.out, ran.err) == (130, "", "triskele: interrupted\n")
 

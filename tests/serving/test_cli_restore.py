@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -89,7 +90,10 @@ def test_a_damaged_store_is_restored(run: Run, saved: Path, home: Path, damage: 
     assert restored.json["memories"] == len(TEXTS)
     assert _contents(run) == set(TEXTS)
     assert [hit["content"] for hit in run("recall", "heron", "--json").json["hits"]][:1] == TEXTS[:1]
-    assert run("doctor", "--deep", "--json").json["healthy"]
+    health = json.loads(run("doctor", "--deep", "--json").out)
+    # Damage to the last page can lose what came after the backup: then doctor says so.
+    assert health["findings"] == [] and [len(each["entries"]) for each in health["lost"]] in ([], [1])
+    assert health["healthy"] is (not health["lost"])
     kept = Path(restored.json["kept"])
     assert kept.exists()
     if restored.json["was_damaged"]:

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.upkeep import Upkeep
 from triskele.serving.cli.invocation import ignored_variables
 
 Run = Callable[..., Any]
@@ -128,8 +128,8 @@ def test_doctor_says_no_where_it_shows_a_cross(
     run: Run, add: Add, monkeypatch: pytest.MonkeyPatch, problem: dict[str, Any]
 ) -> None:
     add("A fact worth keeping")
-    inspect = Engine.inspect
-    monkeypatch.setattr(Engine, "inspect", lambda *own, **asked: replace(inspect(*own, **asked), **problem))
+    inspect = Upkeep.inspect
+    monkeypatch.setattr(Upkeep, "inspect", lambda *own, **asked: replace(inspect(*own, **asked), **problem))
     ran = run("doctor")
     assert ran.code == 1 and "✗" in ran.out and "a reason" in ran.out
     assert json.loads(run("doctor", "--json").out)["healthy"] is False

@@ -207,7 +207,7 @@ def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _act_as(monkeypatch: pytest.MonkeyPatch, actor: str) -> None:
-    monkeypatch.setattr("triskele.engine.USER", actor)
+    monkeypatch.setattr("triskele.engine.local.USER", actor)
 
 
 def test_undo_shows_text_project_time_and_actor_and_what_stands_afterwards(run: Run, add: Add) -> None:

@@ -23,7 +23,7 @@ from noise_weights import noise_weights
 import triskele
 from triskele import config
 from triskele.base import ids, timestamps
-from triskele.engine import open_memory
+from triskele.engine.opening import open_memory
 from triskele.models import bundled
 from triskele.recall import plan as plans
 from triskele.serving.cli.demo import store_samples

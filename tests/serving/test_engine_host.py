@@ -119,7 +119,7 @@ def test_a_request_in_flight_keeps_its_engine_when_the_settings_change(
     _retire()
     with pytest.raises(StoreClosed):
         store.census()
-    assert host.open_engine().census().memories == 1
+    assert host.open_engine().store.census().memories == 1
     host.close()
 
 
@@ -206,7 +206,7 @@ def test_a_request_that_comes_too_late_opens_no_engine(tmp_path: Path) -> None:
     with pytest.raises(StoreClosed, match="is stopping"):
         host.open_engine()
     with pytest.raises(StoreClosed):
-        engine.census()
+        engine.store.census()
     host.catch_up()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from triskele.curation import usage
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, NotFound, TriskeleError
 from triskele.serving.file_memory import FileMemory
 from triskele.types import Origin, Sensitivity
@@ -18,12 +18,12 @@ PATH = "/memories/notes.md"
 
 
 @pytest.fixture
-def engine(open_engine: Callable[..., Engine]) -> Engine:
+def engine(open_engine: Callable[..., LocalEngine]) -> LocalEngine:
     return open_engine().acting_as("client:test")
 
 
 @pytest.fixture
-def folder(engine: Engine) -> FileMemory:
+def folder(engine: LocalEngine) -> FileMemory:
     return FileMemory(engine, "garden")
 
 
@@ -31,14 +31,14 @@ def call(folder: FileMemory, command: str, path: str = PATH, **more: Any) -> str
     return folder.run({"command": command, "path": path, **more})
 
 
-def contents(engine: Engine) -> list[str]:
-    return [memory.content for memory in sorted(engine.browse(), key=lambda memory: memory.position or 0)]
+def contents(engine: LocalEngine) -> list[str]:
+    return [memory.content for memory in sorted(engine.browse().memories, key=lambda memory: memory.position or 0)]
 
 
-def test_a_file_is_its_paragraphs(folder: FileMemory, engine: Engine) -> None:
+def test_a_file_is_its_paragraphs(folder: FileMemory, engine: LocalEngine) -> None:
     assert call(folder, "create", file_text="The roses drink.\nOn Mondays.\n\n\nThe cat sleeps.\n").endswith(PATH)
     assert contents(engine) == ["The roses drink.\nOn Mondays.", "The cat sleeps."]
-    [first, *_] = sorted(engine.browse(), key=lambda memory: memory.position or 0)
+    [first, *_] = sorted(engine.browse().memories, key=lambda memory: memory.position or 0)
     assert (first.origin, first.session, first.project) == (Origin.AGENT, PATH, "garden")
     assert engine.recall("roses").hits[0].memory.id == first.id
     assert call(folder, "view").split("\n")[1:] == [
@@ -51,20 +51,20 @@ def test_a_file_is_its_paragraphs(folder: FileMemory, engine: Engine) -> None:
     assert f"\t{PATH}" in call(folder, "view", "/memories")
 
 
-def test_what_was_given_a_moment_ago_is_not_written_into_a_file(folder: FileMemory, engine: Engine) -> None:
-    memory = engine.get(engine.remember("The roses drink on Mondays.", project="garden").id)
+def test_what_was_given_a_moment_ago_is_not_written_into_a_file(folder: FileMemory, engine: LocalEngine) -> None:
+    memory = engine.store.history(engine.remember("The roses drink on Mondays.", project="garden").id)[-1]
     note = partial(usage.note_injection, engine.store, [memory], conversation="talk", tokens={memory.id: 9})
-    engine.after_answer.put(note, wakes=False)
+    engine.after_answer.put(note)
     with pytest.raises(BadInput, match="this repeats memory"):
         call(folder, "create", file_text="The cat sleeps.\n\nThe roses drink on Mondays.")
     assert contents(engine) == ["The roses drink on Mondays."]
 
 
-def test_an_edit_keeps_what_it_does_not_touch_and_can_be_undone(folder: FileMemory, engine: Engine) -> None:
+def test_an_edit_keeps_what_it_does_not_touch_and_can_be_undone(folder: FileMemory, engine: LocalEngine) -> None:
     call(folder, "create", file_text="The roses drink.\n\nThe cat sleeps.")
-    ids = {memory.content: memory.id for memory in engine.browse()}
+    ids = {memory.content: memory.id for memory in engine.browse().memories}
     assert "edited" in call(folder, "str_replace", old_str="cat", new_str="dog")
-    assert {memory.content: memory.id for memory in engine.browse()} == {
+    assert {memory.content: memory.id for memory in engine.browse().memories} == {
         "The roses drink.": ids["The roses drink."],
         "The dog sleeps.": ids["The cat sleeps."],
     }
@@ -75,7 +75,7 @@ def test_an_edit_keeps_what_it_does_not_touch_and_can_be_undone(folder: FileMemo
     assert {entry.actor for entry in engine.store.journal()} == {"client:test"}
 
 
-def test_rename_and_delete(folder: FileMemory, engine: Engine) -> None:
+def test_rename_and_delete(folder: FileMemory, engine: LocalEngine) -> None:
     call(folder, "create", "/memories/a/one.md", file_text="One.")
     call(folder, "create", "/memories/a/two.md", file_text="Two.")
     folder.run({"command": "rename", "old_path": "/memories/a", "new_path": "/memories/b"})
@@ -91,9 +91,9 @@ def test_rename_and_delete(folder: FileMemory, engine: Engine) -> None:
     assert contents(engine) == ["Two."]
 
 
-def test_the_same_checks_as_everywhere(folder: FileMemory, engine: Engine) -> None:
+def test_the_same_checks_as_everywhere(folder: FileMemory, engine: LocalEngine) -> None:
     call(folder, "create", file_text="Keys\n\nThe password of the router is xK9#mP2$vL5q.")
-    [secret] = [memory for memory in engine.browse() if memory.sensitivity is Sensitivity.SECRET]
+    [secret] = [memory for memory in engine.browse().memories if memory.sensitivity is Sensitivity.SECRET]
     assert "xK9" not in secret.content and "xK9" not in call(folder, "view") and "[SECRET]" in call(folder, "view")
     call(folder, "str_replace", old_str="Keys", new_str="Doors")
     assert engine.get(secret.id).version == 1

@@ -20,7 +20,7 @@ from test_hook_client import FakeResident, host, listener, said  # noqa: F401 - 
 from triskele import __main__ as program
 from triskele import config
 from triskele.base.files import file_lock
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving.listener import make_folders
 
 GOLDEN = frozen.DATA / "imported_modules.json"
@@ -69,7 +69,7 @@ def record(host: Host, tmp_path: Path) -> Recorder:  # noqa: F811
     """A recorder over a store that exists."""
     host.environ |= {"TRISKELE_PRIVACY_KEY": "file", "TRISKELE_PROJECT": "shop"}
     del host.environ["TRISKELE_RECALL_MODEL"]
-    with Engine(config.load(host.environ), tmp_path):
+    with LocalEngine(config.load(host.environ), tmp_path):
         return Recorder(host.environ, tmp_path)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from triskele.agents import learning, transcript_queue
 from triskele.curation import usage
-from triskele.engine import Engine
-from triskele.serving import learning
-from triskele.serving.hook import events
-from triskele.types import CURATION, Origin, Role, Sensitivity
+from triskele.engine.local import LocalEngine
+from triskele.replies import HookCall, Injection
+from triskele.types import CURATION, Add, Origin, Role, Sensitivity
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 
 
 def transcript(path: Path, *texts: str) -> Path:
@@ -28,7 +28,7 @@ def transcript(path: Path, *texts: str) -> Path:
     return path
 
 
-def learning_engine(open_engine: OpenEngine, dial: str = "normal") -> Engine:
+def learning_engine(open_engine: OpenEngine, dial: str = "normal") -> LocalEngine:
     engine = open_engine()
     engine.settings = replace(engine.settings, curation=replace(engine.settings.curation, learn=dial))
     return engine
@@ -46,7 +46,7 @@ def test_what_the_user_asked_for_is_kept_once_with_who_said_it(open_engine: Open
     assert learning.learn(engine, path).turns == 0
     transcript(path, "from now on answer in French")
     assert [memory.content for memory in learning.learn(engine, path).kept] == ["Answer in French"]
-    assert engine.census().memories == 2
+    assert engine.store.census().memories == 2
 
 
 def test_a_marked_conversation_stays_left_out_when_it_grows(open_engine: OpenEngine, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_marked_conversation_stays_left_out_when_it_grows(open_engine: OpenEng
     learning.learn(engine, path)
     transcript(path, "Remember that the gate is green")
     learning.learn(engine, path)
-    assert engine.census().memories == 0
+    assert engine.store.census().memories == 0
 
 
 def test_a_captured_fact_carries_the_expiry_that_it_tells(open_engine: OpenEngine, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_captured_fact_carries_the_expiry_that_it_tells(open_engine: OpenEngin
     learning.learn(engine, path)
     [proposal] = engine.proposals.list()
     engine.proposals.accept(proposal.id)
-    ends = [memory.valid_to for memory in engine.browse()]
+    ends = [memory.valid_to for memory in engine.browse().memories]
     assert len(ends) == 2 and all(end is not None and end.year == 2099 for end in ends)
 
 
@@ -77,11 +77,11 @@ def test_what_is_less_sure_waits_and_a_dry_run_keeps_nothing(open_engine: OpenEn
     path = transcript(tmp_path / "talk.jsonl", "Our canteen is in the east wing", "I prefer tables over lists")
     dry = learning.learn(engine, path, is_dry=True)
     assert (len(dry.kept), len(dry.proposed)) == (1, 1)
-    assert (engine.census().memories, engine.proposals.list()) == (0, [])
+    assert (engine.store.census().memories, engine.proposals.list()) == (0, [])
     learning.learn(engine, path)
     [proposal] = engine.proposals.list()
     assert proposal.new.content == "Our canteen is in the east wing"
-    assert engine.census().memories == 1
+    assert engine.store.census().memories == 1
 
 
 def test_a_turn_that_fits_a_pattern_of_the_settings_is_left_out(open_engine: OpenEngine, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_learn_keeps_no_password_of_a_command_readable(
     assert {memory.sensitivity for memory in learned.kept[:-1]} <= {Sensitivity.SECRET}
     assert len(learned.kept) == 2 or not opening.startswith("remember")
     assert learned.kept[-1].content == "The lab closes at 18:00"
-    assert not any(secret in memory.content for memory in [*engine.browse(), *learned.proposed])
+    assert not any(secret in memory.content for memory in [*engine.browse().memories, *learned.proposed])
     engine.close()
     files = [file for file in tmp_path.rglob("*") if file.is_file() and file != path]
     assert files
@@ -168,7 +168,7 @@ def test_learn_seals_a_password_that_a_sentence_end_cuts(open_engine: OpenEngine
     assert (memory.content, memory.sensitivity) == ("Password, gate opens", Sensitivity.SECRET)
 
 
-def _recalled(engine: Engine, count: int) -> list[str]:
+def _recalled(engine: LocalEngine, count: int) -> list[str]:
     forms = (
         "the {0} service is deployed with {1} by the {2} team",
         "the {2} team keeps the backups of {0} in {1}",
@@ -177,7 +177,7 @@ def _recalled(engine: Engine, count: int) -> list[str]:
     names = [f"{one}{two}" for one in ("kelp", "reed", "opal", "jade", "iris") for two in range(20)]
     tools, teams = ("Nomad", "Vault", "Mira", "Gdansk"), ("north", "data", "harbour", "night", "mobile")
     texts = [forms[n % 3].format(names[n % 100], tools[n % 4], teams[n % 5]) for n in range(count)]
-    outcomes = engine.remember_all([engine.draft(text) for text in texts])
+    outcomes = engine.apply([Add(engine.draft(text)) for text in texts])
     memories = list(engine.store.memories([each.id for each in outcomes]).values())
     usage.note_injection(engine.store, memories, conversation="talk", tokens=dict.fromkeys((m.id for m in memories), 9))
     return [memory.content for memory in memories]
@@ -213,18 +213,18 @@ def test_what_recall_gave_does_not_come_back(
 def test_the_stop_hook_queues_and_the_background_learns(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = learning_engine(open_engine)
     path = transcript(tmp_path / "talk.jsonl", "Remember that the lab closes at 18:00")
-    payload: dict[str, Any] = {"session_id": "s1", "transcript_path": str(path), "project": "garden"}
-    assert events.respond(engine, "stop", payload) == ""
-    assert events.respond(engine, "pre-compact", payload) == ""
-    assert engine.census().memories == 0
+    for event in ("stop", "pre-compact"):
+        call = HookCall(event=event, session="s1", transcript=str(path), project="garden")
+        assert engine.agents.respond(call) == Injection()
+    assert engine.store.census().memories == 0
     assert [learning.work_off(engine), learning.work_off(engine)] == [1, 0]
-    assert engine.browse()[0].project == "garden"
+    assert engine.browse().memories[0].project == "garden"
 
 
 def test_nothing_is_queued_unless_the_settings_say_so(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
     path = transcript(tmp_path / "talk.jsonl", "Remember that the lab closes at 18:00")
-    events.respond(engine, "stop", {"session_id": "s1", "transcript_path": str(path)})
+    engine.agents.respond(HookCall(event="stop", session="s1", transcript=str(path)))
     assert engine.store.documents.all("learn-queue") == {}
     assert learning.work_off(learning_engine(open_engine)) == 0
 
@@ -232,9 +232,9 @@ def test_nothing_is_queued_unless_the_settings_say_so(open_engine: OpenEngine, t
 def test_a_transcript_that_cannot_be_read_is_dropped(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = learning_engine(open_engine)
     (tmp_path / "bad.json").write_text("[")
-    learning.queue(engine, {"transcript_path": str(tmp_path / "bad.json")}, "garden")
-    learning.queue(engine, {"transcript_path": str(tmp_path / "gone.jsonl")}, "garden")
-    learning.queue(engine, {"transcript_path": "relative.jsonl"}, "garden")
+    transcript_queue.put(engine.store, str(tmp_path / "bad.json"), "garden")
+    transcript_queue.put(engine.store, str(tmp_path / "gone.jsonl"), "garden")
+    transcript_queue.put(engine.store, "relative.jsonl", "garden")
     assert learning.work_off(engine) == 0
     assert engine.store.documents.all("learn-queue") == {}
 

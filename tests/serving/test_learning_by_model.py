@@ -12,16 +12,14 @@ from typing import Any
 import loopback
 import pytest
 
+from triskele.agents import injection, learning, transcript_queue
 from triskele.config import CurationSettings, LlmSettings
 from triskele.curation import usage
-from triskele.engine import Engine
-from triskele.serving import learning
-from triskele.serving.hook import injection
-from triskele.serving.statistics import more_statistics
+from triskele.engine.local import LocalEngine
 from triskele.types import CURATION, Origin, Role, Sensitivity
 
-OpenEngine = Callable[..., Engine]
-Start = Callable[..., tuple[Engine, loopback.Loopback]]
+OpenEngine = Callable[..., LocalEngine]
+Start = Callable[..., tuple[LocalEngine, loopback.Loopback]]
 ASKED = "Remember that the lab closes at 18:00"
 
 
@@ -46,13 +44,13 @@ def start(open_engine: OpenEngine, tmp_path: Path) -> Iterator[Start]:
 
         def start_one(
             *turns: loopback.Turn, calls: int = 50, timeout_s: float = 30.0, learn: str = "normal"
-        ) -> tuple[Engine, loopback.Loopback]:
+        ) -> tuple[LocalEngine, loopback.Loopback]:
             state = opened.enter_context(loopback.serving(lambda *_: (500, {})))
             state.turns.extend(turns)
             llm = LlmSettings(service="compatible", model="tiny", url=f"{state.url}/v1", timeout_s=timeout_s)
             curation = CurationSettings(llm=True, llm_calls=calls, learn=learn)
             settings = replace(open_engine(model="none").settings, llm=llm, curation=curation)
-            return opened.enter_context(Engine(settings, tmp_path)), state
+            return opened.enter_context(LocalEngine(settings, tmp_path)), state
 
         yield start_one
 
@@ -67,11 +65,11 @@ def transcript(path: Path, *texts: str, session: str = "s1") -> Path:
     return path
 
 
-def contents(engine: Engine) -> list[str]:
-    return sorted(memory.content for memory in engine.browse(limit=100))
+def contents(engine: LocalEngine) -> list[str]:
+    return sorted(memory.content for memory in engine.browse(limit=100).memories)
 
 
-def waiting(engine: Engine) -> list[str]:
+def waiting(engine: LocalEngine) -> list[str]:
     return sorted(proposal.new.content for proposal in engine.proposals.list())
 
 
@@ -92,7 +90,7 @@ def test_what_the_model_finds_waits_with_who_said_it_and_is_read_once(start: Sta
         "asked to remember",
         "language model",
     ]
-    assert more_statistics(engine).today == {"calls": 1, "tokens": 9}
+    assert engine.stats().today == {"calls": 1, "tokens": 9}
     assert learning.learn(engine, path).turns == 0
     assert len(state.seen) == 1
     state.turns.append(facts((1, "Our auditor is Nadia")))
@@ -225,7 +223,7 @@ def test_nothing_of_a_private_session_is_sent(start: Start, tmp_path: Path) -> N
     usage.note_injection(
         engine.store,
         [engine.get(given.id)],
-        conversation=injection.key_of({"session_id": "shown"}),
+        conversation=injection.key_of("shown"),
         tokens={given.id: 9},
     )
     learned = learning.learn(engine, path)
@@ -267,7 +265,7 @@ def test_the_background_tries_a_failed_transcript_again_later(
 ) -> None:
     engine, state = start(*[said("no")] * 2)
     path = transcript(tmp_path / "talk.jsonl", "hm, our auditor is Nadia by the way")
-    learning.queue(engine, {"transcript_path": str(path)}, "garden")
+    transcript_queue.put(engine.store, str(path), "garden")
     assert [learning.work_off(engine), learning.work_off(engine)] == [1, 0]
     assert len(state.seen) == 2
     monkeypatch.setattr(learning.timestamps, "now", lambda: learning.timestamps.parse("2199-01-01T00:00:00Z"))

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from agents import ERAS, connected
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import StoreUnavailable
 from triskele.serving.mcp.schemas import ANSWER_CHARACTERS, MAX_CONTENT_CHARACTERS, MAX_QUERY_CHARACTERS
 
 pytestmark = pytest.mark.anyio
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 PASSWORD = "hunter2-Zx9!kq"
 
 
@@ -79,7 +79,7 @@ async def test_nothing_to_change_is_refused(open_engine: Open) -> None:
 
 async def test_a_long_answer_is_cut_and_says_so(open_engine: Open) -> None:
     engine = open_engine()
-    engine.remember_all(engine.draft(f"weir {number} " + "heron " * 200) for number in range(60))
+    engine.remember_all([{"content": f"weir {number} " + "heron " * 200} for number in range(60)])
     async with connected(engine) as agent:
         found = await agent.call("memory_recall", query="heron weir", limit=60)
         page = await agent.call("memory_list", limit=60)

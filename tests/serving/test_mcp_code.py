@@ -9,11 +9,11 @@ import pytest
 from agents import connected
 
 from triskele.code.search import CodeSearch
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.types import Sensitivity
 
 pytestmark = pytest.mark.anyio
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from agents import ERAS, connected
 from mcp.server.mcpserver import MCPServer
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving.mcp import descriptions
 from triskele.serving.mcp.bridge import READ_ONLY
 from triskele.serving.mcp.server import build
@@ -24,7 +24,7 @@ GOLDEN = frozen.DATA / "mcp_surface.json"
 UNLISTED = frozen.DATA / "mcp_unlisted_tools.json"
 
 
-def surface(engine: Engine, era: str) -> dict[str, Any]:
+def surface(engine: LocalEngine, era: str) -> dict[str, Any]:
     """Everything that a client lists, as it goes over the wire."""
 
     async def listed() -> dict[str, Any]:

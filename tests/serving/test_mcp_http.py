@@ -11,12 +11,12 @@ import httpx
 import pytest
 from agents import installed
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving.app import MAX_BODY
 from triskele.serving.mcp import server
 
 pytestmark = pytest.mark.anyio
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 
 
 @asynccontextmanager
-async def client(engine: Engine, host: str = "127.0.0.1:8377") -> AsyncIterator[httpx.AsyncClient]:
+async def client(engine: LocalEngine, host: str = "127.0.0.1:8377") -> AsyncIterator[httpx.AsyncClient]:
     app, lifespan = server.http_app(lambda: engine)
     async with lifespan(), httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{host}") as made:
         yield made

@@ -13,11 +13,11 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult
 
 from triskele.config import AgentSettings
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.types import Action, LinkKind, Origin, Sensitivity
 
 pytestmark = pytest.mark.anyio
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 
 PRIVATE = "Nadia's heron medication is kept in the mill"
 KEY = "sk-ant-" + "api03-" + "Zq7vTm2x" * 11
@@ -30,19 +30,19 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def trusting(engine: Engine, *clients: str) -> Engine:
+def trusting(engine: LocalEngine, *clients: str) -> LocalEngine:
     engine.settings = replace(engine.settings, agents=AgentSettings(private_to=clients))
     return engine
 
 
 @pytest.fixture
-def private(open_engine: Open) -> tuple[Engine, str]:
+def private(open_engine: Open) -> tuple[LocalEngine, str]:
     engine = trusting(open_engine(), "claude-code", "codex")
     return engine, engine.remember(PRIVATE, sensitivity=Sensitivity.PRIVATE).id
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_client_without_the_setting_learns_nothing_private(private: tuple[Engine, str], era: str) -> None:
+async def test_a_client_without_the_setting_learns_nothing_private(private: tuple[LocalEngine, str], era: str) -> None:
     engine, id = private
     other = engine.remember("The heron sleeps").id
     async with connected(engine, era=era, name="some-client") as agent:
@@ -83,7 +83,7 @@ async def test_many_private_memories_do_not_hide_an_open_one(open_engine: Open) 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", ["claude-code", "Claude-Code ", "codex-mcp-client"])
-async def test_a_name_without_a_token_opens_nothing(private: tuple[Engine, str], era: str, name: str) -> None:
+async def test_a_name_without_a_token_opens_nothing(private: tuple[LocalEngine, str], era: str, name: str) -> None:
     engine, id = private
     installed(engine, "claude-code")
     for token in ("", "tkc_" + "x" * 32, installed(engine, "cursor")):
@@ -97,7 +97,7 @@ async def test_a_name_without_a_token_opens_nothing(private: tuple[Engine, str],
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", ["claude-code", "whatever it says"])
 async def test_a_client_that_the_user_named_reads_private_memories(
-    private: tuple[Engine, str], era: str, name: str
+    private: tuple[LocalEngine, str], era: str, name: str
 ) -> None:
     engine, id = private
     async with connected(engine, era=era, name=name, token=installed(engine, "claude-code")) as agent:
@@ -107,13 +107,14 @@ async def test_a_client_that_the_user_named_reads_private_memories(
     assert shown["content"] == PRIVATE
 
 
-async def test_a_page_keeps_its_place_where_private_memories_are_left_out(private: tuple[Engine, str]) -> None:
+async def test_a_page_keeps_its_place_where_private_memories_are_left_out(private: tuple[LocalEngine, str]) -> None:
     engine, _ = private
     engine.remember("The mill turns")
     async with connected(engine) as agent:
         first = await agent.call("memory_list", limit=1)
-        second = await agent.call("memory_list", limit=1, offset=first["next_offset"])
+        second = await agent.call("memory_list", limit=1, offset=1)
     assert ([line["content"] for line in first["memories"]], second["memories"]) == (["The mill turns"], [])
+    assert first["next_offset"] is None
 
 
 async def test_reasons_and_resolutions_show_nothing_private(open_engine: Open) -> None:
@@ -154,17 +155,17 @@ async def test_a_secret_is_sealed_and_shown_by_its_title(open_engine: Open, era:
 
 
 @pytest.fixture
-def secret(open_engine: Open) -> tuple[Engine, str]:
+def secret(open_engine: Open) -> tuple[LocalEngine, str]:
     engine = open_engine()
     return engine, engine.remember(SECRET).id
 
 
-def revealed(engine: Engine, id: str) -> int:
-    return sum(entry.action is Action.REVEALED for entry in engine.history(id))
+def revealed(engine: LocalEngine, id: str) -> int:
+    return sum(entry.action is Action.REVEALED for entry in engine.store.journal(id=id))
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_secret_is_revealed_with_the_users_consent(secret: tuple[Engine, str], era: str) -> None:
+async def test_a_secret_is_revealed_with_the_users_consent(secret: tuple[LocalEngine, str], era: str) -> None:
     engine, id = secret
     asked: list[str] = []
 
@@ -193,7 +194,9 @@ async def test_a_secret_is_revealed_with_the_users_consent(secret: tuple[Engine,
     ],
     ids=["decline", "cancel", "no", "empty", "nonsense"],
 )
-async def test_without_a_clear_yes_it_stays_sealed(secret: tuple[Engine, str], era: str, said: ElicitResult) -> None:
+async def test_without_a_clear_yes_it_stays_sealed(
+    secret: tuple[LocalEngine, str], era: str, said: ElicitResult
+) -> None:
     engine, id = secret
     async with connected(engine, era=era, answer=lambda _: said) as agent:
         assert KEY not in await agent.refusal("memory_reveal", id=id)
@@ -201,7 +204,9 @@ async def test_without_a_clear_yes_it_stays_sealed(secret: tuple[Engine, str], e
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_client_that_cannot_ask_is_told_what_the_user_can_type(secret: tuple[Engine, str], era: str) -> None:
+async def test_a_client_that_cannot_ask_is_told_what_the_user_can_type(
+    secret: tuple[LocalEngine, str], era: str
+) -> None:
     engine, id = secret
     async with connected(engine, era=era) as agent:
         assert f"triskele secrets reveal {id}" in await agent.refusal("memory_reveal", id=id)
@@ -229,7 +234,7 @@ async def test_a_title_cannot_dress_up_the_question_to_the_user(open_engine: Ope
     assert "\n" not in asked[0] and asked[0].endswith(f"({id}).")
 
 
-async def test_no_agent_opens_what_was_closed(private: tuple[Engine, str]) -> None:
+async def test_no_agent_opens_what_was_closed(private: tuple[LocalEngine, str]) -> None:
     engine, id = private
     async with connected(engine, name="codex", token=installed(engine, "codex")) as agent:
         sealed = await agent.call("memory_update", id=id, sensitivity="secret")

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from triskele import __version__
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving.mcp import bridge, server
 
 pytestmark = pytest.mark.anyio
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 
 HEADER = {"version": __version__, "folder": "/"}
 INITIALIZE = {
@@ -61,7 +61,7 @@ class Raw:
 
 
 @asynccontextmanager
-async def raw(open_engine: Callable[[], Engine], header: Any = HEADER) -> AsyncIterator[Raw]:
+async def raw(open_engine: Callable[[], LocalEngine], header: Any = HEADER) -> AsyncIterator[Raw]:
     ours, theirs = socket.socketpair()
 
     async def serve() -> None:
@@ -160,7 +160,7 @@ async def test_a_message_beyond_all_bounds_is_refused(open_engine: Open, monkeyp
         client.say(b" " * 1_000_000 + json.dumps(message).encode())
         assert (await client.heard())["error"]["message"] == bridge.TOO_LONG
         await client.call(1, "memory_store", content="A short line")
-    assert [memory.content for memory in engine.browse()] == ["A short line"]
+    assert [memory.content for memory in engine.browse().memories] == ["A short line"]
 
 
 async def test_what_was_asked_before_the_end_is_still_answered(open_engine: Open) -> None:
@@ -174,7 +174,7 @@ async def test_what_was_asked_before_the_end_is_still_answered(open_engine: Open
         answers = [await client.heard() for _ in range(5)]
         assert await client.reader.read() == b""
     assert {answer["id"] for answer in answers} == set(range(5))
-    assert engine.census().memories == 5
+    assert engine.store.census().memories == 5
 
 
 async def test_a_client_that_vanishes_leaves_no_task(open_engine: Open) -> None:
@@ -186,7 +186,7 @@ async def test_a_client_that_vanishes_leaves_no_task(open_engine: Open) -> None:
 
 
 async def test_a_store_that_does_not_open_is_told_by_the_tool() -> None:
-    def refuse() -> Engine:
+    def refuse() -> LocalEngine:
         raise OSError(28, "No space left on device")
 
     async with raw(refuse) as client:

@@ -12,15 +12,16 @@ import pytest
 from agents import ERAS, PROJECT, connected, text_of
 from mcp.shared.exceptions import MCPError
 
+from triskele.agents.injection import key_of
+from triskele.agents.respond import LocalAgents
 from triskele.curation import usage
-from triskele.engine import Engine
-from triskele.serving.hook import events
-from triskele.serving.hook.injection import key_of
+from triskele.engine.local import LocalEngine
+from triskele.replies import Injection
 from triskele.serving.mcp import registry
 from triskele.types import LinkKind, Origin, Sensitivity
 
 pytestmark = pytest.mark.anyio
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 
 ARGO = "We deploy with Argo CD, not Helm hooks"
 
@@ -360,8 +361,8 @@ async def test_what_a_tool_or_web_page_says_does_not_supersede_the_user(open_eng
         await agent.call("memory_store", content="SMS go out by flag", supersedes=users)
         await agent.call("memory_link", source=theirs, kind="see-also", target=users)
     assert all("the user said" in said and "propose" in said for said in refused)
-    assert "by mail" not in {memory.content for memory in engine.browse()}
-    assert [link.source for link in engine.links(users) if link.kind is LinkKind.SUPERSEDES] != []
+    assert "by mail" not in {memory.content for memory in engine.browse().memories}
+    assert [link.source for link in engine.store.links([users]) if link.kind is LinkKind.SUPERSEDES] != []
 
 
 @pytest.mark.parametrize("origin", ["tool", "web"])
@@ -384,7 +385,7 @@ async def test_the_tool_of_hooks_answers_and_is_not_listed(open_engine: Open, mo
         assert id in document["hookSpecificOutput"]["additionalContext"] or "roses" in json.dumps(document)
         # Given once, and not to a subagent.
         assert text_of(await agent.client.call_tool("memory_hook", call)) == ""
-        engine.store.usage.forget(key_of({"session_id": "one"}) or "")
+        engine.store.usage.forget(key_of("one") or "")
         assert text_of(await agent.client.call_tool("memory_hook", {**call, "agent_id": "a1"})) == ""
         assert text_of(await agent.client.call_tool("memory_hook", {"event": "pre-compact", "session_id": "one"})) == ""
 
@@ -392,7 +393,7 @@ async def test_the_tool_of_hooks_answers_and_is_not_listed(open_engine: Open, mo
 async def test_a_hook_that_would_come_late_is_silent(open_engine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     is_over = threading.Event()
     monkeypatch.setenv("TRISKELE_HOOK_DEADLINE_MS", "50")
-    monkeypatch.setattr(events, "respond", lambda *_: is_over.wait(30) and "too late")
+    monkeypatch.setattr(LocalAgents, "respond", lambda *_: is_over.wait(30) and Injection("too late"))
     async with connected(open_engine()) as agent:
         call = {"event": "user-prompt-submit", "prompt": "when are the roses watered?"}
         assert text_of(await agent.client.call_tool("memory_hook", call)) == ""

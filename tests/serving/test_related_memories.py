@@ -10,16 +10,17 @@ import pytest
 
 from triskele import __main__ as program
 from triskele.curation.curator import Curator
-from triskele.engine import Engine
+from triskele.engine import local
+from triskele.engine.local import LocalEngine
 from triskele.serving.cli import related_memories, remote
 from triskele.serving.cli.invocation import Invocation
 from triskele.serving.cli.related_memories import OnlyClientAsks
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 KNOWN = "We deploy the shop with Argo CD every Monday"
 
 
-def request(engine: Engine, *arguments: str, is_terminal: bool = False) -> dict[str, Any]:
+def request(engine: LocalEngine, *arguments: str, is_terminal: bool = False) -> dict[str, Any]:
     """A command as the client of the resident process sends it."""
     environ = {
         "TRISKELE_HOME": str(engine.settings.home),
@@ -38,44 +39,60 @@ def request(engine: Engine, *arguments: str, is_terminal: bool = False) -> dict[
 
 
 @pytest.fixture
-def engine(open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def engine(open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch) -> LocalEngine:
+    """The engine of a resident process, which embeds in a thread."""
     monkeypatch.setattr(remote, "_check_settings", lambda *_: None)
     made = open_engine()
     made.remember(KNOWN, project="garden")
+    made.work_in_background()
     return made
 
 
 def test_a_resident_process_whose_recall_hangs_answers_by_words(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = threading.Event()
     monkeypatch.setattr(Curator, "hints", lambda *_: gate.wait(60) and [])
     said = remote.run(engine, request(engine, "add", "We deploy the shop with Argo CD each Monday!"))
     gate.set()
     assert "It repeats" in said and KNOWN in said
-    assert engine.census().memories == 2
+    assert engine.store.census().memories == 2
 
 
-def test_recall_that_is_quick_enough_answers(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(related_memories, "DEADLINE_S", 60.0)
+def test_recall_that_is_quick_enough_answers(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "RELATED_S", 60.0)
     monkeypatch.setattr(Curator, "word_hints", lambda *_: [])
     assert "It repeats" in remote.run(engine, request(engine, "add", "We deploy the shop with Argo CD each Monday!"))
 
 
-def test_the_resident_process_names_what_the_client_has_to_ask_about(engine: Engine) -> None:
+def test_related_by_words_only_until_a_model_is_open(open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = open_engine()
+    engine.remember(KNOWN)
+    monkeypatch.setattr(Curator, "hints", lambda *_: pytest.fail("recall would load a model"))
+    [found] = engine.related(content=f"{KNOWN}!")
+    assert (found.memory.content, found.relation) == (KNOWN, "duplicate")
+
+
+def test_the_resident_process_names_what_the_client_has_to_ask_about(engine: LocalEngine) -> None:
     with pytest.raises(OnlyClientAsks) as asked:
         remote.run(engine, request(engine, "add", f"{KNOWN}!", is_terminal=True))
-    [known] = engine.browse(project="garden")
-    assert asked.value.ids == (known.id,)
-    head = b"HTTP/1.1 204 No Content\r\nDate: x\r\nX-Triskele-Related: " + known.id.encode()
-    assert program._related(head) == (known.id,)
+    [known] = engine.browse(project="garden").memories
+    [word] = asked.value.words
+    assert word.startswith(f"{known.id}:duplicate:")
+    head = b"HTTP/1.1 204 No Content\r\nDate: x\r\nX-Triskele-Related: " + word.encode()
+    assert program._related(head) == (word,)
     assert program._related(b"HTTP/1.1 204 No Content") == ()
 
 
-def test_the_client_asks_about_what_the_resident_process_found(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("word", ["{}:contradiction:0.95", "{}", "1zzzzzzzzzzzzzzz:update:0.95", "{}:other:0.95"])
+def test_the_client_asks_about_what_the_resident_process_found(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    engine = open_engine()
+    known = engine.remember(KNOWN, project="garden").id
     monkeypatch.setattr(Curator, "word_hints", lambda *_: [])
-    [known] = engine.browse(project="garden")
-    draft = engine.draft(f"{KNOWN}!", project="garden")
-    assert related_memories.related(Invocation(), engine, draft) == []
-    [found] = related_memories.related(Invocation(related=(known.id,)), engine, draft)
-    assert found.old == known and found.is_sure
+    invocation = Invocation(related=(word.format(known),))
+    monkeypatch.setattr(related_memories.click, "prompt", lambda *_, **__: "replace")
+    is_known = "contradiction" in word
+    older, related = related_memories.ask(invocation, engine, "We deploy by hand", "garden")
+    assert (older, [each.relation for each in related]) == ((known, ["contradiction"]) if is_known else (None, []))

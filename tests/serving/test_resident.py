@@ -22,7 +22,7 @@ from residents import OTHER, Host
 
 from triskele import __version__, config
 from triskele.base.files import file_lock
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import Unavailable
 from triskele.serving import hook_client, listener, resident
 from triskele.serving.hook_client import release
@@ -53,7 +53,7 @@ def host(make_host: Callable[..., Host]) -> Host:
 
 
 def remember(host: Host, text: str) -> None:
-    with Engine(config.load(host.environ), host.home) as engine:
+    with LocalEngine(config.load(host.environ), host.home) as engine:
         engine.remember(text)
 
 
@@ -152,7 +152,7 @@ def test_a_hook_asks_again_when_the_resident_dies_over_its_question(host: Host, 
     first = host.serving()
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    client = host.hooking("wait", json.dumps({"gate": str(gate)}).encode())
+    client = host.hooking("wait", json.dumps({"prompt": str(gate)}).encode())
     # Opens when somebody reads: the question is in the first one's hands.
     with gate.open("w"):
         host.serving("99.0.0")
@@ -172,7 +172,7 @@ def test_what_other_processes_write_is_found(host: Host) -> None:
 
 
 def test_what_a_prompt_was_given_is_noted_without_another_prompt(host: Host) -> None:
-    with Engine(config.load(host.environ), host.home) as engine:
+    with LocalEngine(config.load(host.environ), host.home) as engine:
         id = engine.remember(FACT, project="").id
         assert FACT in host.hook("user-prompt-submit", PROMPT).stdout.decode()
         ends = time.monotonic() + 60
@@ -183,7 +183,7 @@ def test_what_a_prompt_was_given_is_noted_without_another_prompt(host: Host) -> 
 
 def test_the_log_says_why_a_prompt_got_nothing_without_its_text(host: Host) -> None:
     host.configure(idle_minutes=2, least_confidence=1)
-    with Engine(config.load(host.environ), host.home) as engine:
+    with LocalEngine(config.load(host.environ), host.home) as engine:
         assert host.hook("user-prompt-submit", PROMPT).stdout == b""
         engine.remember("The kettle of the plant shop is red", project="")
     assert host.hook("user-prompt-submit", PROMPT).stdout == b""
@@ -204,7 +204,7 @@ def test_the_log_names_what_is_wrong_with_an_event(host: Host) -> None:
 
 def test_after_a_change_of_settings_the_same_process_answers_with_the_new_ones(host: Host) -> None:
     other = "Mara waters the plants on Fridays too"
-    with Engine(config.load(host.environ), host.home) as engine:
+    with LocalEngine(config.load(host.environ), host.home) as engine:
         for text in (FACT, other):
             engine.remember(text, project="")
 
@@ -280,7 +280,7 @@ def test_what_was_asked_is_answered_before_it_leaves(host: Host, tmp_path: Path)
     served = host.serving()
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    client = host.hooking("wait", json.dumps({"gate": str(gate)}).encode())
+    client = host.hooking("wait", json.dumps({"prompt": str(gate)}).encode())
     with gate.open("w") as opened:
         served.terminate()
         # It takes no more questions by now or soon; the one it has is finished.

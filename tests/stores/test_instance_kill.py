@@ -17,7 +17,7 @@ from random import Random
 import pytest
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 
 KILLS = int(os.environ.get("TRISKELE_INSTANCE_KILLS", "3"))
 _TAIL_CAP = 8
@@ -26,14 +26,14 @@ INSTANCE = """
 import sys
 from pathlib import Path
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 home, url, tail_cap = sys.argv[1:]
 environment = {"TRISKELE_HOME": home, "TRISKELE_PROJECT": "demo", "TRISKELE_INDEX_TAIL_CAP": tail_cap}
-engine = Engine(config.load(environment, store_url=url), Path(home))
+engine = LocalEngine(config.load(environment, store_url=url), Path(home))
 step = 0
 while True:
     print(step, flush=True)
-    engine.embed(limit=4)
+    engine.upkeep.embed(limit=4)
     engine.recall("who owns the release of the service?", limit=5, logged=False)
     if step % 3 == 2:
         engine.lexical.settle()
@@ -46,9 +46,9 @@ def _texts(name: str) -> list[str]:
     return [json.loads(line)["text"] for line in lines]
 
 
-def _open(home: Path, url: str) -> Engine:
+def _open(home: Path, url: str) -> LocalEngine:
     environment = {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "demo", "TRISKELE_INDEX_TAIL_CAP": str(_TAIL_CAP)}
-    return Engine(config.load(environment, store_url=url), home.parent)
+    return LocalEngine(config.load(environment, store_url=url), home.parent)
 
 
 def _killed_while_indexing(home: Path, url: str, steps: int) -> None:
@@ -69,14 +69,14 @@ def test_an_instance_killed_while_indexing_ranks_as_a_new_one(tmp_path: Path, po
         for number in range(KILLS):
             for text in texts[number * share : (number + 1) * share]:
                 writer.remember(text)
-            writer.forget(writer.browse(limit=1)[0].id)
+            writer.forget(writer.browse(limit=1).memories[0].id)
             _killed_while_indexing(tmp_path / "killed", postgres_url, draw.randrange(6))
     with _open(tmp_path / "killed", postgres_url) as killed, _open(tmp_path / "new", postgres_url) as new:
-        killed.embed()
+        killed.upkeep.embed()
         for engine in (killed, new):
             engine.recall("warm", limit=1)
             engine.lexical.settle()
-        health = killed.inspect(deep=True, repair=False)
+        health = killed.upkeep.inspect(deep=True, repair=False)
         assert (health.findings, health.index_faults, health.vectors_damaged, health.waiting) == ((), 0, 0, 0)
         assert killed.lexical.damaged() == 0
         for question in _texts("queries.jsonl")[::32]:

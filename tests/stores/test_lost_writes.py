@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 
 FRAME = 24 + 4096
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 
 
-def _copied(engine: Engine, target: Path) -> Path:
+def _copied(engine: LocalEngine, target: Path) -> Path:
     """The files of a live store, as a killed process leaves them."""
     home = Path(engine.settings.home)
     shutil.copytree(home, target)
@@ -38,7 +38,7 @@ def _remove(log: Path) -> None:
 
 
 @pytest.fixture
-def written(open_engine: OpenEngine) -> Engine:
+def written(open_engine: OpenEngine) -> LocalEngine:
     """A store in use: the first memory is in the database, the later ones are in its log."""
     with open_engine() as first:
         first.remember("the heron fishes at dawn")
@@ -50,14 +50,14 @@ def written(open_engine: OpenEngine) -> Engine:
 
 @pytest.mark.parametrize("damage", [_cut, _flip, _remove])
 def test_a_damaged_log_is_told_with_ids_and_times(
-    written: Engine, open_engine: OpenEngine, tmp_path: Path, damage: Callable[[Path], None]
+    written: LocalEngine, open_engine: OpenEngine, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     newest = written.store.newest_entries(limit=3)
     path = _copied(written, tmp_path / "copy")
     damage(path.with_name("memories.db-wal"))
     path.with_name("memories.db-shm").unlink()
     with open_engine(path) as engine:
-        health = engine.inspect()
+        health = engine.upkeep.inspect()
         assert not health.is_whole
         [lost] = health.lost
         assert {newest[0].id} <= {entry.id for entry in lost.entries} <= {entry.id for entry in newest}
@@ -72,7 +72,7 @@ def test_a_damaged_log_is_told_with_ids_and_times(
 
 
 def test_the_loss_is_told_until_its_folder_goes_and_new_writes_are_found(
-    written: Engine, open_engine: OpenEngine, tmp_path: Path
+    written: LocalEngine, open_engine: OpenEngine, tmp_path: Path
 ) -> None:
     path = _copied(written, tmp_path / "copy")
     _remove(path.with_name("memories.db-wal"))
@@ -83,52 +83,52 @@ def test_the_loss_is_told_until_its_folder_goes_and_new_writes_are_found(
         assert [hit.memory.content for hit in engine.recall("number3").hits] == ["a new sighting number3"]
         assert [hit.memory.content for hit in engine.recall("heron").hits] == ["the heron fishes at dawn"]
     with open_engine(path) as again:
-        [lost] = again.inspect(deep=True).lost
+        [lost] = again.upkeep.inspect(deep=True).lost
         assert len(lost.entries) == 3
         assert lost.kept is not None
         shutil.rmtree(lost.kept)
-        assert again.inspect(deep=True).is_whole
+        assert again.upkeep.inspect(deep=True).is_whole
 
 
 def test_an_older_copy_in_the_place_of_the_database_is_told(
-    written: Engine, open_engine: OpenEngine, tmp_path: Path
+    written: LocalEngine, open_engine: OpenEngine, tmp_path: Path
 ) -> None:
-    written.backup(tmp_path / "older.db")
+    written.upkeep.backup(tmp_path / "older.db")
     last = written.remember("written after the copy")
     home = Path(written.settings.home)
     written.close()
     shutil.copyfile(tmp_path / "older.db", home / "memories.db")
     with open_engine() as engine:
-        [lost] = engine.inspect().lost
+        [lost] = engine.upkeep.inspect().lost
         assert [(entry.id, entry.action) for entry in lost.entries] == [(last.id, "added")]
 
 
-def test_restore_loses_nothing_unasked(written: Engine, open_engine: OpenEngine, tmp_path: Path) -> None:
-    written.backup(tmp_path / "older.db")
+def test_restore_loses_nothing_unasked(written: LocalEngine, open_engine: OpenEngine, tmp_path: Path) -> None:
+    written.upkeep.backup(tmp_path / "older.db")
     written.remember("written after the backup")
-    written.restore_backup(tmp_path / "older.db")
-    assert written.inspect(deep=True).is_whole
+    written.upkeep.restore_backup(tmp_path / "older.db")
+    assert written.upkeep.inspect(deep=True).is_whole
     written.close()
-    assert open_engine().inspect(deep=True).is_whole
+    assert open_engine().upkeep.inspect(deep=True).is_whole
 
 
 def test_an_index_ahead_of_the_journal_is_kept_and_not_believed(
-    written: Engine, open_engine: OpenEngine, tmp_path: Path
+    written: LocalEngine, open_engine: OpenEngine, tmp_path: Path
 ) -> None:
     """Without a ledger, as a store of an older version has none, only the index tells."""
-    written.backup(tmp_path / "older.db")
+    written.upkeep.backup(tmp_path / "older.db")
     written.remember("the bittern booms in the reeds")
-    written.reindex()
+    written.upkeep.reindex()
     home = Path(written.settings.home)
     written.close()
     shutil.copyfile(tmp_path / "older.db", home / "memories.db")
     (home / "memories.db.ledger").unlink()
     with open_engine() as engine:
-        assert list(engine.inspect(repair=False).index_ahead.values()) == [1]
+        assert list(engine.upkeep.inspect(repair=False).index_ahead.values()) == [1]
         engine.remember("the ibis wades in the ditch")
         assert [hit.memory.content for hit in engine.recall("ibis").hits] == ["the ibis wades in the ditch"]
         assert engine.recall("bittern").hits == ()
-        health = engine.inspect()
+        health = engine.upkeep.inspect()
         [kept] = health.index_ahead
         assert Path(kept).is_dir() and not health.is_whole
 
@@ -164,16 +164,16 @@ def test_the_ledger_holds_no_text_and_stays_small(
     unbound.close()
 
 
-def test_a_ledger_that_was_cut_short_or_is_gone_is_no_loss(written: Engine, open_engine: OpenEngine) -> None:
+def test_a_ledger_that_was_cut_short_or_is_gone_is_no_loss(written: LocalEngine, open_engine: OpenEngine) -> None:
     ledger = Path(written.settings.home) / "memories.db.ledger"
     written.close()
     data = ledger.read_bytes()
     ledger.write_bytes(data[:-7])
     with open_engine() as engine:
-        assert engine.inspect().is_whole
+        assert engine.upkeep.inspect().is_whole
         engine.remember("one more")
-        assert engine.inspect().is_whole
+        assert engine.upkeep.inspect().is_whole
         assert len(ledger.read_bytes()) > len(data)
     ledger.unlink()
     with open_engine() as engine:
-        assert engine.inspect().is_whole
+        assert engine.upkeep.inspect().is_whole

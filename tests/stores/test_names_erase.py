@@ -8,21 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index.entity_linking import read_names
 from triskele.index.mentions import MentionIndex
-from triskele.recall.concepts.grouping import merge, rebuild
-from triskele.recall.concepts.view import View
+from triskele.types import Add
 
 NewWord = Callable[[], str]
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]
 
 
 @pytest.fixture
-def engine(open_engine: Callable[..., Engine]) -> Engine:
+def engine(open_engine: Callable[..., LocalEngine]) -> LocalEngine:
     """An engine over other memories that mention what everybody does."""
     opened = open_engine(model="bundled")
-    opened.remember_all([opened.draft(f"{number} boats berth at Port Veldhaven") for number in range(5)])
+    opened.apply([Add(opened.draft(f"{number} boats berth at Port Veldhaven")) for number in range(5)])
     return opened
 
 
@@ -31,30 +30,30 @@ def words(new_word: NewWord) -> list[str]:
     return [new_word() for _ in range(5)]
 
 
-def _remember(engine: Engine, words: list[str]) -> str:
+def _remember(engine: LocalEngine, words: list[str]) -> str:
     """A memory full of names, read by words and meaning, its mentions written to the file."""
     first, second, third, tag, keyword = words
     text = f"{first} is run by {second} with the `{third}` key at Port Veldhaven"
     id = engine.remember(text, tags=[tag], keywords=keyword).id
-    engine.embed()
+    engine.upkeep.embed()
     semantic = engine.semantic()
     assert semantic is not None
     semantic.mentions.rebuild()
     return id
 
 
-def _names(engine: Engine) -> set[str]:
+def _names(engine: LocalEngine) -> set[str]:
     return {name.key for name in engine.store.entities.known()}
 
 
-def test_the_names_were_there(engine: Engine, words: list[str], tmp_path: Path) -> None:
+def test_the_names_were_there(engine: LocalEngine, words: list[str], tmp_path: Path) -> None:
     _remember(engine, words)
     assert {word.lower() for word in words} <= _names(engine)
     assert list(tmp_path.rglob("mentions-*/values"))
 
 
 def test_nothing_is_left_of_the_names_of_a_memory(
-    engine: Engine, words: list[str], tmp_path: Path, traces: Traces
+    engine: LocalEngine, words: list[str], tmp_path: Path, traces: Traces
 ) -> None:
     id = _remember(engine, words)
     assert engine.recall(words[0]).hits[0].memory.id == id
@@ -70,23 +69,24 @@ def test_nothing_is_left_of_the_names_of_a_memory(
 
 
 def test_nothing_is_left_of_names_that_were_joined_by_hand_or_read_anew(
-    engine: Engine, words: list[str], new_word: NewWord, tmp_path: Path, traces: Traces
+    engine: LocalEngine, words: list[str], new_word: NewWord, tmp_path: Path, traces: Traces
 ) -> None:
     id = _remember(engine, words)
-    index = MentionIndex(engine.lexical.path.parent, engine.store)
-    merge(View.open(engine.store, index, engine.scope()), words[0], words[1])
-    rebuild(engine.store, engine.lexical, index)
+    engine.concepts.merge(words[0], words[1])
+    engine.upkeep.rebuild_graph()
     engine.store.entities.forget()
     engine.erase(id)
     read_names(engine.store, engine.lexical)
     assert traces(tmp_path, words) == set()
 
 
-def test_a_spelling_that_only_the_erased_memory_had_goes_too(engine: Engine, words: list[str], tmp_path: Path) -> None:
+def test_a_spelling_that_only_the_erased_memory_had_goes_too(
+    engine: LocalEngine, words: list[str], tmp_path: Path
+) -> None:
     shouted = words[0].upper()
     id = engine.remember(f"{shouted} is run by everybody").id
     engine.remember(f"we met {words[0]} in June")
-    engine.embed()
+    engine.upkeep.embed()
     assert any(shouted == name.text for name in engine.store.entities.known())
     engine.erase(id)
     assert words[0].lower() in _names(engine)

@@ -21,7 +21,7 @@ from pgbouncer import CONNECTIONS, PgBouncer, running_pgbouncer
 from postgres import PostgresProcess
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.stores.postgres.truth import PostgresStore
 from triskele.types import Add, Memory
 
@@ -134,10 +134,10 @@ def test_engines_of_two_users_work_at_once(address: str, tmp_path: Path) -> None
     def day(owner: str) -> list[str]:
         environment = {"TRISKELE_HOME": str(tmp_path / owner), "TRISKELE_PROJECT": "garden"}
         environment |= {"TRISKELE_RECALL_MODEL": "none", "TRISKELE_PRIVACY_KEY": "file", "TRISKELE_MEMORY_OWNER": owner}
-        with Engine(config.load(environment, store_url=address), tmp_path) as engine:
+        with LocalEngine(config.load(environment, store_url=address), tmp_path) as engine:
             ids = [engine.remember(f"the heron of {owner} fishes at {hour} o'clock").id for hour in range(8)]
             secret = engine.remember("The staging database password is hunter2-Rk4T9w").id
-            assert engine.reveal(secret).endswith("hunter2-Rk4T9w")
+            assert engine.reveal(secret).text.endswith("hunter2-Rk4T9w")
             engine.edit(ids[0], content=f"the stork of {owner} sleeps")
             engine.forget(ids[1])
             engine.undo()

@@ -11,7 +11,7 @@ import pytest
 
 from triskele import config
 from triskele.base import timestamps
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.stores import access_keys as keys
 from triskele.stores.access_keys import Quotas
@@ -126,7 +126,7 @@ def test_erasing_a_user_leaves_rows_of_others_alone(accounts: Accounts, postgres
             "TRISKELE_RECALL_MODEL": "none",
             "TRISKELE_PRIVACY_KEY": "file",
         }
-        with Engine(config.load(environment, store_url=postgres_url), tmp_path) as engine:
+        with LocalEngine(config.load(environment, store_url=postgres_url), tmp_path) as engine:
             first = engine.remember("Argo CD deploys the shop").id
             engine.edit(first, content="Flux deploys the shop")
     accounts.erase_user("ada")

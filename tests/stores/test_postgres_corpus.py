@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.index import database
 from triskele.index.database import DatabaseIndexes
@@ -24,7 +24,7 @@ from triskele.stores.corpus_store import WeightedTerms
 from triskele.stores.postgres import migrations, vector_extension
 from triskele.types import Add, Connect, Sensitivity
 
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 TABLES = (*migrations.OWNED, *migrations.DERIVED, migrations.EMBEDDINGS)
 
 
@@ -33,22 +33,22 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
     """Opens the engine of a store in a data folder of its own."""
     with ExitStack() as stack:
 
-        def open_one(home: str, url: str, corpus: str = "database", **more: str) -> Engine:
+        def open_one(home: str, url: str, corpus: str = "database", **more: str) -> LocalEngine:
             environment = {"TRISKELE_HOME": str(tmp_path / home), "TRISKELE_PROJECT": "demo"}
             environment |= {"TRISKELE_STORE_CORPUS": corpus, **more}
-            return stack.enter_context(Engine(config.load(environment, store_url=url), tmp_path))
+            return stack.enter_context(LocalEngine(config.load(environment, store_url=url), tmp_path))
 
         yield open_one
 
 
-def _indexes(engine: Engine) -> DatabaseIndexes:
+def _indexes(engine: LocalEngine) -> DatabaseIndexes:
     found = engine.runtime.database(engine.semantic())
     assert found is not None
     found.catch_up()
     return found
 
 
-def _ids(engine: Engine, question: str, **options: Any) -> list[str]:
+def _ids(engine: LocalEngine, question: str, **options: Any) -> list[str]:
     return [hit.memory.id for hit in engine.recall(question, logged=False, **options).hits]
 
 
@@ -71,7 +71,7 @@ def test_it_ranks_the_sample_corpus_as_a_file_does(
     by_database = open_as("first", postgres_url)
     by_database.apply([Add(memory, verbatim=True) for _, memory in by_file.store.versions()])
     by_database.apply([Connect(link) for link in by_file.store.all_links()])
-    by_database.embed()
+    by_database.upkeep.embed()
     asked = {"limit": 20, "all_projects": True, "logged": False}
     expected = {question: by_file.recall(question, **asked).hits for question in _questions()}
     # So few are compared vector by vector; then the index has to find them.
@@ -99,7 +99,7 @@ def test_what_another_instance_writes_by_the_local_corpus_is_followed(open_as: O
     reader, writer = open_as("first", postgres_url), open_as("second", postgres_url, "local")
     assert _ids(reader, "herons") == []
     kept = writer.remember("herons nest in the old mill").id
-    writer.embed()
+    writer.upkeep.embed()
     assert _rows(postgres_url, "SELECT * FROM postings") == []
     assert _ids(reader, "where do herons nest?") == [kept]
     assert _rows(postgres_url, "SELECT count(*) FROM embeddings WHERE embedding IS NOT NULL") == [(1,)]
@@ -108,12 +108,12 @@ def test_what_another_instance_writes_by_the_local_corpus_is_followed(open_as: O
 def test_an_erased_memory_leaves_no_word_and_no_vector(open_as: Open, postgres_url: str) -> None:
     engine = open_as("first", postgres_url)
     kept = engine.remember("herons nest in the old mill").id
-    engine.embed()
+    engine.upkeep.embed()
     _ids(engine, "herons")
     before = _rows(postgres_url, "SELECT * FROM corpora"), sorted(_rows(postgres_url, "SELECT * FROM terms"))
     gone = engine.remember("a heron called Quillback nests by the weir", keywords="Quillback").id
     engine.edit(gone, content="a heron called Quillback left the weir")
-    engine.embed()
+    engine.upkeep.embed()
     assert _ids(engine, "Quillback")[0] == gone
     engine.erase(gone)
     # Rows are counted, and the number of the last one stays.
@@ -141,8 +141,8 @@ def test_the_index_goes_on_until_a_narrow_scope_is_filled(
     engine = open_as("first", postgres_url)
     drafts = [engine.draft(f"note number {number}", project="large") for number in range(300)]
     narrow = [engine.draft(f"herons nest at mill {number}", project="small") for number in range(12)]
-    engine.remember_all(drafts + narrow)
-    engine.embed()
+    engine.apply([Add(draft) for draft in drafts + narrow])
+    engine.upkeep.embed()
     indexes = _indexes(engine)
     monkeypatch.setattr(database, "EXACT_LIMIT", 0)
     monkeypatch.setattr(database, "is_quicker_exactly", lambda *_: False)
@@ -168,7 +168,7 @@ def test_words_of_a_narrow_scope_score_as_in_the_local_corpus(
     engine = open_as("first", postgres_url, TRISKELE_RECALL_MODEL="none")
     drafts = [engine.draft(f"herons nest at mill {number}", project="large") for number in range(40)]
     narrow = [engine.draft(f"old herons of mill {number}, far from here", project="small") for number in range(6)]
-    engine.remember_all([*drafts, *narrow])
+    engine.apply([Add(draft) for draft in (*drafts, *narrow)])
     terms = engine.lexical.analyzer.query_terms("which herons nest at the mill?")
     for project in ("small", "large"):
         scope = engine.scope(project=project)
@@ -184,8 +184,8 @@ def test_words_of_a_narrow_scope_score_as_in_the_local_corpus(
 
 def test_the_hnsw_index_answers_where_there_are_many(open_as: Open, postgres_url: str) -> None:
     engine = open_as("first", postgres_url)
-    engine.remember_all([engine.draft(f"note number {number}") for number in range(50)])
-    engine.embed()
+    engine.apply([Add(engine.draft(f"note number {number}")) for number in range(50)])
+    engine.upkeep.embed()
     indexes, rows = _indexes(engine), engine.store.corpus
     assert rows is not None
     corpus = indexes.corpus(engine.scope())
@@ -212,11 +212,11 @@ def test_words_are_written_again_for_another_analyzer(open_as: Open, postgres_ur
 def test_a_restored_backup_is_indexed_anew(open_as: Open, postgres_url: str, tmp_path: Path) -> None:
     engine = open_as("first", postgres_url)
     kept = engine.remember("herons nest in the old mill").id
-    engine.embed()
+    engine.upkeep.embed()
     _ids(engine, "herons")
-    engine.backup(tmp_path / "one.backup")
+    engine.upkeep.backup(tmp_path / "one.backup")
     engine.remember("storks nest on the roof")
-    engine.restore_backup(tmp_path / "one.backup")
+    engine.upkeep.restore_backup(tmp_path / "one.backup")
     assert _ids(engine, "who nests where?") == [kept]
     assert _rows(postgres_url, "SELECT count(*) FROM embeddings") == [(1,)]
     assert "stork" not in str(_rows(postgres_url, "SELECT * FROM terms"))
@@ -241,15 +241,15 @@ def test_without_pgvector_the_local_corpus_serves_and_the_doctor_says_so(
     kept = engine.remember("herons nest in the old mill").id
     assert _ids(engine, "where do herons nest?") == [kept]
     assert _rows(postgres_url, "SELECT * FROM postings") == []
-    [said] = engine.inspect().corpus_notes
+    [said] = engine.upkeep.inspect().corpus_notes
     assert said.startswith("pgvector is not installed") and said.endswith("the local corpus is used")
     from rich import print as show
 
-    show(health_report.health(engine.inspect(), deep=False))
+    show(health_report.health(engine.upkeep.inspect(), deep=False))
     assert "the local corpus is used" in " ".join(capsys.readouterr().out.split())
 
 
-def _seen(engine: Engine, indexes: DatabaseIndexes, rows: list[int]) -> list[Any]:
+def _seen(engine: LocalEngine, indexes: DatabaseIndexes, rows: list[int]) -> list[Any]:
     """What every read of the corpus shows of some rows and of their words."""
     store, scope, vector = engine.store.corpus, engine.scope(all_projects=True), np.ones(indexes.dimensions)
     assert store is not None
@@ -273,7 +273,7 @@ def test_row_level_security_holds_where_no_statement_filters_by_owner(
 ) -> None:
     alice = open_as("first", postgres_url, TRISKELE_MEMORY_OWNER="alice")
     alice.remember("herons nest in the old mill", session="talk", position=1)
-    alice.embed()
+    alice.upkeep.embed()
     hers = _indexes(alice)
     rows = [row for row, _ in alice.store.versions()]
     for near in ("alice ", "Alice", "alic", "bob"):

@@ -13,7 +13,7 @@ import pytest
 from contract import owner_walk
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.exchange.archive import export_archive
 from triskele.stores.postgres.migrations import ACCOUNT_TABLES, DERIVED, EMBEDDINGS, OWNED
 from triskele.stores.postgres.truth import PostgresStore
@@ -156,16 +156,16 @@ def _live(url: str, folder: Path) -> None:
             "TRISKELE_PROJECT": "demo",
             "TRISKELE_STORE_CORPUS": corpus,
         }
-        with Engine(config.load(environment, store_url=url), folder) as engine:
+        with LocalEngine(config.load(environment, store_url=url), folder) as engine:
             first = engine.remember("Zoë Marsh keeps the green lamp in the hall").id
             other = engine.remember("Zoë Marsh moved the lamp to the office", supersedes=first).id
             engine.link(first, LinkKind.SEE_ALSO, other)
-            engine.embed()
+            engine.upkeep.embed()
             assert engine.recall("where is the lamp of Zoë Marsh?").hits
             engine.why_not(first, "lamp")
-            engine.undo(engine.edit(other, tags=["home"]).batch)
+            engine.undo(engine.edit(other, tags=["home"])[0].batch)
             engine.forget(first)
-            engine.census()
+            engine.store.census()
             export_archive(engine, folder / f"{corpus}.archive", include_private=True)
             engine.erase(other)
 

@@ -14,7 +14,7 @@ import pytest
 
 from triskele import config
 from triskele.base import timestamps
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index import local
 from triskele.recall import model_switch
 from triskele.recall import plan as plans
@@ -25,7 +25,7 @@ from triskele.stores.postgres.truth import PostgresOwnerStore, PostgresStore
 from triskele.types import Add, Connect, Disconnect, Link, LinkKind, Memory, Revise
 
 Make = Callable[..., Memory]
-Open = Callable[[str], Engine]
+Open = Callable[[str], LocalEngine]
 # In the first of an epoch everything is asked for, the second keeps, and the third uses what is kept.
 _SNAPSHOTS = range(3)
 
@@ -35,10 +35,10 @@ def open_as(tmp_path: Path, postgres_url: str) -> Iterator[Open]:
     """Opens engines of one owner with a data folder of their own each, as on a server; a test lets them embed."""
     with ExitStack() as stack:
 
-        def open_one(home: str) -> Engine:
+        def open_one(home: str) -> LocalEngine:
             environment = {"TRISKELE_HOME": str(tmp_path / home), "TRISKELE_PROJECT": "demo"}
-            engine = stack.enter_context(Engine(config.load(environment, store_url=postgres_url), tmp_path))
-            engine.embed()
+            engine = stack.enter_context(LocalEngine(config.load(environment, store_url=postgres_url), tmp_path))
+            engine.upkeep.embed()
             engine.work_in_background()
             # A recall takes it as running, and nothing happens by itself.
             engine.runtime._worker.stop()
@@ -78,14 +78,14 @@ def _link(source: Memory, target: Memory, kind: LinkKind = LinkKind.SUPERSEDES) 
     return Link(source=source.id, kind=kind, target=target.id, known_from=timestamps.now())
 
 
-def _texts(engine: Engine, question: str) -> list[str]:
+def _texts(engine: LocalEngine, question: str) -> list[str]:
     return [hit.memory.content for hit in engine.recall(question, logged=False).hits]
 
 
 def test_a_recall_is_one_transaction_of_few_statements(open_as: Open, asked: list[str]) -> None:
     engine = open_as("first")
     engine.remember("Releases go to the cluster by Argo CD")
-    engine.embed()
+    engine.upkeep.embed()
     asked.clear()
     engine.recall("how do releases get to the cluster?", logged=False)
     assert asked[:2] == ["snapshot", heads.BEGINNING]
@@ -100,10 +100,10 @@ def test_a_recall_is_one_transaction_of_few_statements(open_as: Open, asked: lis
 def test_plan_and_links_of_another_instance_count_from_the_next_recall_on(open_as: Open) -> None:
     first, second = open_as("first"), open_as("second")
     old = second.remember("Releases go to the cluster by Helm")
-    second.embed()
+    second.upkeep.embed()
     assert _texts(first, "how do releases get to the cluster?") == ["Releases go to the cluster by Helm"]
     new = second.remember("Now releases get to the cluster by Argo CD")
-    second.embed()
+    second.upkeep.embed()
     assert len(_texts(first, "how do releases get to the cluster?")) == 2
     second.apply([Connect(Link(source=new.id, kind=LinkKind.SUPERSEDES, target=old.id, known_from=timestamps.now()))])
     assert _texts(first, "how do releases get to the cluster?") == ["Now releases get to the cluster by Argo CD"]
@@ -119,7 +119,7 @@ def test_plan_and_links_of_another_instance_count_from_the_next_recall_on(open_a
 def test_a_model_that_a_recall_opens_is_given_what_it_lacks(open_as: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = open_as("first")
     engine.remember("Releases go to the cluster by Argo CD")
-    engine.embed()
+    engine.upkeep.embed()
     known = engine.semantic()
     assert known is not None
 

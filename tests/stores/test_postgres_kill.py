@@ -15,7 +15,7 @@ import pytest
 from postgres import PostgresProcess, running_server
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import StoreUnavailable
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
 from triskele.stores.postgres.truth import PostgresStore
@@ -154,14 +154,14 @@ def test_a_write_that_was_cut_off_says_that_nothing_was_written(server: Postgres
 
 def test_an_engine_answers_again_after_the_server_came_back(server: PostgresProcess, tmp_path: Path) -> None:
     environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_MODEL": "none"}
-    with Engine(config.load(environment, store_url=server.create_migrated()), tmp_path) as engine:
+    with LocalEngine(config.load(environment, store_url=server.create_migrated()), tmp_path) as engine:
         first = engine.remember("The heron fishes at dawn")
         for end in (server.kill, server.stop):
             end()
             server.start()
             assert [hit.memory.id for hit in engine.recall("heron").hits] == [first.id]
             engine.remember(f"written after {end.__name__}")
-        assert engine.census().memories == 3
+        assert engine.store.census().memories == 3
 
 
 def test_a_server_that_stays_away_is_told_in_time(server: PostgresProcess, tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ import psycopg
 import pytest
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index import worker
 from triskele.models.bundled import BundledEmbedder
 from triskele.stores.postgres import migrations
 from triskele.types import Action, Add, Answer, Connect
 
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
     """Opens the engine of a store in a data folder of its own."""
     with ExitStack() as stack:
 
-        def open_one(home: str, url: str, **own: str) -> Engine:
+        def open_one(home: str, url: str, **own: str) -> LocalEngine:
             environment = {"TRISKELE_HOME": str(tmp_path / home), "TRISKELE_PROJECT": "demo", **own}
-            return stack.enter_context(Engine(config.load(environment, store_url=url), tmp_path))
+            return stack.enter_context(LocalEngine(config.load(environment, store_url=url), tmp_path))
 
         yield open_one
 
 
-def _fill(target: Engine, source: Engine) -> None:
+def _fill(target: LocalEngine, source: LocalEngine) -> None:
     """Copy truth from one store to another, in the same order."""
     target.apply([Add(memory, verbatim=True) for _, memory in source.store.versions()])
     target.apply([Connect(link) for link in source.store.all_links()])
@@ -62,7 +62,7 @@ def test_both_stores_and_every_instance_rank_the_sample_corpus_alike(
     by_file = open_as("file", f"sqlite:///{tmp_path / 'file' / 'memories.db'}")
     first = open_as("first", postgres_url)
     _fill(first, by_file)
-    first.embed()
+    first.upkeep.embed()
     # A new instance has no index and no token vectors of its own.
     monkeypatch.setattr(BundledEmbedder, "encode_documents", _refuse)
     second = open_as("second", postgres_url)
@@ -81,7 +81,7 @@ def test_an_instance_sees_what_another_one_writes_and_embeds(open_as: Open, post
     for engine in (first, second):
         engine.recall("how is the service deployed?")
     kept = first.remember("Releases go to the cluster by Argo CD")
-    first.embed()
+    first.upkeep.embed()
     answers = [engine.recall("how do releases get to the cluster?") for engine in (first, second)]
     assert [[hit.memory.id for hit in answer.hits] for answer in answers] == [[kept.id], [kept.id]]
     assert answers[0].hits[0].score == pytest.approx(answers[1].hits[0].score, abs=1e-6)
@@ -97,7 +97,7 @@ def test_an_index_that_cannot_be_written_is_read_from_the_database(
     texts = ["Anna waters the plants on Mondays", "Releases go out by Argo CD", "The printer is on the second floor"]
     for text in texts:
         first.remember(text)
-    first.embed()
+    first.upkeep.embed()
     second = open_as("second", postgres_url)
     semantic = second.semantic()
     assert semantic is not None
@@ -111,7 +111,7 @@ def test_owners_have_indexes_of_their_own(postgres_url: str, tmp_path: Path) -> 
     folders = set()
     for owner in ("alice", "Alice", "alice ", "alice2"):
         environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_MEMORY_OWNER": owner}
-        with Engine(config.load(environment, store_url=postgres_url), tmp_path) as engine:
+        with LocalEngine(config.load(environment, store_url=postgres_url), tmp_path) as engine:
             engine.remember(f"the words of {owner!r}")
             [hit] = engine.recall("the words").hits
             assert hit.memory.content == f"the words of {owner!r}"
@@ -125,16 +125,16 @@ def test_an_erasure_reaches_the_rows_and_the_files_of_every_instance(
     first, second = open_as("first", postgres_url), open_as("second", postgres_url)
     gone = first.remember("Zebrafinches nest in the Quillback tower")
     kept = first.remember("Releases go out by Argo CD")
-    first.embed()
+    first.upkeep.embed()
     question = "where do birds nest, how do releases go out?"
     for engine in (first, second):
         assert len(engine.recall(question).hits) == 2
         # Writes the files that few memories would not need yet.
-        engine.reindex()
-    [outcome] = first.erase(gone.id)
-    assert outcome.action is Action.ERASED
-    assert any("write-ahead log" in words for words in first.out_of_reach())
-    assert any("replicas" in words for words in first.out_of_reach())
+        engine.upkeep.reindex()
+    erasure = first.erase(gone.id)
+    assert erasure.outcomes[0].action is Action.ERASED
+    assert any("write-ahead log" in words for words in erasure.out_of_reach)
+    assert any("replicas" in words for words in erasure.out_of_reach)
     with psycopg.connect(postgres_url) as connection:
         for table in migrations.OWNED:
             rows = connection.execute(f"SELECT * FROM triskele.{table}").fetchall()
@@ -152,7 +152,7 @@ def test_an_erasure_reaches_the_rows_and_the_files_of_every_instance(
     assert second.maintenance.is_scrubbed()
 
 
-def _scores(engine: Engine, question: str) -> list[tuple[str, float]]:
+def _scores(engine: LocalEngine, question: str) -> list[tuple[str, float]]:
     return [(hit.memory.id, hit.score) for hit in engine.recall(question, limit=50, logged=False).hits]
 
 
@@ -194,13 +194,13 @@ def test_an_instance_that_saw_every_write_answers_as_one_that_came_later(open_as
         "In summer the keys of Quillback are with the caretaker",
         "Before winter Halvard repaired the roof of the mill",
     )
-    first.remember_all([first.draft(text) for text in told])
-    first.embed()
+    first.apply([Add(first.draft(text)) for text in told])
+    first.upkeep.embed()
     first.recall(question, logged=False)
     # What was a name of few texts becomes a word of many, which connects no two memories.
-    first.remember_all([first.draft(f"a quillback swam past pier {number}") for number in range(24)])
+    first.apply([Add(first.draft(f"a quillback swam past pier {number}")) for number in range(24)])
     first.remember("Yesterday we painted Quillback green")
-    first.embed()
+    first.upkeep.embed()
     second = open_as("second", postgres_url)
     for engine in (first, second):
         semantic = engine.semantic()

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from triskele import config
 from triskele.base import timestamps
 from triskele.curation.usage import note_recall
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, StoreClosed, StoreUnavailable
 from triskele.serving.app import AppContext, Application, Rules
 from triskele.serving.http.mount import POSITION_HEADER
@@ -32,7 +32,7 @@ from triskele.stores.postgres.truth import PostgresStore
 from triskele.stores.sharing import shares_of
 from triskele.types import Add, Memory, Scope
 
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 _WAIT_S = 60.0
 BEARER = {"Authorization": "Bearer replica-test-token"}
 
@@ -81,7 +81,7 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
 
         def open_one(
             home: str, url: str, read_url: str = "", busy_timeout_s: float = 30.0, owner: str = "", **more: str
-        ) -> Engine:
+        ) -> LocalEngine:
             environment = {
                 "TRISKELE_HOME": str(tmp_path / home),
                 "TRISKELE_PROJECT": "demo",
@@ -93,7 +93,7 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
             }
             settings = config.load(environment)
             settings = replace(settings, memory=replace(settings.memory, owner=owner or settings.memory.owner))
-            return stack.enter_context(Engine(settings, tmp_path))
+            return stack.enter_context(LocalEngine(settings, tmp_path))
 
         yield open_one
 
@@ -125,7 +125,7 @@ def _replayed(primary: str, replica: str) -> None:
         time.sleep(0.01)
 
 
-def _contents(engine: Engine, question: str = "which lamp is it?") -> set[str]:
+def _contents(engine: LocalEngine, question: str = "which lamp is it?") -> set[str]:
     return {hit.memory.content for hit in engine.recall(question, limit=20, logged=False).hits}
 
 
@@ -307,7 +307,7 @@ def test_a_position_in_a_header_leads_another_instance(open_as: Open, url: str, 
     one, other = (_client(engine) for engine in (first, second))
     added = one.post("/v1/memories", json={"content": "The blue lamp stands in the office"})
     position = added.headers[POSITION_HEADER]
-    question = {"query": "which lamp is it?"}
+    question = {"text": "which lamp is it?"}
     behind = other.post("/v1/recall", json=question)
     assert len(behind.json()["hits"]) == 1 and POSITION_HEADER not in behind.headers
     for wrong in ("x", "FFFFFFFF/FFFFFFFF"):
@@ -332,7 +332,7 @@ def test_threads_share_one_position_of_an_owner(
     assert len({id(position) for position in found}) == 1
 
 
-def _client(engine: Engine) -> TestClient:
+def _client(engine: LocalEngine) -> TestClient:
     context = AppContext(lambda: engine, dict, lambda _: None, lambda: None, lambda _: None)
     listener = Application(context).for_listener(Rules.local("replica-test-token", 8377))
     return TestClient(listener, base_url="http://localhost", headers=BEARER)

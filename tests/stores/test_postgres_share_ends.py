@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from triskele.errors import BadInput
+from triskele.replies import GranteeKind
 from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.postgres.truth import PostgresStore
-from triskele.stores.sharing import GranteeKind
 from triskele.types import Action, Add, Memory, Revise
 
 HERON = "the heron of Holm Bridge fishes at dawn"

@@ -14,11 +14,12 @@ import pytest
 from contract import owner_walk
 
 from triskele.errors import BadInput, NotAllowed, NotFound, StoreUnavailable
+from triskele.replies import ReceivedMemory
 from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.postgres.connections import OwnerTransactions
 from triskele.stores.postgres.truth import PostgresStore
 from triskele.stores.protocols import START
-from triskele.stores.sharing import ReceivedMemory, checked, shares_of
+from triskele.stores.sharing import checked, shares_of
 from triskele.types import Action, Add, Connect, Forget, Link, LinkKind, Memory, Outcome, Revise, Sensitivity
 
 PEOPLE = ("alice", "bob", "carol")

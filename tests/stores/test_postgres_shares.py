@@ -12,22 +12,21 @@ import pytest
 from contract import owner_walk
 
 from triskele import config
+from triskele.agents import injection
+from triskele.agents.injection import Conversation
 from triskele.curation.curator import Curator
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, NotAllowed, NotFound
 from triskele.exchange.archive import export_archive, import_archive
 from triskele.exchange.transfer import export_memories
 from triskele.models.bundled import BundledEmbedder
-from triskele.recall.concepts.lookup import about
 from triskele.recall.plan import Plan
-from triskele.serving.graph_view import graph_view
-from triskele.serving.hook import injection
-from triskele.serving.hook.injection import Conversation
+from triskele.replies import HookCall
 from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.sharing import shares_of
 from triskele.types import Action, Add, LinkKind
 
-Open = Callable[..., Engine]
+Open = Callable[..., LocalEngine]
 PEOPLE = ("alice", "bob", "carol")
 HERON, OTTER = "the heron of Holm Bridge fishes at dawn", "the otter of Holm Bridge sleeps in the reeds"
 
@@ -43,21 +42,21 @@ def open_as(tmp_path: Path, postgres_url: str, accounts: Accounts, corpus: str) 
     assert accounts.users()
     with ExitStack() as stack:
 
-        def open_one(owner: str, home: str = "home") -> Engine:
+        def open_one(owner: str, home: str = "home") -> LocalEngine:
             environment = {"TRISKELE_HOME": str(tmp_path / home / owner), "TRISKELE_STORE_CORPUS": corpus}
             settings = config.load(environment, store_url=postgres_url)
             settings = replace(settings, project="demo", memory=replace(settings.memory, owner=owner))
-            return stack.enter_context(Engine(settings, tmp_path))
+            return stack.enter_context(LocalEngine(settings, tmp_path))
 
         yield open_one
 
 
-def _shares(engine: Engine) -> Any:
+def _shares(engine: LocalEngine) -> Any:
     return shares_of(engine.store.shares)
 
 
-def _ids(engine: Engine, text: str, **options: Any) -> list[str]:
-    engine.embed()
+def _ids(engine: LocalEngine, text: str, **options: Any) -> list[str]:
+    engine.upkeep.embed()
     return [hit.memory.id for hit in engine.recall(text, logged=False, **options).hits]
 
 
@@ -66,27 +65,27 @@ def test_a_reader_finds_what_is_shared_by_every_leg_and_nothing_afterwards(open_
     elsewhere = open_as("bob", "second")
     heron, otter = (alice.remember(text).id for text in (HERON, OTTER))
     alice.link(heron, LinkKind.SEE_ALSO, otter)
-    alice.embed()
+    alice.upkeep.embed()
     bob.remember("a kettle of his own")
     assert heron not in {*_ids(bob, "heron"), *_ids(elsewhere, "heron")}
     for id in (heron, otter):
         _shares(alice).share("memory", id, "user", "bob")
 
     for engine in (bob, elsewhere):
-        engine.embed()
+        engine.upkeep.embed()
         for legs in ({"lexical"}, {"dense"}, {"lexical", "graph"}, None):
             found = engine.recall("the heron of Holm Bridge", legs=legs, logged=False)
             assert found.hits[0].memory.id == heron, legs
             assert found.hits[0].memory.shared_by == "alice"
-        bridge = about(graph_view(engine), "Holm Bridge")
+        bridge = engine.concepts.show("Holm Bridge")
         assert {each.id for each in (*bridge.subject_of, *bridge.mentioned_in)} == {heron, otter}
-        assert {each.id for each in engine.browse() if each.shared_by} == {heron, otter}
+        assert {each.id for each in engine.browse().memories if each.shared_by} == {heron, otter}
         assert engine.get(heron[:12]).content == HERON
-        assert [entry.action for entry in engine.history(heron)] == [Action.SHARED]
-        assert [(link.source, link.target) for link in engine.links(heron)] == [(heron, otter)]
+        assert [entry.action for entry in engine.journal(id=heron).entries] == [Action.SHARED]
+        assert [(link.source, link.target) for link in engine.get(heron).links] == [(heron, otter)]
         assert engine.why_not(otter, "heron", legs={"lexical"}).stages
         assert engine.store.entities.find(["holm bridge"])
-        assert engine.census().memories == 1
+        assert engine.store.census().memories == 1
     for text in ("heron", "the heron of Holm Bridge", "otter"):
         assert _ids(carol, text) == []
     with pytest.raises(NotFound):
@@ -96,14 +95,14 @@ def test_a_reader_finds_what_is_shared_by_every_leg_and_nothing_afterwards(open_
         _shares(alice).unshare("memory", id, "user", "bob")
     for engine in (bob, elsewhere):
         assert not {heron, otter} & {*_ids(engine, "the heron of Holm Bridge"), *_ids(engine, "Holm Bridge", limit=50)}
-        assert not {heron, otter} & {each.id for each in engine.browse()}
-        assert engine.links(engine.browse()[0].id) == []
+        assert not {heron, otter} & {each.id for each in engine.browse().memories}
+        assert list(engine.get(engine.browse().memories[0].id).links) == []
         assert not engine.store.entities.find(["holm bridge"])
         with pytest.raises(NotFound):
-            engine.history(heron)
+            engine.journal(id=heron)
         with pytest.raises(NotFound):
-            about(graph_view(engine), "Holm Bridge")
-        assert engine.inspect(deep=True, repair=False).findings == ()
+            engine.concepts.show("Holm Bridge")
+        assert engine.upkeep.inspect(deep=True, repair=False).findings == ()
     assert _ids(alice, "heron")[0] == heron
 
 
@@ -115,7 +114,7 @@ def test_a_walk_passes_a_shared_memory_while_it_is_shared(open_as: Open) -> None
     plan = Plan(legs=frozenset({"lexical", "graph"}), fusion="rrf", walk="hops", rerank="late")
 
     def is_reached() -> bool:
-        bob.embed()
+        bob.upkeep.embed()
         return far in {hit.memory.id for hit in bob.ask("what happens to invoices that fail?", plan).hits}
 
     assert not is_reached()
@@ -138,7 +137,7 @@ def test_edits_forgets_and_supersessions_reach_the_reader_before_its_next_recall
     assert _ids(bob, "crane") == [heron]
     alice.undo()
     assert crane in _ids(bob, "crane")
-    assert len(bob.versions(heron)) == 2
+    assert len(bob.store.history(heron)) == 2
     alice.erase(heron)
     assert heron not in _ids(bob, "heron")
     assert bob.store.history(heron) == [] and bob.store.journal(id=heron)[-1].action is Action.ERASED
@@ -147,9 +146,9 @@ def test_edits_forgets_and_supersessions_reach_the_reader_before_its_next_recall
 @pytest.mark.parametrize("corpus", ["local"], indirect=True)
 def test_vectors_are_copied_and_no_text_is_embedded_again(open_as: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     alice, bob = open_as("alice"), open_as("bob")
-    bob.embed()
+    bob.upkeep.embed()
     heron = alice.remember(HERON).id
-    alice.embed()
+    alice.upkeep.embed()
 
     def refuse(*_: object) -> None:
         raise AssertionError("a text was embedded again")
@@ -169,7 +168,7 @@ def test_files_of_a_reader_keep_no_word_of_what_was_unshared_or_erased(
     ids = [alice.remember(f"{word} drinks tea").id for word in (first, second)]
     for id in ids:
         _shares(alice).share("memory", id, "user", "bob")
-    bob.reindex()
+    bob.upkeep.reindex()
     assert {word for _, word in traces(tmp_path / "home" / "bob", [first, second])} == {first, second}
     _shares(alice).unshare("memory", ids[0], "user", "bob")
     alice.erase(ids[1])
@@ -190,13 +189,15 @@ def test_files_of_a_reader_keep_no_word_of_what_was_unshared_or_erased(
         lambda engine, id: engine.edit(id, sensitivity="private"),
         lambda engine, id: engine.reveal(id),
         lambda engine, id: engine.undo(engine.store.journal(id=id)[-1].batch),
-        lambda engine, id: engine.link(id, LinkKind.SUPERSEDES, engine.browse()[-1].id),
+        lambda engine, id: engine.link(id, LinkKind.SUPERSEDES, engine.browse().memories[-1].id),
         lambda engine, id: _shares(engine).share("memory", id, "user", "carol"),
-        lambda engine, id: engine.apply([Add(replace(engine.get(id), version=9, known_to=engine.get(id).known_from))]),
+        lambda engine, id: engine.apply(
+            [Add(replace(engine.store.history(id)[-1], version=9, known_to=engine.get(id).known_from))]
+        ),
         lambda engine, id: engine.acting_as("client:agent").forget(id),
     ],
 )
-def test_reading_changes_nothing(open_as: Open, act: Callable[[Engine, str], object]) -> None:
+def test_reading_changes_nothing(open_as: Open, act: Callable[[LocalEngine, str], object]) -> None:
     alice, bob = open_as("alice"), open_as("bob")
     heron, otter = (alice.remember(text).id for text in (HERON, OTTER))
     for id in (heron, otter):
@@ -219,10 +220,10 @@ def test_owner_and_writer_can_undo(open_as: Open) -> None:
     assert alice.get(id).content == bob.get(id).content == HERON
     with pytest.raises(NotFound, match="nothing to undo"):
         bob.undo()
-    batch = bob.edit(id, content=OTTER).batch
+    batch = bob.edit(id, content=OTTER)[0].batch
     alice.undo(batch)
     assert alice.get(id).content == bob.get(id).content == HERON
-    assert alice.undo()[0].action is Action.FORGOTTEN
+    assert alice.undo().outcomes[0].action is Action.FORGOTTEN
     assert bob.store.memories([id]) == {}
 
 
@@ -233,7 +234,11 @@ def test_an_export_and_a_duplicate_are_of_ones_own(open_as: Open, tmp_path: Path
     _shares(alice).share("memory", heron.id, "user", "bob")
     kept = bob.remember(HERON)
     assert kept.action is Action.ADDED
-    assert Curator(bob).hints(bob.get(kept.id)) == [] == Curator(bob).word_hints(bob.get(kept.id))
+    assert (
+        Curator(bob).hints(bob.store.history(kept.id)[-1])
+        == []
+        == Curator(bob).word_hints(bob.store.history(kept.id)[-1])
+    )
     report = export_memories(bob, tmp_path / "bob.jsonl")
     text = (tmp_path / "bob.jsonl").read_text(encoding="utf-8")
     assert report.written == 1 and kept.id in text and heron.id not in text
@@ -246,17 +251,17 @@ def test_an_archive_holds_ones_own_memories_alone(open_as: Open, tmp_path: Path)
     bob.remember("the garden of Holm Bridge is watered on Mondays")
     for id in (heron, otter):
         _shares(alice).share("memory", id, "user", "bob")
-    bob.embed()
+    bob.upkeep.embed()
     _shares(alice).unshare("memory", otter, "user", "bob")
     alice.edit(heron, content="the heron of Holm Bridge fishes at noon")
     for engine in (bob, alice):
         archive = tmp_path / f"{engine.store.owner}.archive"
         export_archive(engine, archive, include_private=True)
         home = {"TRISKELE_HOME": str(tmp_path / f"moved {engine.store.owner}"), "TRISKELE_PROJECT": "demo"}
-        with Engine(config.load(home), tmp_path) as moved:
+        with LocalEngine(config.load(home), tmp_path) as moved:
             import_archive(moved, archive, keep_origin=True)
-            assert moved.inspect(deep=True).findings == ()
-            assert moved.census().memories == engine.census().memories
+            assert moved.upkeep.inspect(deep=True).findings == ()
+            assert moved.store.census().memories == engine.store.census().memories
     assert not any(word in (tmp_path / "bob.archive").read_text() for word in ("heron", "otter"))
 
 
@@ -270,11 +275,11 @@ def test_untrusted_memories_lend_no_confidence_also_where_one_replaces_another(o
     bob.remember("Early trains are late in May")
     bob.remember("The dentist has moved to Bregenz")
     for engine in (alice, bob):
-        engine.embed()
-    conversation = Conversation.of(bob, {"prompt": question, "project": "demo", "session_id": ""})
+        engine.upkeep.embed()
+    conversation = Conversation.of(bob, HookCall(event="", prompt=question, project="demo"))
     alone = injection.recalled(bob, question, conversation).confidence
     for id in (old, new):
         _shares(alice).share("memory", id, "user", "bob")
-    bob.embed()
+    bob.upkeep.embed()
     assert bob.recall(question).confidence > 0.9
     assert injection.recalled(bob, question, conversation).confidence == pytest.approx(alone, abs=0.05)

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.privacy.keys import VaultLocked
 from triskele.stores.vault import KEY_VARIABLE
@@ -44,9 +44,9 @@ def _by_file(_: str, __: pytest.MonkeyPatch, ___: Path) -> str:
 Source = Callable[[str, pytest.MonkeyPatch, Path], str]
 
 
-def _engine(url: str, folder: Path, owner: str) -> Engine:
+def _engine(url: str, folder: Path, owner: str) -> LocalEngine:
     environment = {"TRISKELE_HOME": str(folder), "TRISKELE_MEMORY_OWNER": owner, "TRISKELE_PROJECT": "garden"}
-    return Engine(config.load(environment, store_url=url), folder)
+    return LocalEngine(config.load(environment, store_url=url), folder)
 
 
 @pytest.mark.parametrize("source", [_by_variable, _by_command, _by_file], ids=["environment", "command", "file"])
@@ -59,7 +59,7 @@ def test_each_owner_has_a_key_that_the_database_does_not_hold(
         with _engine(postgres_url, tmp_path, owner) as engine:
             kept = engine.remember(SECRET, sensitivity="secret")
         with _engine(postgres_url, tmp_path, owner) as engine:
-            assert engine.reveal(kept.id) == SECRET
+            assert engine.reveal(kept.id).text == SECRET
             wraps[owner] = engine.store.documents.get("vault", "keys")
     assert wraps["alice"] != wraps["bob"]
     assert key not in "".join(wraps.values())
@@ -94,7 +94,7 @@ def test_the_key_of_one_source_is_changed_for_that_of_another(
         assert engine.vault.rotate("environment", renew=True).source == "environment"
     (tmp_path / "vault.key").unlink()
     with _engine(postgres_url, tmp_path, "alice") as engine:
-        assert engine.reveal(kept.id) == SECRET
+        assert engine.reveal(kept.id).text == SECRET
 
 
 def test_a_command_is_named_in_the_settings_file_alone(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import pytest
 
 from triskele import config
-from triskele.engine import Engine, restore_memory
+from triskele.engine.local import LocalEngine
+from triskele.engine.opening import restore_memory
 from triskele.errors import Unavailable
 from triskele.types import LinkKind, Sensitivity
 
@@ -36,8 +37,8 @@ class Truth(NamedTuple):
     secrets: frozenset[str]
 
 
-def _open(home: Path) -> Engine:
-    return Engine(config.load(_environment(home)), home)
+def _open(home: Path) -> LocalEngine:
+    return LocalEngine(config.load(_environment(home)), home)
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -45,7 +46,7 @@ def _environment(home: Path) -> dict[str, str]:
     return {f"TRISKELE_{name}": value for name, value in names.items()}
 
 
-def _truth(engine: Engine) -> Truth:
+def _truth(engine: LocalEngine) -> Truth:
     return Truth(
         frozenset(memory for _, memory in engine.store.versions()),
         frozenset(engine.store.all_links()),
@@ -61,7 +62,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Trut
         ids = [engine.remember(f"sighting {n} " + "of a heron " * (n % 30)).id for n in range(40)]
         engine.remember(SECRET, sensitivity=Sensitivity.SECRET, title="Boat house")
         engine.link(ids[0], LinkKind.SEE_ALSO, ids[1])
-        engine.backup(folder / "backup.db")
+        engine.upkeep.backup(folder / "backup.db")
         saved = _truth(engine)
         engine.lexical.catch_up()
     # What the later ones wrote is in the log alone.
@@ -133,7 +134,7 @@ def _verdict(home: Path, whole: Truth) -> str:
     """What the doctor says of a damaged store, against what it holds."""
     try:
         with _open(home) as engine:
-            health = engine.inspect(deep=True)
+            health = engine.upkeep.inspect(deep=True)
             if not health.is_whole:
                 return "told"
             return "harmless" if _truth(engine) == whole else "WRONG ALL-CLEAR"

@@ -11,25 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]
 
 _DIE_AFTER_COPYING = """
 import os, signal, sys
 from pathlib import Path
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.stores.sqlite import maintenance
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 home, what, file = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
-engine = Engine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_PRIVACY_KEY": "file"}), home)
+engine = LocalEngine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_PRIVACY_KEY": "file"}), home)
 maintenance.check = die
-getattr(engine, what)(file)
+getattr(engine.upkeep, what)(file)
 """
 
 
@@ -44,26 +44,26 @@ def word(new_word: Callable[[], str]) -> str:
 
 
 @pytest.fixture
-def engine(open_engine: OpenEngine, word: str) -> Engine:
+def engine(open_engine: OpenEngine, word: str) -> LocalEngine:
     engine = open_engine()
     engine.remember(f"the pond is guarded by {word}")
     engine.remember("the heron fishes at dawn")
     return engine
 
 
-def _id(engine: Engine, word: str) -> str:
+def _id(engine: LocalEngine, word: str) -> str:
     return next(memory.id for _, memory in engine.store.versions() if word in memory.content)
 
 
 @pytest.mark.parametrize("what", ["backup", "restore"])
 @pytest.mark.parametrize("by", ["erase", "doctor"])
 def test_what_a_killed_backup_or_restore_left_is_named_and_erased(
-    engine: Engine, word: str, tmp_path: Path, traces: Traces, what: str, by: str
+    engine: LocalEngine, word: str, tmp_path: Path, traces: Traces, what: str, by: str
 ) -> None:
     file = tmp_path / "elsewhere" / "copy.db"
     file.parent.mkdir()
     if what == "restore":
-        engine.backup(file)
+        engine.upkeep.backup(file)
     home = Path(engine.settings.home)
     _die(home, "restore_backup" if what == "restore" else what, file)
     if what == "restore":
@@ -71,73 +71,71 @@ def test_what_a_killed_backup_or_restore_left_is_named_and_erased(
     [left] = [path for path in tmp_path.rglob(".*-*") if path.is_dir()]
     assert (".db", word) in traces(left, [word])
     if by == "doctor":
-        assert engine.inspect(repair=False).leftovers == (left,)
-        health = engine.inspect()
+        assert engine.upkeep.inspect(repair=False).leftovers == (left,)
+        health = engine.upkeep.inspect()
         assert [line for line in health.repaired if str(left) in line]
         assert health.leftovers == ()
     else:
-        engine.erase(_id(engine, word))
-        assert left in engine.erased_copies
+        assert str(left) in engine.erase(_id(engine, word)).erased_copies
         assert traces(tmp_path, [word]) == set()
     assert not left.exists()
 
 
-def test_a_backup_in_the_making_is_left_alone(engine: Engine, tmp_path: Path) -> None:
+def test_a_backup_in_the_making_is_left_alone(engine: LocalEngine, tmp_path: Path) -> None:
     from triskele.stores.sqlite import copies
 
     with copies.staging(copies.BACKUP, Path(engine.settings.home)) as folder:
         (folder / "copy.db").write_bytes(b"half of it")
-        assert engine.inspect().leftovers == ()
+        assert engine.upkeep.inspect().leftovers == ()
         assert (folder / "copy.db").exists()
 
 
 def test_erasing_reaches_what_a_restore_kept(
-    engine: Engine, open_engine: OpenEngine, word: str, tmp_path: Path, traces: Traces
+    engine: LocalEngine, open_engine: OpenEngine, word: str, tmp_path: Path, traces: Traces
 ) -> None:
-    engine.backup(tmp_path / "backup.db")
-    kept = engine.restore_backup(tmp_path / "backup.db")
+    engine.upkeep.backup(tmp_path / "backup.db")
+    kept = engine.upkeep.restore_backup(tmp_path / "backup.db")
     assert kept is not None
-    engine.erase(_id(engine, word))
-    assert engine.erased_copies == [kept]
+    erasure = engine.erase(_id(engine, word))
+    assert erasure.erased_copies == (str(kept),)
     assert traces(Path(engine.settings.home), [word]) == set()
     # A backup that the user made is the user's: it is named, and so is nothing that was erased.
-    assert engine.earlier_copies() == [tmp_path / "backup.db"]
+    assert erasure.remaining_copies == (str(tmp_path / "backup.db"),)
     with open_engine(kept) as old:
         assert [memory.content for _, memory in old.store.versions()] == ["the heron fishes at dawn"]
-        assert old.inspect(deep=True).findings == ()
+        assert old.upkeep.inspect(deep=True).findings == ()
 
 
-def test_damaged_files_that_hold_an_erased_text_go(engine: Engine, word: str, tmp_path: Path, traces: Traces) -> None:
-    engine.backup(tmp_path / "backup.db")
+def test_damaged_files_that_hold_an_erased_text_go(
+    engine: LocalEngine, word: str, tmp_path: Path, traces: Traces
+) -> None:
+    engine.upkeep.backup(tmp_path / "backup.db")
     path = Path(engine.settings.home) / "memories.db"
     engine.close()
     data = path.read_bytes()
     path.write_bytes(data.replace(b"the heron fishes", b"the heron f\xc3\xc3hes"))
-    from triskele.engine import restore_memory
+    from triskele.engine.opening import restore_memory
 
     again, kept = restore_memory(tmp_path / "backup.db", settings=engine.settings)
     with again:
         assert kept is not None and kept.is_dir()
         heron = next(memory.id for _, memory in again.store.versions() if "heron" in memory.content)
-        again.erase(_id(again, word))
-        assert kept in again.erased_copies
+        assert str(kept) in again.erase(_id(again, word)).erased_copies
         assert not kept.exists()
         assert traces(Path(again.settings.home), [word]) == set()
         assert again.store.history(heron)
 
 
-def test_the_users_own_backups_are_named(engine: Engine, word: str, tmp_path: Path) -> None:
-    engine.backup(tmp_path / "mine.db")
-    engine.backup(tmp_path / "gone.db")
+def test_the_users_own_backups_are_named(engine: LocalEngine, word: str, tmp_path: Path) -> None:
+    engine.upkeep.backup(tmp_path / "mine.db")
+    engine.upkeep.backup(tmp_path / "gone.db")
     os.unlink(tmp_path / "gone.db")
-    engine.erase(_id(engine, word))
-    assert engine.earlier_copies() == [tmp_path / "mine.db"]
+    assert engine.erase(_id(engine, word)).remaining_copies == (str(tmp_path / "mine.db"),)
     assert (tmp_path / "mine.db").exists()
 
 
-def test_sealing_reaches_the_copies_too(engine: Engine, word: str, tmp_path: Path, traces: Traces) -> None:
+def test_sealing_reaches_the_copies_too(engine: LocalEngine, word: str, tmp_path: Path, traces: Traces) -> None:
     _die(Path(engine.settings.home), "backup", tmp_path / "home" / "copy.db")
     assert (".db", word) in traces(tmp_path, [word])
-    engine.seal(_id(engine, word), title="Pond")
-    assert engine.erased_copies
+    assert engine.seal(_id(engine, word), title="Pond").erased_copies
     assert traces(tmp_path, [word]) == set()

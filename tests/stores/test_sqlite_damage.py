@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from triskele.base import timestamps
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import StoreUnavailable
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory
@@ -145,35 +145,35 @@ def test_the_database_itself_guards_the_journal(
 
 
 def test_a_damaged_store_is_not_mended_by_guessing(
-    open_engine: Callable[..., Engine], tmp_path: Path, sound: tuple[bytes, tuple[object, ...]]
+    open_engine: Callable[..., LocalEngine], tmp_path: Path, sound: tuple[bytes, tuple[object, ...]]
 ) -> None:
     connection = apsw.Connection(str(tmp_path / "sound.db"))
     connection.execute("UPDATE versions SET content = 'made up' WHERE row = 3")
     connection.close()
     engine = open_engine(tmp_path / "sound.db")
-    health = engine.inspect(deep=True)
+    health = engine.upkeep.inspect(deep=True)
     assert health.findings
     assert health.repaired == ()
     with pytest.raises(StoreUnavailable):
-        engine.backup(tmp_path / "copy.db")
+        engine.upkeep.backup(tmp_path / "copy.db")
 
 
 # The index
 
 
 @pytest.fixture
-def indexed(open_engine: Callable[..., Engine]) -> Engine:
+def indexed(open_engine: Callable[..., LocalEngine]) -> LocalEngine:
     """An engine whose index has several segments and deleted documents."""
     engine = open_engine()
     for part in range(2):
-        engine.remember_all([engine.draft(f"otter number{part}x{n} {'swims ' * (n % 5)}") for n in range(40)])
+        engine.apply([Add(engine.draft(f"otter number{part}x{n} {'swims ' * (n % 5)}")) for n in range(40)])
         engine.lexical.catch_up()
     engine.forget(engine.recall("number1x7").hits[0].memory.id)
     engine.lexical.catch_up()
     return engine
 
 
-def _is_right(engine: Engine) -> bool:
+def _is_right(engine: LocalEngine) -> bool:
     found = [engine.recall(word).hits for word in ("number0x3", "number0x39", "number1x8")]
     contents = [[hit.memory.content.split()[1] for hit in hits] for hits in found]
     counted = len(engine.recall("otter", limit=200).hits), len(engine.recall("swims", limit=200).hits)
@@ -185,13 +185,15 @@ def _is_right(engine: Engine) -> bool:
 
 
 @pytest.fixture
-def with_damage(indexed: Engine, open_engine: Callable[..., Engine], tmp_path: Path) -> Callable[..., Engine]:
+def with_damage(
+    indexed: LocalEngine, open_engine: Callable[..., LocalEngine], tmp_path: Path
+) -> Callable[..., LocalEngine]:
     """Opens an engine over the sound index with one of its files replaced."""
     pristine = tmp_path / "pristine"
     shutil.copytree(indexed.lexical.path, pristine)
     indexed.close()
 
-    def damage(name: str, data: bytes) -> Engine:
+    def damage(name: str, data: bytes) -> LocalEngine:
         shutil.rmtree(indexed.lexical.path)
         shutil.copytree(pristine, indexed.lexical.path)
         (indexed.lexical.path / name).write_bytes(data)
@@ -206,7 +208,7 @@ def _index_files(tmp_path: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_a_flipped_bit_in_the_index_is_harmless_once_the_doctor_came(
-    with_damage: Callable[..., Engine], tmp_path: Path, seed: int
+    with_damage: Callable[..., LocalEngine], tmp_path: Path, seed: int
 ) -> None:
     files, random = _index_files(tmp_path), Random(seed)
     for number in range(INDEX_FLIPS):
@@ -214,12 +216,14 @@ def test_a_flipped_bit_in_the_index_is_harmless_once_the_doctor_came(
         bit = random.randrange(8 * len(files[name]))
         engine = with_damage(name, _flipped(files[name], bit))
         engine.recall("otter")
-        engine.inspect(deep=True)
+        engine.upkeep.inspect(deep=True)
         assert _is_right(engine), (name, bit)
         engine.close()
 
 
-def test_damage_is_seen_before_tantivy_stumbles_over_it(with_damage: Callable[..., Engine], tmp_path: Path) -> None:
+def test_damage_is_seen_before_tantivy_stumbles_over_it(
+    with_damage: Callable[..., LocalEngine], tmp_path: Path
+) -> None:
     guarded = {name: data for name, data in _index_files(tmp_path).items() if not name.endswith((".json", ".lock"))}
     assert {name.rpartition(".")[2] for name in guarded} >= {"idx", "term", "store", "fast", "fieldnorm", "del"}
     for name, data in guarded.items():
@@ -231,17 +235,19 @@ def test_damage_is_seen_before_tantivy_stumbles_over_it(with_damage: Callable[..
         engine.close()
 
 
-def test_a_cut_index_file_is_harmless(with_damage: Callable[..., Engine], tmp_path: Path) -> None:
+def test_a_cut_index_file_is_harmless(with_damage: Callable[..., LocalEngine], tmp_path: Path) -> None:
     for (name, data), kept in zip(_index_files(tmp_path).items(), cycle((0, 10, -1)), strict=False):
         engine = with_damage(name, data[:kept])
         engine.recall("otter")
-        engine.inspect(deep=True)
+        engine.upkeep.inspect(deep=True)
         assert _is_right(engine), name
         engine.close()
 
 
 @pytest.mark.parametrize("what", ["folder", "index", "meta", "file in its place"])
-def test_a_missing_index_comes_back_by_itself(indexed: Engine, open_engine: Callable[..., Engine], what: str) -> None:
+def test_a_missing_index_comes_back_by_itself(
+    indexed: LocalEngine, open_engine: Callable[..., LocalEngine], what: str
+) -> None:
     path = indexed.lexical.path
     indexed.close()
     if what == "meta":
@@ -254,11 +260,11 @@ def test_a_missing_index_comes_back_by_itself(indexed: Engine, open_engine: Call
 
 
 def test_the_index_of_another_store_is_not_believed(
-    indexed: Engine, open_engine: Callable[..., Engine], tmp_path: Path
+    indexed: LocalEngine, open_engine: Callable[..., LocalEngine], tmp_path: Path
 ) -> None:
     other = open_engine(tmp_path / "other" / "memories.db")
     other.remember("otter from elsewhere")
-    other.reindex()
+    other.upkeep.reindex()
     indexed.close()
     shutil.rmtree(indexed.lexical.path)
     shutil.copytree(other.lexical.path, indexed.lexical.path)
@@ -266,26 +272,26 @@ def test_the_index_of_another_store_is_not_believed(
 
 
 def test_an_index_that_lost_documents_is_found_by_the_doctor(
-    indexed: Engine, open_engine: Callable[..., Engine]
+    indexed: LocalEngine, open_engine: Callable[..., LocalEngine]
 ) -> None:
     """An index that claims to be up to date and holds less than the store."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(indexed.lexical), "_documents", lambda *_: iter(()))
-        indexed.reindex()
+        indexed.upkeep.reindex()
     engine = open_engine()
-    engine.inspect(deep=True)
+    engine.upkeep.inspect(deep=True)
     assert _is_right(engine)
 
 
 def test_a_restored_store_is_not_answered_from_an_older_view(
-    open_engine: Callable[..., Engine], tmp_path: Path
+    open_engine: Callable[..., LocalEngine], tmp_path: Path
 ) -> None:
     writer, reader = open_engine(), open_engine()
     writer.remember("the base camp")
-    writer.backup(tmp_path / "copy.db")
+    writer.upkeep.backup(tmp_path / "copy.db")
     writer.remember("a yellow tent")
     assert reader.recall("yellow").hits
-    writer.restore_backup(tmp_path / "copy.db")
+    writer.upkeep.restore_backup(tmp_path / "copy.db")
     writer.remember("a green tent")
     assert reader.recall("yellow").hits == ()
     assert [hit.memory.content for hit in reader.recall("tent").hits] == ["a green tent"]

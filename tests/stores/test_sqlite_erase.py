@@ -11,20 +11,20 @@ from pathlib import Path
 import apsw
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import StoreUnavailable
-from triskele.types import LinkKind
+from triskele.types import Add, LinkKind
 
 NewWord = Callable[[], str]
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 
 
 @pytest.fixture
-def engine(open_engine: OpenEngine) -> Engine:
+def engine(open_engine: OpenEngine) -> LocalEngine:
     """An engine over enough other memories to fill some pages."""
     opened = open_engine(busy_timeout_s=0.2)
-    opened.remember_all([opened.draft(f"memory {number} of the common stock " + "x" * 300) for number in range(60)])
+    opened.apply([Add(opened.draft(f"memory {number} of the common stock " + "x" * 300)) for number in range(60)])
     return opened
 
 
@@ -33,12 +33,14 @@ def words(new_word: NewWord) -> list[str]:
     return [new_word() for _ in range(4)]
 
 
-def _remember(engine: Engine, words: list[str]) -> str:
+def _remember(engine: LocalEngine, words: list[str]) -> str:
     first, second, tag, keyword = words
     return engine.remember(f"{first} met {second}", tags=[tag], keywords=f"about {keyword}").id
 
 
-def test_the_search_finds_what_is_still_there(engine: Engine, tmp_path: Path, words: list[str], traces: Traces) -> None:
+def test_the_search_finds_what_is_still_there(
+    engine: LocalEngine, tmp_path: Path, words: list[str], traces: Traces
+) -> None:
     _remember(engine, words)
     engine.lexical.catch_up()
     found = traces(tmp_path, words)
@@ -49,7 +51,7 @@ def test_the_search_finds_what_is_still_there(engine: Engine, tmp_path: Path, wo
 
 @pytest.mark.parametrize("is_indexed", [True, False], ids=["on disk", "in the tail"])
 def test_nothing_is_left_of_a_memory(
-    engine: Engine, tmp_path: Path, words: list[str], traces: Traces, is_indexed: bool
+    engine: LocalEngine, tmp_path: Path, words: list[str], traces: Traces, is_indexed: bool
 ) -> None:
     id = _remember(engine, words)
     if is_indexed:
@@ -58,12 +60,12 @@ def test_nothing_is_left_of_a_memory(
     engine.erase(id)
     assert traces(tmp_path, words) == set()
     assert engine.recall(words[0]).hits == ()
-    assert engine.census().memories == 60
-    assert engine.inspect(deep=True).findings == ()
+    assert engine.store.census().memories == 60
+    assert engine.upkeep.inspect(deep=True).findings == ()
 
 
 def test_nothing_is_left_of_older_versions_successors_and_links(
-    engine: Engine, tmp_path: Path, words: list[str], new_word: NewWord, traces: Traces
+    engine: LocalEngine, tmp_path: Path, words: list[str], new_word: NewWord, traces: Traces
 ) -> None:
     id = _remember(engine, words)
     edited, successor = [new_word() for _ in range(4)], new_word()
@@ -80,7 +82,7 @@ def test_nothing_is_left_of_older_versions_successors_and_links(
 
 
 def test_several_are_erased_at_once(
-    engine: Engine, tmp_path: Path, words: list[str], new_word: NewWord, traces: Traces
+    engine: LocalEngine, tmp_path: Path, words: list[str], new_word: NewWord, traces: Traces
 ) -> None:
     more = [new_word() for _ in range(4)]
     engine.erase(_remember(engine, words), _remember(engine, more))
@@ -88,7 +90,7 @@ def test_several_are_erased_at_once(
 
 
 def test_idle_readers_do_not_keep_anything(
-    engine: Engine, open_engine: OpenEngine, tmp_path: Path, words: list[str], traces: Traces
+    engine: LocalEngine, open_engine: OpenEngine, tmp_path: Path, words: list[str], traces: Traces
 ) -> None:
     id = _remember(engine, words)
     other = open_engine()
@@ -103,7 +105,7 @@ def test_idle_readers_do_not_keep_anything(
 
 
 def test_an_open_reader_is_named_and_the_rest_is_done_when_it_has_gone(
-    engine: Engine, tmp_path: Path, words: list[str], traces: Traces
+    engine: LocalEngine, tmp_path: Path, words: list[str], traces: Traces
 ) -> None:
     id = _remember(engine, words)
     engine.lexical.catch_up()
@@ -116,7 +118,7 @@ def test_an_open_reader_is_named_and_the_rest_is_done_when_it_has_gone(
     assert engine.recall(words[0]).hits == ()
     assert not engine.maintenance.is_scrubbed()
     reader.close()
-    engine.inspect(deep=True)
+    engine.upkeep.inspect(deep=True)
     assert engine.maintenance.is_scrubbed()
     assert traces(tmp_path, words) == set()
 
@@ -130,7 +132,7 @@ def test_an_open_reader_is_named_and_the_rest_is_done_when_it_has_gone(
     ],
 )
 def test_a_crash_before_the_scrubbing_is_made_good_by_the_doctor(
-    engine: Engine,
+    engine: LocalEngine,
     open_engine: OpenEngine,
     tmp_path: Path,
     words: list[str],
@@ -139,7 +141,7 @@ def test_a_crash_before_the_scrubbing_is_made_good_by_the_doctor(
     is_caught_up: bool,
 ) -> None:
     id = _remember(engine, words)
-    engine.reindex()
+    engine.upkeep.reindex()
     engine.close()
     died = subprocess.run([sys.executable, "-c", _DIE_BEFORE_SCRUBBING, str(tmp_path), id], check=False)
     assert died.returncode == -9
@@ -149,7 +151,7 @@ def test_a_crash_before_the_scrubbing_is_made_good_by_the_doctor(
     assert again.recall(words[0]).hits == ()
     if is_caught_up:
         again.lexical.catch_up()
-    assert again.inspect(deep=deep).findings == ()
+    assert again.upkeep.inspect(deep=deep).findings == ()
     assert traces(tmp_path, words) == set()
 
 
@@ -157,26 +159,26 @@ _DIE_BEFORE_SCRUBBING = """
 import os, signal, sys
 from pathlib import Path
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.stores.sqlite import maintenance
 
 folder, id = Path(sys.argv[1]), sys.argv[2]
 maintenance.scrub = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-Engine(config.load({"TRISKELE_HOME": str(folder / "home")}), folder).erase(id)
+LocalEngine(config.load({"TRISKELE_HOME": str(folder / "home")}), folder).erase(id)
 """
 
 
-def test_the_journal_keeps_the_id_and_that_it_was_erased(engine: Engine, words: list[str]) -> None:
+def test_the_journal_keeps_the_id_and_that_it_was_erased(engine: LocalEngine, words: list[str]) -> None:
     id = _remember(engine, words)
     engine.erase(id)
     assert [entry.action.value for entry in engine.store.journal(id=id)] == ["added", "erased"]
     assert engine.store.find(id) == []
 
 
-def test_what_was_there_before_the_erasing_can_still_be_undone(engine: Engine, words: list[str]) -> None:
+def test_what_was_there_before_the_erasing_can_still_be_undone(engine: LocalEngine, words: list[str]) -> None:
     added = engine.remember("the kettle is red")
     id = _remember(engine, words)
     engine.link(added.id, LinkKind.SEE_ALSO, id)
     engine.erase(id)
-    assert [outcome.id for outcome in engine.undo(added.batch)] == [added.id]
+    assert [outcome.id for outcome in engine.undo(added.batch).outcomes] == [added.id]
     assert engine.recall("kettle").hits == ()

@@ -11,7 +11,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from triskele.engine import Engine, restore_memory
+from triskele.engine.local import LocalEngine
+from triskele.engine.opening import restore_memory
 from triskele.errors import BEFORE_RELEASE, BadInput, StoreDamaged, StoreNewer, StoreOlder, StoreUnavailable
 from triskele.stores.sqlite.schema import APPLICATION_ID, FORMAT, OLD_APPLICATION_ID, SCHEMA
 from triskele.stores.sqlite.store import SqliteStore
@@ -100,10 +101,10 @@ def test_a_backup_of_an_old_store_is_refused(tmp_path: Path, make_memory: Make) 
     assert (tmp_path / "old.db").read_bytes() == before
 
 
-def test_a_restore_moves_an_old_store_aside(tmp_path: Path, open_engine: Callable[..., Engine]) -> None:
+def test_a_restore_moves_an_old_store_aside(tmp_path: Path, open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine()
     engine.remember("the otter sleeps at noon")
-    engine.backup(tmp_path / "backup.db")
+    engine.upkeep.backup(tmp_path / "backup.db")
     path = engine.store._database.path  # type: ignore[attr-defined]
     settings = engine.settings
     engine.close()
@@ -142,7 +143,7 @@ def test_a_restore_of_an_empty_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def overtaken(open_engine: Callable[..., Engine], tmp_path: Path) -> Engine:
+def overtaken(open_engine: Callable[..., LocalEngine], tmp_path: Path) -> LocalEngine:
     """An engine whose store a newer triskele has changed since it was opened."""
     engine = open_engine()
     engine.remember("the heron fishes at dawn")
@@ -160,20 +161,24 @@ def overtaken(open_engine: Callable[..., Engine], tmp_path: Path) -> Engine:
     ],
     ids=["remember", "recall", "documents", "vectors"],
 )
-def test_a_program_that_was_overtaken_refuses_in_one_line(overtaken: Engine, act: Callable[[Engine], object]) -> None:
+def test_a_program_that_was_overtaken_refuses_in_one_line(
+    overtaken: LocalEngine, act: Callable[[LocalEngine], object]
+) -> None:
     with pytest.raises(StoreNewer, match="newer triskele") as raised:
         act(overtaken)
     assert "\n" not in str(raised.value)
     assert len(list(overtaken.store.versions())) == 1
 
 
-def test_tables_that_a_newer_program_has_changed_are_not_called_damaged(overtaken: Engine, tmp_path: Path) -> None:
+def test_tables_that_a_newer_program_has_changed_are_not_called_damaged(overtaken: LocalEngine, tmp_path: Path) -> None:
     _database(tmp_path / "home" / "memories.db", "ALTER TABLE versions RENAME COLUMN content TO body")
     with pytest.raises(StoreNewer, match="newer triskele"):
         list(overtaken.store.versions())
 
 
-def test_an_old_store_copied_over_an_open_one_is_refused(open_engine: Callable[..., Engine], tmp_path: Path) -> None:
+def test_an_old_store_copied_over_an_open_one_is_refused(
+    open_engine: Callable[..., LocalEngine], tmp_path: Path
+) -> None:
     engine = open_engine()
     engine.remember("the heron fishes at dawn")
     _old_store(tmp_path / "old.db")

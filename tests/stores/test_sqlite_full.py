@@ -11,10 +11,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import StoreUnavailable, TriskeleError
 from triskele.exchange.transfer import export_memories
 from triskele.stores.sqlite import store
+from triskele.types import Add
 
 LARGE = "heron " + "x" * 1300
 
@@ -37,8 +38,8 @@ def small_disk(request: pytest.FixtureRequest) -> Path | None:
 
 @pytest.fixture
 def cramped(
-    small_disk: Path | None, open_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Engine:
+    small_disk: Path | None, open_engine: Callable[..., LocalEngine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> LocalEngine:
     """An engine whose store has little room."""
     if small_disk is None:
         _limit_pages(monkeypatch)
@@ -56,7 +57,7 @@ def _limit_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store.apsw, "Connection", connect)
 
 
-def _fill(engine: Engine) -> dict[str, str]:
+def _fill(engine: LocalEngine) -> dict[str, str]:
     """Add until there is no room; what was acknowledged."""
     kept: dict[str, str] = {}
 
@@ -70,7 +71,9 @@ def _fill(engine: Engine) -> dict[str, str]:
     return kept
 
 
-def test_a_full_disk_refuses_writes_and_keeps_everything(cramped: Engine, open_engine: Callable[..., Engine]) -> None:
+def test_a_full_disk_refuses_writes_and_keeps_everything(
+    cramped: LocalEngine, open_engine: Callable[..., LocalEngine]
+) -> None:
     cramped.remember("the first heron")
     assert cramped.recall("heron").hits
     kept = _fill(cramped)
@@ -78,10 +81,10 @@ def test_a_full_disk_refuses_writes_and_keeps_everything(cramped: Engine, open_e
     ids = sorted(kept)
     many = [cramped.draft(f"{number} {LARGE}") for number in range(20)]
     with pytest.raises(StoreUnavailable):
-        cramped.remember_all(many)
+        cramped.apply([Add(draft) for draft in many])
     for engine in (cramped, open_engine(cramped.store._database.path)):  # type: ignore[attr-defined]
         assert {id: m.content for id, m in engine.store.memories(ids).items()} == kept
-        assert engine.census().memories == len(kept) + 1
+        assert engine.store.census().memories == len(kept) + 1
         assert [hit.memory.id for hit in engine.recall("number7").hits] == [
             id for id, content in kept.items() if content.startswith("number7 ")
         ]
@@ -89,7 +92,7 @@ def test_a_full_disk_refuses_writes_and_keeps_everything(cramped: Engine, open_e
 
 
 def test_writing_goes_on_when_there_is_room_again(
-    small_disk: Path | None, open_engine: Callable[..., Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_disk: Path | None, open_engine: Callable[..., LocalEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ballast = (small_disk or tmp_path) / "ballast"
     ballast.write_bytes(bytes(1_000_000))
@@ -106,25 +109,25 @@ def test_writing_goes_on_when_there_is_room_again(
 
 @pytest.mark.needs("mount")
 def test_a_backup_for_which_there_is_no_room_leaves_nothing_behind(
-    mounted_disk: Path, open_engine: Callable[..., Engine], tmp_path: Path
+    mounted_disk: Path, open_engine: Callable[..., LocalEngine], tmp_path: Path
 ) -> None:
     engine = open_engine(tmp_path / "memories.db")
-    engine.remember_all([engine.draft(f"number{n} {LARGE}") for n in range(2000)])
+    engine.apply([Add(engine.draft(f"number{n} {LARGE}")) for n in range(2000)])
     with pytest.raises(StoreUnavailable):
-        engine.backup(mounted_disk / "copy.db")
+        engine.upkeep.backup(mounted_disk / "copy.db")
     assert list(mounted_disk.iterdir()) == []
-    assert engine.census().memories == 2000
+    assert engine.store.census().memories == 2000
 
 
-_ACTS: dict[str, Callable[[Engine, Path, str], object]] = {
+_ACTS: dict[str, Callable[[LocalEngine, Path, str], object]] = {
     "secret": lambda engine, _, __: engine.remember("the wifi password is Tq8/+xPv2#kd"),
     "seal": lambda engine, _, id: engine.seal(id),
     "erase": lambda engine, _, id: engine.erase(id),
     "edit": lambda engine, _, id: engine.edit(id, content=f"edited {LARGE}"),
-    "embed": lambda engine, _, __: engine.embed(),
-    "reindex": lambda engine, _, __: engine.reindex(),
-    "backup": lambda engine, disk, _: engine.backup(disk / "copy.db"),
-    "restore": lambda engine, disk, _: engine.restore_backup(disk.parent / "copy.db"),
+    "embed": lambda engine, _, __: engine.upkeep.embed(),
+    "reindex": lambda engine, _, __: engine.upkeep.reindex(),
+    "backup": lambda engine, disk, _: engine.upkeep.backup(disk / "copy.db"),
+    "restore": lambda engine, disk, _: engine.upkeep.restore_backup(disk.parent / "copy.db"),
     "export": lambda engine, disk, _: export_memories(engine, disk / "out.jsonl"),
 }
 
@@ -133,20 +136,20 @@ _ACTS: dict[str, Callable[[Engine, Path, str], object]] = {
 @pytest.mark.parametrize("act", _ACTS)
 @pytest.mark.needs("mount")
 def test_a_full_disk_gives_one_kind_of_error_on_every_way_to_write(
-    mounted_disk: Path, tmp_path: Path, open_engine: Callable[..., Engine], act: str, spare_bytes: int
+    mounted_disk: Path, tmp_path: Path, open_engine: Callable[..., LocalEngine], act: str, spare_bytes: int
 ) -> None:
     engine = open_engine(mounted_disk / "home" / "memories.db", model="bundled")
-    ids = [outcome.id for outcome in engine.remember_all([engine.draft(f"number{n} {LARGE}") for n in range(20)])]
-    engine.backup(tmp_path / "copy.db")
+    ids = [outcome.id for outcome in engine.apply([Add(engine.draft(f"number{n} {LARGE}")) for n in range(20)])]
+    engine.upkeep.backup(tmp_path / "copy.db")
     _leave(mounted_disk, spare_bytes)
     with suppress(TriskeleError):
         _ACTS[act](engine, mounted_disk, ids[0])
     (mounted_disk / "ballast").unlink(missing_ok=True)
     engine.close()
     again = open_engine(mounted_disk / "home" / "memories.db", model="bundled")
-    health = again.inspect(deep=True)
+    health = again.upkeep.inspect(deep=True)
     assert (health.findings, health.vault_problem) == ((), None)
-    assert again.reveal(again.remember("the garage password is Kp4#wq9z!Lm2").id)
+    assert again.reveal(again.remember("the garage password is Kp4#wq9z!Lm2").id).text
 
 
 def _leave(disk: Path, spare_bytes: int) -> None:

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from triskele.base.files import file_lock
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import StoreUnavailable
 from triskele.stores.protocols import Use
 from triskele.stores.sqlite.schema import FORMAT, OLD_APPLICATION_ID
@@ -136,7 +136,7 @@ def test_a_lock_is_exclusive_and_ends_with_its_holder(tmp_path: Path) -> None:
         assert is_held
 
 
-def test_a_busy_store_is_told_and_reads_go_on(open_engine: Callable[..., Engine], tmp_path: Path) -> None:
+def test_a_busy_store_is_told_and_reads_go_on(open_engine: Callable[..., LocalEngine], tmp_path: Path) -> None:
     engine = open_engine(busy_timeout_s=0.1)
     engine.remember("kept")
     other = apsw.Connection(str(tmp_path / "home" / "memories.db"))
@@ -146,7 +146,7 @@ def test_a_busy_store_is_told_and_reads_go_on(open_engine: Callable[..., Engine]
     assert [hit.memory.content for hit in engine.recall("kept").hits] == ["kept"]
     other.close()
     engine.remember("accepted")
-    assert engine.census().memories == 2
+    assert engine.store.census().memories == 2
 
 
 def test_a_connection_that_may_only_read_says_so(

@@ -12,7 +12,8 @@ from typing import Any
 import apsw
 import pytest
 
-from triskele.engine import Engine, restore_memory
+from triskele.engine.local import LocalEngine
+from triskele.engine.opening import restore_memory
 from triskele.errors import StoreDamaged, StoreNewer, StoreUnavailable
 from triskele.stores.sqlite.store import SqliteStore
 
@@ -21,36 +22,36 @@ _STEPS = ("rename", "replace", "link", "unlink", "mkdir", "fsync")
 
 
 @pytest.fixture
-def backup(open_engine: Callable[..., Engine], tmp_path: Path) -> Path:
+def backup(open_engine: Callable[..., LocalEngine], tmp_path: Path) -> Path:
     """A backup of one memory; the store of the same engine has two."""
     engine = open_engine()
     engine.remember("the heron fishes at dawn")
-    engine.backup(tmp_path / "backup.db")
+    engine.upkeep.backup(tmp_path / "backup.db")
     engine.remember("the otter sleeps at noon")
     engine.close()
     return tmp_path / "backup.db"
 
 
-def _texts(engine: Engine) -> set[str]:
+def _texts(engine: LocalEngine) -> set[str]:
     return {memory.content for _, memory in engine.store.versions()}
 
 
-def test_an_open_engine_restores_over_damage(open_engine: Callable[..., Engine], backup: Path) -> None:
+def test_an_open_engine_restores_over_damage(open_engine: Callable[..., LocalEngine], backup: Path) -> None:
     engine = open_engine()
     path = engine.store._database.path  # type: ignore[attr-defined]
     data = path.read_bytes()
     path.write_bytes(data.replace(b"the otter sleeps", b"the otter sl\xc3\xc3ps"))
-    kept = engine.restore_backup(backup)
+    kept = engine.upkeep.restore_backup(backup)
     assert kept is not None and (kept / path.name).is_file()
     assert _texts(engine) == {"the heron fishes at dawn"}
     assert [hit.memory.content for hit in engine.recall("heron").hits] == ["the heron fishes at dawn"]
     assert engine.recall("otter").hits == ()
     engine.remember("the crane arrives in March")
-    assert engine.inspect(deep=True).findings == ()
-    assert kept in engine.earlier_copies()
+    assert engine.upkeep.inspect(deep=True).findings == ()
+    assert str(kept) in engine.erase(engine.remember("the swan sleeps").id).remaining_copies
 
 
-def test_a_store_that_cannot_be_opened_is_restored(open_engine: Callable[..., Engine], backup: Path) -> None:
+def test_a_store_that_cannot_be_opened_is_restored(open_engine: Callable[..., LocalEngine], backup: Path) -> None:
     engine = open_engine()
     settings, path = engine.settings, engine.store._database.path  # type: ignore[attr-defined]
     engine.close()
@@ -78,7 +79,7 @@ def _is_open(name: str) -> bool:
 
 @pytest.mark.parametrize("is_damaged", [True, False], ids=["damaged", "sound"])
 def test_killed_at_any_step_a_restore_leaves_the_old_files_or_the_restored_store(
-    open_engine: Callable[..., Engine], backup: Path, tmp_path: Path, is_damaged: bool
+    open_engine: Callable[..., LocalEngine], backup: Path, tmp_path: Path, is_damaged: bool
 ) -> None:
     home, pristine = tmp_path / "home", tmp_path / "pristine"
     if is_damaged:
@@ -98,7 +99,7 @@ def test_killed_at_any_step_a_restore_leaves_the_old_files_or_the_restored_store
     assert states == sorted(states)
 
 
-def _restored_and_killed(open_engine: Callable[..., Engine], backup: Path, step: int) -> bool:
+def _restored_and_killed(open_engine: Callable[..., LocalEngine], backup: Path, step: int) -> bool:
     """Restore in a child that dies at a step; whether it came to the end."""
     child = os.fork()
     if child == 0:
@@ -138,7 +139,7 @@ def _die_at(step: int) -> None:
         setattr(os, name, counted(getattr(os, name)))
 
 
-def _state(open_engine: Callable[..., Engine], home: Path) -> str:
+def _state(open_engine: Callable[..., LocalEngine], home: Path) -> str:
     """What a reader finds afterwards: the store of before, damaged or not, or the restored one."""
     assert (home / "memories.db").exists()
     try:
@@ -162,7 +163,7 @@ def _state(open_engine: Callable[..., Engine], home: Path) -> str:
 
 
 def test_a_database_replaced_under_a_live_process_is_opened_again(
-    open_engine: Callable[..., Engine], backup: Path
+    open_engine: Callable[..., LocalEngine], backup: Path
 ) -> None:
     engine = open_engine()
     path = engine.store._database.path  # type: ignore[attr-defined]
@@ -177,10 +178,10 @@ def test_a_database_replaced_under_a_live_process_is_opened_again(
     with open_engine() as other:
         assert _texts(other) == _texts(engine)
         # The old file went without `restore`: what was acknowledged since is told.
-        assert other.inspect(deep=True).lost
+        assert other.upkeep.inspect(deep=True).lost
 
 
-def test_a_database_removed_under_a_live_process_takes_no_more_writes(open_engine: Callable[..., Engine]) -> None:
+def test_a_database_removed_under_a_live_process_takes_no_more_writes(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine()
     engine.remember("the heron fishes at dawn")
     path = engine.store._database.path  # type: ignore[attr-defined]
@@ -190,7 +191,7 @@ def test_a_database_removed_under_a_live_process_takes_no_more_writes(open_engin
     assert not path.exists()
 
 
-def test_a_newer_database_in_its_place_is_refused(open_engine: Callable[..., Engine], backup: Path) -> None:
+def test_a_newer_database_in_its_place_is_refused(open_engine: Callable[..., LocalEngine], backup: Path) -> None:
     engine = open_engine()
     path = engine.store._database.path  # type: ignore[attr-defined]
     connection = apsw.Connection(str(backup))

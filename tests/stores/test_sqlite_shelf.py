@@ -8,12 +8,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import StoreDamaged, StoreUnavailable
 from triskele.stores.protocols import Document
 
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 
 
 def test_an_erasing_leaves_no_byte_of_a_document(

@@ -14,7 +14,7 @@ import pytest
 
 from triskele.base.files import file_lock
 from triskele.config import sqlite_path
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import StoreClosed, StoreUnavailable
 from triskele.index.worker import Worker
 from triskele.stores.protocols import Document, Use
@@ -24,7 +24,7 @@ from triskele.types import LinkKind
 THREADS = 8
 
 
-def test_threads_share_one_engine(open_engine: Callable[..., Engine]) -> None:
+def test_threads_share_one_engine(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine(tail_cap=10)
     start = threading.Barrier(THREADS)
 
@@ -44,17 +44,17 @@ def test_threads_share_one_engine(open_engine: Callable[..., Engine]) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         kept = [id for ids in pool.map(live, range(THREADS)) for id in ids]
     assert len(set(kept)) == THREADS * 6
-    assert {memory.id for memory in engine.browse(limit=1000)} == set(kept)
+    assert {memory.id for memory in engine.browse(limit=1000).memories} == set(kept)
     assert {hit.memory.id for hit in engine.recall("heron", limit=200).hits} == set(kept)
-    assert engine.inspect(deep=True).findings == ()
+    assert engine.upkeep.inspect(deep=True).findings == ()
 
 
-def test_threads_that_end_leave_no_connection_open(open_engine: Callable[..., Engine]) -> None:
+def test_threads_that_end_leave_no_connection_open(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine()
     engine.remember("kept")
 
     def visit() -> None:
-        thread = threading.Thread(target=engine.census)
+        thread = threading.Thread(target=engine.store.census)
         thread.start()
         thread.join()
 
@@ -66,17 +66,17 @@ def test_threads_that_end_leave_no_connection_open(open_engine: Callable[..., En
     assert after <= before + 2
 
 
-def test_an_engine_closed_by_one_thread_is_closed_for_all(open_engine: Callable[..., Engine]) -> None:
+def test_an_engine_closed_by_one_thread_is_closed_for_all(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine()
     engine.remember("kept")
     with ThreadPoolExecutor(2) as pool:
-        pool.submit(engine.census).result()
+        pool.submit(engine.store.census).result()
         engine.close()
         pool.submit(engine.close).result()
-    assert open_engine().census().memories == 1
+    assert open_engine().store.census().memories == 1
 
 
-def test_a_closed_engine_refuses_instead_of_opening_its_file_again(open_engine: Callable[..., Engine]) -> None:
+def test_a_closed_engine_refuses_instead_of_opening_its_file_again(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine(model="bundled")
     kept = engine.remember("the harbour pilot is called Ida").id
     assert engine.recall("harbour pilot").hits
@@ -88,10 +88,10 @@ def test_a_closed_engine_refuses_instead_of_opening_its_file_again(open_engine: 
         lambda: engine.recall("harbour pilot"),
         lambda: other.get(kept),
         lambda: list(engine.store.versions()),
-        engine.census,
+        engine.store.census,
         engine.lexical.behind,
-        engine.reindex,
-        lambda: engine.backup(path.with_name("late.db")),
+        engine.upkeep.reindex,
+        lambda: engine.upkeep.backup(path.with_name("late.db")),
     ]
     with ThreadPoolExecutor(1) as pool:
         for use in uses:
@@ -100,24 +100,24 @@ def test_a_closed_engine_refuses_instead_of_opening_its_file_again(open_engine: 
                     ran()
     # SQLite removes its log when the last connection goes.
     assert not path.with_name(path.name + "-wal").exists()
-    assert [memory.id for memory in open_engine().browse()] == [kept]
+    assert [memory.id for memory in open_engine().browse().memories] == [kept]
 
 
 @pytest.mark.parametrize("inside", ["snapshot", "writing", "noting", "reading"])
-def test_a_thread_whose_connection_another_closes_is_told(open_engine: Callable[..., Engine], inside: str) -> None:
+def test_a_thread_whose_connection_another_closes_is_told(open_engine: Callable[..., LocalEngine], inside: str) -> None:
     engine = open_engine()
 
     def use() -> None:
         with getattr(engine.store._database, inside)(), ThreadPoolExecutor(1) as pool:  # type: ignore[attr-defined]
             pool.submit(engine.close).result()
-            engine.census()
+            engine.store.census()
 
     with pytest.raises(StoreClosed):
         use()
 
 
 def test_a_worker_of_a_closed_engine_ends_quietly(
-    open_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+    open_engine: Callable[..., LocalEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", raised.append)
@@ -130,7 +130,7 @@ def test_a_worker_of_a_closed_engine_ends_quietly(
     assert not worker._thread.is_alive() and not raised
 
 
-def test_closing_waits_for_a_thread_that_still_reads(open_engine: Callable[..., Engine]) -> None:
+def test_closing_waits_for_a_thread_that_still_reads(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine()
     began = threading.Event()
 
@@ -151,7 +151,7 @@ def test_closing_waits_for_a_thread_that_still_reads(open_engine: Callable[..., 
 
 
 def test_a_store_that_another_process_sets_up_is_waited_for(
-    open_engine: Callable[..., Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_engine: Callable[..., LocalEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, waits = tmp_path / "new.db", threading.Event()
     for name in ("new.db", "new.db-shm"):
@@ -170,11 +170,11 @@ def test_a_store_that_another_process_sets_up_is_waited_for(
             opening = pool.submit(open_engine, path)
             assert waits.wait(20)
             (tmp_path / "new.db-shm").unlink()
-        assert opening.result().census().memories == 0
+        assert opening.result().store.census().memories == 0
 
 
 def test_a_check_finds_nothing_missing_while_another_process_writes(
-    open_engine: Callable[..., Engine], tmp_path: Path
+    open_engine: Callable[..., LocalEngine], tmp_path: Path
 ) -> None:
     engine = open_engine(tmp_path / "store" / "memories.db")
     engine.remember("the heron fishes at dawn")
@@ -194,7 +194,7 @@ def test_a_check_finds_nothing_missing_while_another_process_writes(
     assert found == [] and next(numbers) > 3
 
 
-def test_kept_answers_follow_every_writer(open_engine: Callable[..., Engine]) -> None:
+def test_kept_answers_follow_every_writer(open_engine: Callable[..., LocalEngine]) -> None:
     engine, other = open_engine(), open_engine()
     first, second, third = (engine.remember(f"heron {number}").id for number in range(3))
     store, beside = engine.store, other.store
@@ -219,10 +219,10 @@ def test_kept_answers_follow_every_writer(open_engine: Callable[..., Engine]) ->
         connection.execute("DELETE FROM jobs")
         assert store.heads() != heads
         raise RuntimeError
-    assert store.heads() == heads and third in {memory.id for memory in engine.browse()}
+    assert store.heads() == heads and third in {memory.id for memory in engine.browse().memories}
 
 
-def test_kept_answers_outlive_notes_about_use_alone(open_engine: Callable[..., Engine]) -> None:
+def test_kept_answers_outlive_notes_about_use_alone(open_engine: Callable[..., LocalEngine]) -> None:
     engine, other = open_engine(), open_engine()
     id, store = engine.remember("heron").id, engine.store
     asked: list[str] = []
@@ -243,11 +243,11 @@ def test_kept_answers_outlive_notes_about_use_alone(open_engine: Callable[..., E
 
 
 def test_kept_answers_do_not_outlive_a_restore_whose_backup_could_not_be_noted(
-    open_engine: Callable[..., Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_engine: Callable[..., LocalEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = open_engine()
     engine.remember("before the backup")
-    engine.backup(tmp_path / "copy.db")
+    engine.upkeep.backup(tmp_path / "copy.db")
     engine.remember("after the backup")
     store = engine.store
     before = store.heads()

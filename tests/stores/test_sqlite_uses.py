@@ -9,15 +9,15 @@ import apsw
 import pytest
 
 from triskele.curation import echo
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.stores import owner_usage
 from triskele.stores.protocols import Use
 
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]
-OpenEngine = Callable[..., Engine]
+OpenEngine = Callable[..., LocalEngine]
 
 
-def _inject(engine: Engine, id: str, conversation: str = "talk") -> None:
+def _inject(engine: LocalEngine, id: str, conversation: str = "talk") -> None:
     memory = engine.get(id)
     engine.store.usage.injected(conversation, [Use(id, 1, memory.content_hash, echo.prints(memory.content))])
 

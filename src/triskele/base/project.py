@@ -30,7 +30,7 @@ _ANY_CASE = frozenset({"github.com", "gitlab.com", "bitbucket.org", "codeberg.or
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FolderIdentity:
     """A folder where work is done; `remote` is empty if no git remote is known."""
 
     root: Path
@@ -65,17 +65,17 @@ class Place:
         yield from (f"{self.name}-{number}" for number in count(2))
 
 
-def discover(folder: Path) -> Place:
+def discover(folder: Path) -> FolderIdentity:
     """The place of work that is done in `folder`: its git repository, else the folder itself."""
     folder = _resolved(folder) or folder.absolute()
     for candidate in (folder, *folder.parents):
         marker = candidate / ".git"
         if _is(marker, Path.is_dir):
-            return Place(candidate, _remote(marker))
+            return FolderIdentity(candidate, _remote(marker))
         if _is(marker, Path.is_file):
             main = _main_checkout(marker)
-            return Place(main, "" if main == candidate else _remote(main / ".git"))
-    return Place(folder)
+            return FolderIdentity(main, "" if main == candidate else _remote(main / ".git"))
+    return FolderIdentity(folder)
 
 
 def is_gone(key: str) -> bool:

@@ -42,10 +42,10 @@ class Text:
 class VectorFile:
     """Vectors of one model by the keys of their texts, in two files that only grow."""
 
-    def __init__(self, folder: Path, model: Embedder) -> None:
-        name = sha256(model.fingerprint.encode()).hexdigest()[:12]
+    def __init__(self, folder: Path, fingerprint: str, dimensions: int) -> None:
+        name = sha256(fingerprint.encode()).hexdigest()[:12]
         self._keys, self._vectors = folder / f"{name}.keys", folder / f"{name}.vectors"
-        self._dimensions = model.dimensions
+        self._dimensions = dimensions
 
     def load(self) -> tuple[NDArray[np.uint64], NDArray[np.float16]]:
         """Keys and vectors; a record that was cut off by a crash is left out."""

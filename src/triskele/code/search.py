@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
@@ -26,7 +25,7 @@ from triskele.code.walk import read
 from triskele.code.words import numbers_of, term, whole, words
 from triskele.config import BUNDLED, NO_MODEL
 from triskele.errors import BadInput, IndexUnavailable, NotFound
-from triskele.models.bundled import kept_embedders
+from triskele.models.bundled import embedder_in, kept_names, kept_weights
 from triskele.models.embedders import Embedder
 from triskele.models.local import local_embedder
 
@@ -103,15 +102,14 @@ class TreeStatus:
 class CodeSearch:
     """Searches one tree; keeps the last state in memory."""
 
-    def __init__(
-        self, home: Path, root: Path, embedder: Embedder | None = None, earlier: Callable[[], Sequence[Embedder]] = list
-    ) -> None:
+    def __init__(self, home: Path, root: Path, embedder: Embedder | None = None, earlier: Sequence[str] = ()) -> None:
+        self._home = home
         self._index = TreeIndex(home, root)
         self._embedder = embedder
-        # Kept weights answer until those of an update have embedded as much.
+        # Kept weights, by their fingerprints: they answer until an update has embedded as much.
         self._earlier = earlier
         self._state: tuple[TreeManifest, CodeCorpus] | None = None
-        self._known: tuple[CodeCorpus, int, CodeVectors, Embedder] | None = None
+        self._known: tuple[CodeCorpus, list[int], CodeVectors, Embedder] | None = None
         self._reading = Lock()
 
     @property
@@ -132,7 +130,7 @@ class CodeSearch:
         return embedding.embed(
             self.root,
             corpus,
-            VectorFile(self._index.folder, self._embedder),
+            self._file(self._embedder),
             self._embedder,
             self._index.folder,
             progress=progress or (lambda *_: None),
@@ -184,8 +182,11 @@ class CodeSearch:
         """Counts of what is indexed and of what is left out."""
         manifest = self._index.manifest()
         corpus = CodeCorpus(manifest, self._index.segments_of(manifest))
-        own = None if self._embedder is None else CodeVectors(corpus, VectorFile(self._index.folder, self._embedder))
+        own = None if self._embedder is None else CodeVectors(corpus, self._file(self._embedder))
         best, _ = self._vectors(corpus)
+        languages: dict[str, int] = {}
+        for language in corpus.languages:
+            languages[language] = languages.get(language, 0) + 1
         return TreeStatus(
             root=str(self.root),
             files=corpus.size,
@@ -195,7 +196,7 @@ class CodeSearch:
             waiting=manifest.waiting,
             embedded=own.share if own else 0.0,
             skipped=manifest.skipped,
-            languages=dict(Counter(corpus.languages).most_common()),
+            languages=dict(sorted(languages.items(), key=lambda pair: -pair[1])),
             bytes_on_disk=sum(path.stat().st_size for path in self._index.folder.iterdir()),
             by_earlier=best.share if best is not None and self.reads_earlier else 0.0,
         )
@@ -228,17 +229,24 @@ class CodeSearch:
         """Whether the last question was answered by kept weights of an earlier version."""
         return self._known is not None and self._known[3] is not self._embedder
 
+    def _file(self, embedder: Embedder) -> VectorFile:
+        return VectorFile(self._index.folder, embedder.fingerprint, embedder.dimensions)
+
     def _vectors(self, corpus: CodeCorpus) -> tuple[CodeVectors | None, Embedder | None]:
         """The vectors that answer, and the model that made them."""
         if self._embedder is None:
             return None, None
-        folder, size = self._index.folder, VectorFile(self._index.folder, self._embedder).size()
-        if self._known is None or self._known[:2] != (corpus, size):
-            best, embedder = CodeVectors(corpus, VectorFile(folder, self._embedder)), self._embedder
-            for kept in self._earlier() if best.share < 1 else ():
-                vectors = CodeVectors(corpus, VectorFile(folder, kept))
-                best, embedder = (vectors, kept) if vectors.share > best.share else (best, embedder)
-            self._known = corpus, size, best, embedder
+        names = self._embedder.fingerprint, *self._earlier
+        sizes = [VectorFile(self._index.folder, name, 0).size() for name in names]
+        if self._known is None or self._known[:2] != (corpus, sizes):
+            best, embedder = CodeVectors(corpus, self._file(self._embedder)), self._embedder
+            for name, size in zip(self._earlier, sizes[1:], strict=True):
+                folder = kept_weights(self._home, name) if size and best.share < 1 else None
+                if folder is not None:
+                    kept = embedder_in(folder)
+                    vectors = CodeVectors(corpus, self._file(kept))
+                    best, embedder = (vectors, kept) if vectors.share > best.share else (best, embedder)
+            self._known = corpus, sizes, best, embedder
         return self._known[2:]
 
     def _source(self, corpus: CodeCorpus, row: int) -> SourceText:
@@ -345,7 +353,7 @@ def _reason(evidence: Mapping[str, float]) -> str:
 def opened(home: Path, root: Path, model: str = NO_MODEL) -> CodeSearch:
     """The search over one tree with a local model, kept by the process for the next question."""
     embedder = None if model == NO_MODEL else local_embedder(model)
-    return CodeSearch(home, root, embedder, partial(kept_embedders, home) if model == BUNDLED else list)
+    return CodeSearch(home, root, embedder, kept_names(home) if model == BUNDLED else ())
 
 
 def locate(home: Path, path: str | Path) -> tuple[Path, str]:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from triskele.replies import AgreementStats
 from triskele.stores.protocols import Document, OwnerStore
 from triskele.types import Answer
 
 _KIND, _KEY = "agreement", "all"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgreementStats:
-    """The number of queries, of those scored in time, and the means of their `Agreement`."""
-
-    asked: int = 0
-    answered: int = 0
-    tau: float = 0.0
-    kept: float = 0.0
 
 
 def agreed(store: OwnerStore) -> AgreementStats | None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from triskele.base import timestamps
 from triskele.curation import secrecy
-from triskele.curation.compare import Verdict
 from triskele.curation.decide import PairDecision, begins
+from triskele.replies import Verdict
 from triskele.types import (
     CLOSENESS,
     TRUST,

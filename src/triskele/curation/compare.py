@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from enum import StrEnum
-from typing import NamedTuple
 
 from triskele.base.text import fold
 from triskele.curation.amounts import are_about_one_thing, is_denied, other_amount
@@ -37,8 +35,8 @@ from triskele.curation.wording import (
     negations,
     words,
 )
+from triskele.replies import SURE, Rationale, Verdict
 
-SURE = 0.9
 # From this confidence on a rule counts more than the share of common words.
 _LIKELY = 0.6
 _UNSURE = 0.7
@@ -46,24 +44,6 @@ _UNSURE = 0.7
 _PASSING = 0.4
 # Fewer words state no fact.
 _LEAST_WORDS = 2
-
-
-class Verdict(StrEnum):
-    """What a new memory is to the ones that are there; FORGET is what only a review of the whole store proposes."""
-
-    ADD = "add"
-    UPDATE = "update"
-    SUPERSEDE = "supersede"
-    NOOP = "noop"
-    FORGET = "forget"
-
-
-class Rationale(NamedTuple):
-    """Why: the name of a rule, and what it read in the older and in the newer text."""
-
-    rule: str
-    before: str = ""
-    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)

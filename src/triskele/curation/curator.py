@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from triskele.base import timestamps
 from triskele.base.ids import new_batch
 from triskele.curation.apply import changes_of, retired
-from triskele.curation.compare import Verdict
 from triskele.curation.decide import NEAREST, NearMemory, PairDecision, related
-from triskele.curation.host import Host
 from triskele.curation.proposals import Proposals
 from triskele.curation.wording import content, forms, words
 from triskele.errors import Conflict, NotFound
+from triskele.replies import Verdict
 from triskele.stores.protocols import START, Cursor, Document
 from triskele.types import CURATION, Action, Memory, Outcome, Scope, Sort, is_secret
+
+if TYPE_CHECKING:
+    from triskele.recall.access import StoreAccess
 
 _KIND, _CURSOR, _DAYS = "curation", "cursor", "curation-day"
 # What a memory replaces comes before the copy that it may be.
@@ -51,7 +54,7 @@ class Curated:
 class Curator:
     """Decides on the memories that one host owns; decisions that may not be applied are proposed."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: StoreAccess) -> None:
         self._host = host
         self._store = host.store
         self._settings = host.settings.curation
@@ -65,11 +68,10 @@ class Curator:
 
     def nearest(self, memory: Memory) -> list[NearMemory]:
         """The memories nearest to one, of its own project."""
-        answer = self._host.recall(
+        answer = self._host.answer(
             memory.content[:_QUESTION_CHARACTERS],
             limit=NEAREST + 1,
-            logged=False,
-            hurried=True,
+            local_only=True,
             project=memory.project,
         )
         found = (hit for hit in answer.hits if hit.memory.id != memory.id and not hit.superseded)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from triskele.curation.compare import SURE, Rationale, Verdict, compare
+from triskele.curation.compare import compare
+from triskele.replies import SURE, Rationale, RelationName, Verdict
 from triskele.types import TRUST, Memory, is_secret
 
 # A relation that is doubtful for a reason besides the words is proposed, never applied.
@@ -16,6 +17,12 @@ _DOUBTFUL = 0.6
 LEAST_CONFIDENCE = 0.5
 # How many of the nearest memories are compared.
 NEAREST = 10
+
+_RELATIONS: Mapping[Verdict, RelationName] = {
+    Verdict.NOOP: "duplicate",
+    Verdict.UPDATE: "update",
+    Verdict.SUPERSEDE: "contradiction",
+}
 
 
 class NearMemory(NamedTuple):
@@ -34,6 +41,11 @@ class PairDecision:
     old: Memory | None = None
     confidence: float = 1.0
     reasons: tuple[Rationale, ...] = ()
+
+    @property
+    def relation(self) -> RelationName:
+        """What the newer memory does to the older one, as clients name it."""
+        return _RELATIONS[self.verdict]
 
     @property
     def is_sure(self) -> bool:

@@ -21,9 +21,9 @@ from triskele.privacy.findings import looks_strong
 from triskele.types import SpokenTurn
 
 if TYPE_CHECKING:
-    from triskele.curation.host import Host
     from triskele.models.llm import Llm
     from triskele.privacy.clearance import Cleared
+    from triskele.recall.access import StoreAccess
 
 RULE = "language model"
 SPENT = "the calls of today are used up (curation.llm_calls)"
@@ -68,7 +68,7 @@ class ModelReading:
 class FactReader:
     """Reads the turns of conversations with the language model of one host."""
 
-    def __init__(self, host: Host, may_call: Callable[[], bool], *, project: str | None = None) -> None:
+    def __init__(self, host: StoreAccess, may_call: Callable[[], bool], *, project: str | None = None) -> None:
         self._host = host
         self._may_call = may_call
         self._project = project

@@ -16,7 +16,7 @@ from triskele.privacy.detect import find
 from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day
 from triskele.recall.runtime import ModelRuntime
-from triskele.stores.derived import JobCounts
+from triskele.replies import JobCounts
 from triskele.stores.protocols import IntegrityIssue, LostWrites, Maintenance, OwnerStore
 from triskele.stores.vault import StoreVault
 from triskele.types import Sensitivity

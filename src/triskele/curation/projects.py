@@ -14,7 +14,7 @@ from pathlib import Path
 
 from triskele import validation
 from triskele.base import project
-from triskele.base.project import REMOTE, Place
+from triskele.base.project import REMOTE, FolderIdentity
 from triskele.errors import BadInput, NotFound
 from triskele.stores.protocols import KnownPlace, OwnerStore
 from triskele.types import Add, Bind, Change, Memory, Revise
@@ -41,6 +41,11 @@ class Workplace:
         """The project of the memories here; the store is read at the first use, for a damaged one must still open."""
         return project_of(self._store, self._folder) if self._named is None else self._named
 
+    def register(self) -> None:
+        """Register the folder, unless the settings name the project instead."""
+        if self._named is None:
+            self.project = project_of(self._store, self._folder, writing=True)
+
     def placed(self, changes: Sequence[Change]) -> Sequence[Change]:
         """The changes; registers the folder first if they store memories of its project.
 
@@ -49,7 +54,7 @@ class Workplace:
         before = self.project
         if self._named is not None or not any(_adds_to(each, before) for each in changes):
             return changes
-        self.project = project_of(self._store, self._folder, writing=True)
+        self.register()
         if self.project == before:
             return changes
         return [_moved_to(each, self.project) if _adds_to(each, before) else each for each in changes]
@@ -75,7 +80,7 @@ def _moved_to(change: Change, name: str) -> Change:
     return replace(change, memory=replace(change.memory, project=name))
 
 
-def _chosen(place: Place, known: Sequence[KnownPlace]) -> str:
+def _chosen(place: FolderIdentity, known: Sequence[KnownPlace]) -> str:
     """The project of a place, by the known places."""
     projects = {each.key: each.project for each in known}
     here = projects.get(place.root_key)

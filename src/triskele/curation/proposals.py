@@ -4,57 +4,36 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from triskele.base import timestamps
 from triskele.curation.apply import changes_of
-from triskele.curation.compare import Rationale, Verdict
 from triskele.curation.decide import PairDecision
-from triskele.curation.host import Host
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
 from triskele.ingest import with_told_period
+from triskele.replies import Proposal, Rationale, Verdict
 from triskele.stores.protocols import Document
-from triskele.types import CURATION, Add, Memory, Origin, Outcome, Role, is_secret
+from triskele.types import CURATION, Add, Memory, Origin, Outcome, Role, is_client, is_secret
+
+if TYPE_CHECKING:
+    from triskele.recall.access import StoreAccess
 
 _OPEN, _REJECTED, _ACCEPTED = "proposal", "proposal-rejected", "proposal-accepted"
 # More than anyone reviews; further ones are found again by `triskele curate`.
 MOST = 1000
 _MOST_REJECTED = 10_000
 _ID_CHARACTERS = 10
-_CLIENT = "client:"
 # Named here: inside the class `list` is a method.
 Outcomes = list[Outcome]
 # The details of a captured memory that its document keeps besides the text.
 _KEPT = ("category", "project", "origin", "session", "speaker", "role", "importance")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """One entry of the queue: a verdict on stored memories or, as ADD, a captured text that is not stored yet.
-
-    `new` is the newer memory, `old` the one that it repeats, extends or replaces; ADD and FORGET have none.
-    """
-
-    id: str
-    kind: Verdict
-    new: Memory
-    old: Memory | None
-    reasons: tuple[Rationale, ...]
-    confidence: float
-    created: datetime
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether its newer memory is in the store already."""
-        return self.kind is not Verdict.ADD
-
-
 class Proposals:
     """The queue of one memory."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: StoreAccess) -> None:
         self._host = host
         self._documents = host.store.documents
 
@@ -83,7 +62,7 @@ class Proposals:
 
     def accept(self, reference: str, *, batch: str | None = None) -> Outcomes:
         """Apply a proposal as a batch of the journal, which can be undone; clients cannot accept."""
-        if self._host.actor.startswith(_CLIENT):
+        if is_client(self._host.actor):
             raise Conflict("only the user accepts proposals: `triskele review`")
         proposal = self.get(reference)
         host, value = self._host.acting_as(CURATION), self._documents.get(_OPEN, proposal.id)

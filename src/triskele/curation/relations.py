@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from triskele.base import timestamps
 from triskele.curation.decide import begins
-from triskele.curation.host import Host
 from triskele.curation.wording import forms, words
 from triskele.errors import BadInput, Unavailable
 from triskele.graph.canonical import block, key, same
 from triskele.models import triples as reader
 from triskele.models.triples import MOST_NAMES, MOST_RELATIONS, MOST_TEXTS, Triple
+from triskele.recall.access import StoreAccess
 from triskele.stores.protocols import Document
 from triskele.types import TRUST, LinkKind, Memory, Scope, Sensitivity, Sort
 
@@ -79,7 +79,7 @@ class RelationEdge:
 class RelationReader:
     """Reads triples of one host's memories with its language model, batch by batch."""
 
-    def __init__(self, host: Host, may_call: Callable[[], bool]) -> None:
+    def __init__(self, host: StoreAccess, may_call: Callable[[], bool]) -> None:
         self._host = host
         self._documents = host.store.documents
         self._may_call = may_call
@@ -306,7 +306,7 @@ class _BudgetSpentError(Exception):
     """No further call is allowed today."""
 
 
-def relations(host: Host, *, about: str | None = None, closed: bool = False) -> list[RelationEdge]:
+def relations(host: StoreAccess, *, about: str | None = None, closed: bool = False) -> list[RelationEdge]:
     """The edges that were read, oldest first; those about one name, and those that no longer hold, if wished."""
     documents = host.store.documents
     read, meanings, names = (documents.all(kind) for kind in (_TRIPLES, _RELATIONS, _NAMES))
@@ -340,7 +340,7 @@ def is_grounded(triple: Triple, text: str) -> bool:
     return True
 
 
-def live(host: Host) -> Iterator[Memory]:
+def live(host: StoreAccess) -> Iterator[Memory]:
     """All current memories, including those that are no longer valid."""
     scope = Scope(owner=host.store.owner, as_of=timestamps.now(), any_time=True)
     offset = 0
@@ -374,7 +374,7 @@ def _may_end(newer: RelationEdge, older: RelationEdge) -> bool:
     return TRUST.index(newer.evidence.origin) <= TRUST.index(older.evidence.origin)
 
 
-def _replaced(host: Host, memories: Sequence[Memory]) -> dict[str, datetime]:
+def _replaced(host: StoreAccess, memories: Sequence[Memory]) -> dict[str, datetime]:
     """When memories were superseded, by their ids."""
     links = host.store.links([memory.id for memory in memories], kind=LinkKind.SUPERSEDES) if memories else []
     return {link.target: link.known_from for link in links if link.known_to is None}

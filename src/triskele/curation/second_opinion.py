@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from triskele.curation.compare import SURE, Rationale, Verdict
 from triskele.curation.decide import PairDecision
 from triskele.errors import Unavailable
 from triskele.models.pair_judge import MOST_PAIRS, opinions
+from triskele.replies import SURE, Rationale, Verdict
 from triskele.types import Sensitivity
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from triskele import validation
 from triskele.base import timestamps
 from triskele.base.ids import same_words
 from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError
+from triskele.replies import Undone, own_actors
 from triskele.stores.protocols import OwnerStore
 from triskele.types import (
-    CURATION,
-    IMPORT,
     LASTING,
     USER,
     Action,
@@ -55,41 +54,15 @@ class UndoScope:
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """A batch that can be undone: its journal entries, the changes that undo it, and the versions that they name."""
+    """A batch that can be undone, and the changes that undo it."""
 
-    entries: tuple[JournalEntry, ...]
+    undone: Undone
     changes: tuple[Change, ...]
-    versions: Mapping[tuple[str, int], Memory]
 
-    @property
-    def batch(self) -> str:
-        """The batch to undo."""
-        return self.entries[0].batch
-
-    @property
-    def projects(self) -> list[str]:
-        """The projects of the memories, before and after the changes."""
-        return sorted({memory.project for entry in self.entries for memory in self.named(entry)})
-
-    @property
-    def size(self) -> int:
-        """How many memories change; a batch that only links counts its links."""
-        changed = {entry.id for entry in self.entries if entry.action in _OF_MEMORIES}
-        return len(changed) or len(self.entries)
-
-    def named(self, entry: JournalEntry) -> list[Memory]:
-        """The versions after and before an entry, as far as it names them; of a link the newest of its source."""
-        numbers = _numbers(entry) or [max((number for id, number in self.versions if id == entry.id), default=0)]
-        return [self.versions[entry.id, number] for number in numbers if (entry.id, number) in self.versions]
-
-    def told(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    def of_memories(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
         """The outcomes without those of withdrawals, which follow a change of the same memory."""
-        told = zip(self.changes, outcomes, strict=True)
-        return [outcome for change, outcome in told if not isinstance(change, Withdraw)]
-
-    def is_own(self, actor: str) -> bool:
-        """Whether this actor made the changes."""
-        return self.entries[0].actor in own_actors(actor)
+        pairs = zip(self.changes, outcomes, strict=True)
+        return [outcome for change, outcome in pairs if not isinstance(change, Withdraw)]
 
 
 def changeable(memory: Memory) -> Memory:
@@ -106,11 +79,6 @@ def restoration(memory: Memory) -> Revise:
     return Revise(replace(memory, updated_at=timestamps.now()), base=memory.version)
 
 
-def own_actors(actor: str) -> frozenset[str]:
-    """The actors whose changes are this one's: the user's own commands also import and curate."""
-    return frozenset({USER, IMPORT, CURATION} if actor == USER else {actor})
-
-
 def plan(store: OwnerStore, actor: str, project: str, batch: str | None = None, **wider: bool) -> UndoPlan:
     """What undoing a batch, or the last one of the scope, takes back; a client reaches only its own changes."""
     name = None if batch is None else validation.check_name(batch, "the batch")
@@ -120,8 +88,11 @@ def plan(store: OwnerStore, actor: str, project: str, batch: str | None = None, 
     if not changes:
         raise _stays_private(entries[0].id)
     ids = sorted({id for entry in entries for id in entry.ends})
-    versions = {(memory.id, memory.version): memory for _, memory in store.versions(ids)}
-    return UndoPlan(tuple(entry for entry in entries if entry.action not in LASTING), tuple(changes), versions)
+    versions = tuple(memory for _, memory in store.versions(ids))
+    own = tuple(entry for entry in entries if entry.action not in LASTING)
+    undone = Undone(own, versions, ())
+    projects = sorted({memory.project for _, named in undone.named() for memory in named})
+    return UndoPlan(replace(undone, projects=tuple(projects)), tuple(changes))
 
 
 def _undoable(store: OwnerStore, batch: str | None, actor: str, scope: UndoScope) -> list[JournalEntry]:

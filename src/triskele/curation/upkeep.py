@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from triskele.base import timestamps
 from triskele.base.ids import new_batch
-from triskele.curation.compare import Rationale, Verdict
 from triskele.curation.curator import Curator
 from triskele.curation.decide import NEAREST, NearMemory, PairDecision, begins, related
-from triskele.curation.host import Host
 from triskele.curation.wording import content, forms, words
+from triskele.recall.access import StoreAccess
+from triskele.replies import Rationale, Verdict
 from triskele.stores.protocols import Document
 from triskele.types import LinkKind, Memory, Scope, Sort, is_secret
 
@@ -59,7 +59,7 @@ class ReviewResult:
 
 
 def curate(
-    host: Host,
+    host: StoreAccess,
     *,
     threshold: float | None = None,
     is_dry: bool = False,
@@ -115,7 +115,7 @@ def _worked_off(
 class StoreReview:
     """A review of all live memories, in the order in which they began; it can stop and continue."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: StoreAccess) -> None:
         self._store = host.store
         self._now = timestamps.now()
         live = [memory for memory in _live(host) if not is_secret(memory)]
@@ -217,7 +217,7 @@ _FINDINGS = {
 }
 
 
-def _live(host: Host) -> Iterator[Memory]:
+def _live(host: StoreAccess) -> Iterator[Memory]:
     scope = Scope(owner=host.store.owner, as_of=timestamps.now(), any_time=True)
     offset = 0
     while page := host.store.browse(scope, sort=Sort.RECENCY, limit=_PAGE, offset=offset):

@@ -23,6 +23,9 @@ class AfterAnswer:
     They are written by `flush`, by `close`, or by a thread once `start` was called. A full queue starts the thread.
     """
 
+    is_flushed_by_owner = False
+    """Whether the process flushes it regularly; the thread then sleeps until the queue is full."""
+
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._writes: deque[Callable[[], None]] = deque(maxlen=most)
@@ -35,12 +38,12 @@ class AfterAnswer:
     def __len__(self) -> int:
         return len(self._writes)
 
-    def put(self, write: Callable[[], None], *, wakes: bool = True) -> None:
-        """Queue a write; nothing is written now. Without `wakes` the caller flushes."""
+    def put(self, write: Callable[[], None]) -> None:
+        """Queue a write; nothing is written now."""
         self._writes.append(write)
         if len(self._writes) == self._most:
             self._begin()
-        elif not wakes:
+        elif self.is_flushed_by_owner:
             return
         self._wake.set()
 

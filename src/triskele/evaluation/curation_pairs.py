@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from importlib import resources
 
 from triskele.curation import capture
-from triskele.curation.compare import Relation, Verdict, compare
+from triskele.curation.compare import Relation, compare
+from triskele.replies import Verdict
 from triskele.types import SpokenTurn
 
 HALVES = ("tune", "test")

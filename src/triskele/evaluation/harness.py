@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.evaluation.arms import Arm
 from triskele.evaluation.datasets import Window
 from triskele.evaluation.retrievers import (
@@ -90,11 +90,11 @@ class Harness(ABC):
         return {}
 
     @abstractmethod
-    def _open(self) -> Engine:
+    def _open(self) -> LocalEngine:
         """The engine over the memories."""
 
     @cached_property
-    def engine(self) -> Engine:
+    def engine(self) -> LocalEngine:
         """The engine over the memories, opened on first use."""
         return self._open()
 
@@ -132,7 +132,7 @@ class Harness(ABC):
         if arm.plan is None:
             return self._baseline.bytes() / max(1, len(self.windows))
         # By its pages: while a database is open, some of them are in its log too, which goes when it is closed.
-        database = self.engine.census().bytes
+        database = self.engine.store.census().bytes
         files = [path for path in self.engine.settings.home.rglob("*") if path.suffix not in _DATABASE]
         beside = sum(path.stat().st_size for path in files if path.is_file() and path.name != _IDS)
         return (database + beside) / max(1, len(self.windows))
@@ -150,7 +150,7 @@ class Harness(ABC):
     def _model(self) -> SemanticIndex | None:
         """The model, after memories without vectors are embedded; an interrupted run continues where it stopped."""
         total = self.engine.store.vectors.count_waiting()
-        self.engine.embed(progress=lambda done: self._progress("embedding", done, total))
+        self.engine.upkeep.embed(progress=lambda done: self._progress("embedding", done, total))
         return with_precomputed_queries(self._other_model or self.engine.semantic())
 
 
@@ -194,18 +194,18 @@ class BenchHarness(Harness):
         if "engine" in vars(self):
             self.engine.close()
 
-    def _open(self) -> Engine:
+    def _open(self) -> LocalEngine:
         """The engine over the cached store, filled on first use."""
         # The user's own settings must not change what is measured, except the cross-encoder, which has no default.
         # Curation is off: what is measured is recall over the texts as they are.
         settings = replace(
             config.load({"TRISKELE_HOME": str(self.folder)}), rerank=config.load().rerank, curation=config.CURATION_OFF
         )
-        engine, ids = Engine(settings, self.folder), self._cached_ids()
-        if not len(ids) == engine.census().versions == len(self.windows):
+        engine, ids = LocalEngine(settings, self.folder), self._cached_ids()
+        if not len(ids) == engine.store.census().versions == len(self.windows):
             engine.close()
             shutil.rmtree(self.folder, ignore_errors=True)
-            engine = Engine(settings, self.folder)
+            engine = LocalEngine(settings, self.folder)
             ids = self._fill(engine)
         self.windows_by_memory = dict(zip(ids, self.windows, strict=True))
         return engine
@@ -215,7 +215,7 @@ class BenchHarness(Harness):
         path = self.folder / _IDS
         return path.read_text(encoding="utf-8").split() if path.is_file() else []
 
-    def _fill(self, engine: Engine) -> list[str]:
+    def _fill(self, engine: LocalEngine) -> list[str]:
         ids: list[str] = []
         for start in range(0, len(self.windows), _BATCH):
             memories = [_memory(window, engine) for window in self.windows[start : start + _BATCH]]
@@ -228,7 +228,7 @@ class BenchHarness(Harness):
 class OwnHarness(Harness):
     """The user's store: arms rank under the user's own weight of importance, to the depth that recall uses."""
 
-    def __init__(self, engine: Engine, progress: Progress = quiet, *, model: SemanticIndex | None = None) -> None:
+    def __init__(self, engine: LocalEngine, progress: Progress = quiet, *, model: SemanticIndex | None = None) -> None:
         super().__init__(progress, model)
         self._user_engine = engine
         self.limit = self.baseline_limit = OWN_DEPTH
@@ -252,7 +252,7 @@ class OwnHarness(Harness):
         """The memories in the order in which recall returns them."""
         return [(each.document, each.score) for each in documents]
 
-    def _open(self) -> Engine:
+    def _open(self) -> LocalEngine:
         return self._user_engine
 
     def search(self, arm: Arm, text: str, project: str | None) -> list[str]:
@@ -280,14 +280,14 @@ def best_documents(documents: Iterable[RankedDocument], depth: int) -> list[tupl
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:depth]
 
 
-def in_use(engine: Engine) -> dict[str, Memory]:
+def in_use(engine: LocalEngine) -> dict[str, Memory]:
     """The memories that recall can return now, by id; superseded ones are left out."""
-    found = engine.browse(all_projects=True, any_time=False, limit=ALL)
-    superseded = engine.superseded([memory.id for memory in found])
-    return {memory.id: memory for memory in found if memory.id not in superseded}
+    memories = engine.store.browse(engine.scope(all_projects=True), limit=ALL)
+    superseded = engine.superseded([memory.id for memory in memories])
+    return {memory.id: memory for memory in memories if memory.id not in superseded}
 
 
-def _memory(window: Window, engine: Engine) -> Memory:
+def _memory(window: Window, engine: LocalEngine) -> Memory:
     draft = engine.draft(
         window.text,
         project=window.scope or "",

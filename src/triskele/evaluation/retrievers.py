@@ -1,6 +1,6 @@
 """The retrievers of arms: recall through the engine, or the plain FTS5 baseline.
 
-`RecallRetriever` is the only place where evaluation calls recall, and it calls nothing but `Engine.ask`.
+`RecallRetriever` is the only place where evaluation calls recall, and it calls nothing but `LocalEngine.ask`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from triskele.evaluation.datasets import Window
 from triskele.types import LegEvidence, Sort
 
 if TYPE_CHECKING:
-    from triskele.engine import Engine
+    from triskele.engine.local import LocalEngine
     from triskele.index.local import SemanticIndex
     from triskele.models.embedders import Embedder, Encoding
     from triskele.recall.plan import Plan
@@ -72,12 +72,12 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRetriever:
-    """Recall by a plan: `limit` and `depth` are those of `Engine.ask`, `document` maps memory ids to documents.
+    """Recall by a plan: `limit` and `depth` are those of `LocalEngine.ask`, `document` maps memory ids to documents.
 
     `moments` are the times at which queries of a project are asked; others are asked now.
     """
 
-    engine: Engine
+    engine: LocalEngine
     plan: Plan
     sort: Sort
     limit: int
@@ -98,7 +98,7 @@ class RecallRetriever:
             all_projects=project is None,
             as_of=self.moments.get(project),
             model=self.model,
-            hurried=True,
+            local_only=True,
         )
         documents = [
             RankedDocument(self.document(hit.memory.id), hit.score, hit.score / (hit.prior or 1.0), hit.legs)

@@ -11,8 +11,9 @@ from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
 from triskele.exchange.markdown import Block, blocks, fitting, labels, parted, sealed_pieces
-from triskele.exchange.records import Item, Note, Skipped
+from triskele.exchange.records import Item, Note
 from triskele.privacy.detect import is_cut
+from triskele.replies import Skipped
 from triskele.types import Sensitivity
 
 _FILE_NAMES = ("claude.md", "claude.local.md", "agents.md", "gemini.md")

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -26,32 +26,14 @@ from triskele.index.vectors import from_row, to_row
 from triskele.models.bundled import place_of
 from triskele.models.embedders import Embedder
 from triskele.models.local import local_embedder
+from triskele.recall.access import StoreAccess
 from triskele.recall.model_switch import in_force
 from triskele.stores import archive, factory
 from triskele.stores.archive import OwnerRows
-from triskele.stores.protocols import Maintenance, OwnerStore, Store
+from triskele.stores.protocols import OwnerStore, Store
 from triskele.stores.sentence_vectors import row_bytes
 
 FORMAT = "archive"
-
-
-class ArchiveEngine(Protocol):
-    """The part of the engine that archives use."""
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of the engine."""
-        ...
-
-    @property
-    def store(self) -> OwnerStore:
-        """The store of its owner."""
-        ...
-
-    @property
-    def maintenance(self) -> Maintenance:
-        """The care for the store of all owners."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +53,7 @@ def recognises(path: Path) -> bool:
 
 
 def export_archive(
-    engine: ArchiveEngine,
+    engine: StoreAccess,
     target: Path | TextIO,
     *,
     include_private: bool,
@@ -90,7 +72,7 @@ def export_archive(
 
 
 def import_archive(
-    engine: ArchiveEngine,
+    engine: StoreAccess,
     source: Path,
     *,
     keep_origin: bool,
@@ -128,7 +110,7 @@ def import_archive(
     return ArchiveReport(**checked.summary._asdict(), to_embed=waiting)
 
 
-def _refuse_other_widths(engine: ArchiveEngine, widths: Mapping[str, int]) -> None:
+def _refuse_other_widths(engine: StoreAccess, widths: Mapping[str, int]) -> None:
     """Refuse vectors that the model in force here cannot have made, where the archive names that model."""
     embedder = _embedder(engine.store, engine.settings) if widths else None
     expected = row_bytes(embedder.dimensions) if embedder is not None else 0
@@ -150,7 +132,7 @@ def _embedder(store: OwnerStore, settings: Settings) -> Embedder | None:
 class _Models:
     """The model in force of one owner after the other, with the files of its token vectors."""
 
-    def __init__(self, engine: ArchiveEngine) -> None:
+    def __init__(self, engine: StoreAccess) -> None:
         self._settings = engine.settings
         self._own = engine.store
         self._opened = ExitStack()

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from typing import Protocol
 
 from triskele import validation
 from triskele.base import timestamps
 from triskele.base.ids import content_hash, same_words
-from triskele.config import Settings
 from triskele.errors import BadInput
 from triskele.exchange.json_text import shown
-from triskele.exchange.records import NamedLink, Note, Preview, Problem, StoredLink, StoredVersion
+from triskele.exchange.records import NamedLink, Note, StoredLink, StoredVersion
+from triskele.recall.access import StoreAccess
+from triskele.replies import Preview, Problem
 from triskele.stores.protocols import OwnerStore
-from triskele.stores.vault import StoreVault, row_of
+from triskele.stores.vault import row_of
 from triskele.types import (
     Action,
     Add,
@@ -27,7 +27,6 @@ from triskele.types import (
     LinkKind,
     Memory,
     Origin,
-    Outcome,
     Revise,
     Sensitivity,
     Unsealed,
@@ -35,60 +34,6 @@ from triskele.types import (
 )
 
 Identity = tuple[str | int | datetime | None, ...]
-
-
-class ExchangeEngine(Protocol):
-    """The part of the engine that imports and exports use."""
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of the engine."""
-        ...
-
-    @property
-    def project(self) -> str:
-        """The current project."""
-        ...
-
-    @property
-    def store(self) -> OwnerStore:
-        """The store of the memories."""
-        ...
-
-    def acting_as(self, actor: str) -> ExchangeEngine:
-        """The same memory; the journal names this actor."""
-        ...
-
-    def draft(
-        self,
-        content: str,
-        *,
-        category: str,
-        tags: Iterable[str],
-        keywords: str,
-        importance: float,
-        sensitivity: Sensitivity | None,
-        project: str | None,
-        origin: Origin,
-        session: str | None,
-        position: int | None,
-        speaker: str | None,
-        role: str | None,
-        created_at: datetime | str | None,
-        valid_from: datetime | str | None,
-        valid_to: datetime | str | None,
-    ) -> Memory:
-        """A validated memory that is not stored yet."""
-        ...
-
-    @property
-    def vault(self) -> StoreVault:
-        """The vault that seals secrets."""
-        ...
-
-    def apply(self, changes: Sequence[Change], *, batch: str | None = None) -> list[Outcome]:
-        """Apply changes in one transaction."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +61,7 @@ def _preview(memory: Memory, action: Action, id: str, place: str = "") -> Previe
     )
 
 
-def for_notes(
-    engine: ExchangeEngine, notes: Sequence[Note], ties: Iterable[NamedLink], project: str | None
-) -> ImportPlan:
+def for_notes(engine: StoreAccess, notes: Sequence[Note], ties: Iterable[NamedLink], project: str | None) -> ImportPlan:
     """A plan for notes of other programs; a text that the project already holds is a duplicate."""
     problems: list[Problem] = []
     known = {_identity(memory): memory.id for memory in _standing(engine)} if notes else {}
@@ -195,7 +138,7 @@ def for_export(store: OwnerStore, versions: Sequence[StoredVersion], links: Sequ
     )
 
 
-def _drafted(engine: ExchangeEngine, note: Note, project: str | None) -> Memory:
+def _drafted(engine: StoreAccess, note: Note, project: str | None) -> Memory:
     limit = engine.settings.memory.max_characters
     if len(note.content) > limit and len(note.content.strip()) > limit:
         raise BadInput(
@@ -223,14 +166,14 @@ def _drafted(engine: ExchangeEngine, note: Note, project: str | None) -> Memory:
     return memory if note.updated is None else replace(memory, updated_at=timestamps.parse(note.updated))
 
 
-def _standing(engine: ExchangeEngine) -> Iterator[Memory]:
+def _standing(engine: StoreAccess) -> Iterator[Memory]:
     owner = engine.settings.memory.owner
     everything = (memory for _, memory in engine.store.versions() if memory.known_to is None)
     versions = (memory for memory in everything if memory.owner == owner and memory.shared_by is None)
     return (memory for memory in versions if not is_secret(memory))
 
 
-def _secrets(engine: ExchangeEngine) -> dict[Identity, str]:
+def _secrets(engine: StoreAccess) -> dict[Identity, str]:
     """The current secrets by the hashes of their texts."""
     rows = {(row.id, row.version): row for row in engine.store.sealed()}
     standing = engine.store.memories(sorted({id for id, _ in rows}))

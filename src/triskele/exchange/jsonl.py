@@ -20,8 +20,9 @@ from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import sources
 from triskele.exchange.json_text import number, parse_object, shown, string, strings, whole
-from triskele.exchange.records import Item, Note, Problem, StoredLink, StoredVersion
+from triskele.exchange.records import Item, Note, StoredLink, StoredVersion
 from triskele.privacy import detect
+from triskele.replies import Problem
 from triskele.stores import archive
 from triskele.types import Link, LinkKind, Memory, Origin, Role, Sensitivity, is_secret
 

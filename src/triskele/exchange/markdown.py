@@ -20,8 +20,9 @@ from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
 from triskele.exchange.frontmatter import Value
 from triskele.exchange.json_text import shown
-from triskele.exchange.records import Item, NamedLink, Note, Problem, Skipped
+from triskele.exchange.records import Item, NamedLink, Note
 from triskele.privacy.detect import find, is_cut
+from triskele.replies import Problem, Skipped
 from triskele.types import Memory, Sensitivity
 
 PLAIN = ".txt"

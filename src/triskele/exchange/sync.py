@@ -15,7 +15,7 @@ from triskele.base.ids import same_words
 from triskele.errors import BadInput, Conflict, NotFound, Unavailable
 from triskele.exchange import reconcile, sync_states
 from triskele.exchange.reconcile import CLOSED, ERASED, NEVER, Agreed, Links, MergeStep, Mine, Push, Standing
-from triskele.exchange.sync_notes import RETRY, Notes, SyncEngine, plain_record
+from triskele.exchange.sync_notes import RETRY, Notes, plain_record
 from triskele.exchange.sync_states import (
     MOST_TIES,
     Outgoing,
@@ -26,6 +26,7 @@ from triskele.exchange.sync_states import (
     Shown,
     Status,
 )
+from triskele.recall.access import StoreAccess
 from triskele.stores.protocols import Document
 from triskele.types import (
     Change,
@@ -88,7 +89,7 @@ class _Merged:
 class Sync:
     """Syncs one owner's store with a server; `address` identifies the server."""
 
-    def __init__(self, engine: SyncEngine, server: SyncServer, address: str) -> None:
+    def __init__(self, engine: StoreAccess, server: SyncServer, address: str) -> None:
         self._engine = engine
         self._store = engine.store
         self._server = server

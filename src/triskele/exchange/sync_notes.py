@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from triskele.base import timestamps
 from triskele.base.ids import new_batch
@@ -13,48 +13,16 @@ from triskele.errors import BadInput, NotFound
 from triskele.exchange import CONFLICTS, reconcile, sync_states
 from triskele.exchange.reconcile import NEVER, Agreed, Links, Push
 from triskele.exchange.sync_states import ProjectNames, Record
+from triskele.recall.access import StoreAccess
+from triskele.replies import Proposal, Verdict
 from triskele.stores.protocols import START, Cursor, Document, OwnerStore
-from triskele.types import Change, Memory, Origin, Outcome, Role
+from triskele.types import Origin, Role
 
 # The kinds of the documents that sync keeps.
 STATE, SYNCED, WAITING, TAKING = "sync", "synced", "sync-waiting", "sync-taking"
 _STATE_KEY = "state"
 RETRY = "changed on the server meanwhile"
 _MOMENTS = ("created_at", "updated_at", "valid_from", "valid_to")
-
-
-class SyncEngine(Protocol):
-    """The part of the engine that sync uses."""
-
-    @property
-    def store(self) -> OwnerStore:
-        """The store of the memories."""
-        ...
-
-    def acting_as(self, actor: str) -> SyncEngine:
-        """The same memory; the journal names this actor."""
-        ...
-
-    def apply(self, changes: Sequence[Change], *, batch: str | None = None) -> list[Outcome]:
-        """Apply changes as one journaled transaction."""
-        ...
-
-    def erase(self, *references: str) -> list[Outcome]:
-        """Remove memories for good."""
-        ...
-
-    def seal(self, reference: str) -> Outcome:
-        """Make a memory secret in all its versions."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SyncConflict:
-    """A memory that was changed here and on the server; `theirs` is the server's version."""
-
-    id: str
-    mine: Memory | None
-    theirs: Memory
 
 
 class Notes:
@@ -193,17 +161,29 @@ class Notes:
             self._documents.delete(CONFLICTS, list(found))
 
 
-def conflicts(store: OwnerStore) -> list[SyncConflict]:
-    """The memories that were changed here and on the server, with both versions."""
-    found, projects = Notes(store).conflicts(), ProjectNames(store)
-    mine = sync_states.latest(store, sorted(found))
+def conflicts(store: OwnerStore) -> list[Proposal]:
+    """The memories that were changed here and on the server, as proposals to take the server's version."""
+    documents, projects = Notes(store).conflicts(), ProjectNames(store)
+    mine = sync_states.latest(store, sorted(documents))
+    theirs = {
+        id: sync_states.memory_of(id, _record(value["record"]), store.owner, projects)
+        for id, value in documents.items()
+    }
     return [
-        SyncConflict(id, mine.get(id), sync_states.memory_of(id, _record(value["record"]), store.owner, projects))
-        for id, value in found.items()
+        Proposal(
+            id=id,
+            kind=Verdict.CONFLICT,
+            new=memory,
+            old=mine.get(id),
+            reasons=(),
+            confidence=0.0,
+            created=memory.updated_at,
+        )
+        for id, memory in theirs.items()
     ]
 
 
-def resolve(engine: SyncEngine, id: str, *, keep_mine: bool) -> None:
+def resolve(engine: StoreAccess, id: str, *, keep_mine: bool, batch: str | None = None) -> None:
     """Settle a conflict; the next sync pushes what is kept here, and the other version stays in the history."""
     store, notes = engine.store, Notes(engine.store)
     found = notes.conflicts([id]).get(id)
@@ -211,7 +191,7 @@ def resolve(engine: SyncEngine, id: str, *, keep_mine: bool) -> None:
         raise NotFound(f"{id} has no conflict: `triskele list --conflicts` shows all")
     if not keep_mine:
         theirs = sync_states.memory_of(id, _record(found["record"]), store.owner, ProjectNames(store))
-        engine.apply(sync_states.taking(theirs, sync_states.latest(store, [id]).get(id)))
+        engine.apply(sync_states.taking(theirs, sync_states.latest(store, [id]).get(id)), batch=batch)
     [agreed] = notes.agreed([id]).values()
     notes.put_agreed({id: replace(agreed, mine=found["theirs"], theirs=found["token"], sent=())})
     notes.put_waiting({id: RETRY})

@@ -14,8 +14,9 @@ from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import sources
 from triskele.exchange.json_text import parse, parse_object
-from triskele.exchange.records import Item, Note, Problem
+from triskele.exchange.records import Item, Note
 from triskele.privacy.detect import is_cut
+from triskele.replies import Problem
 from triskele.types import Sensitivity
 
 _SPOKEN = frozenset({"user", "assistant"})

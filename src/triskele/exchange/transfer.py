@@ -28,18 +28,10 @@ from triskele.exchange import (
     transcript,
 )
 from triskele.exchange.export import Progress, Snapshot, take_snapshot
-from triskele.exchange.import_plan import ExchangeEngine, ImportPlan
-from triskele.exchange.records import (
-    ExportReport,
-    ImportReport,
-    Item,
-    NamedLink,
-    Note,
-    Problem,
-    Skipped,
-    StoredLink,
-    StoredVersion,
-)
+from triskele.exchange.import_plan import ImportPlan
+from triskele.exchange.records import Item, NamedLink, Note, StoredLink, StoredVersion
+from triskele.recall.access import StoreAccess
+from triskele.replies import ExportReport, ImportReport, Problem, Skipped
 from triskele.types import (
     IMPORT,
     Action,
@@ -117,7 +109,7 @@ def checked(name: str, known: Collection[str]) -> str:
 
 
 def import_memories(
-    engine: ExchangeEngine,
+    engine: StoreAccess,
     source: Path,
     *,
     format: str | None = None,
@@ -177,7 +169,7 @@ def _report(
 
 
 def export_memories(
-    engine: ExchangeEngine,
+    engine: StoreAccess,
     target: Path | TextIO,
     *,
     format: str = "jsonl",
@@ -208,7 +200,7 @@ def export_memories(
     )
 
 
-def _revealed(engine: ExchangeEngine, taken: Snapshot) -> tuple[Snapshot, int]:
+def _revealed(engine: StoreAccess, taken: Snapshot) -> tuple[Snapshot, int]:
     """The snapshot with the texts of its secrets; each is journaled as revealed before anything is written."""
     ids = [history[0].id for history in taken.histories if any(map(is_secret, history))]
     if not ids:
@@ -270,14 +262,14 @@ def _collect(items: Iterable[Item], progress: Progress) -> _Found:
     return found
 
 
-def _planned(engine: ExchangeEngine, found: _Found, project: str | None) -> ImportPlan:
+def _planned(engine: StoreAccess, found: _Found, project: str | None) -> ImportPlan:
     if found.versions or found.links:
         # If some lines could not be read, a link's end may be missing for that reason only.
         return import_plan.for_export(engine.store, found.versions, [] if found.problems else found.links)
     return import_plan.for_notes(engine, found.notes, found.ties, project)
 
 
-def _write(engine: ExchangeEngine, planned: ImportPlan, report: ImportReport, progress: Progress) -> ImportReport:
+def _write(engine: StoreAccess, planned: ImportPlan, report: ImportReport, progress: Progress) -> ImportReport:
     """The second pass, one transaction: all memories, then the links between them; a kill leaves all or nothing."""
     changes: list[Change] = [change for group in planned.groups for change in group]
     changes += map(Connect, planned.links)

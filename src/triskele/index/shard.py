@@ -80,7 +80,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class ShardStatistics:
     """The BM25 statistics of a shard: its documents, deleted ones included, and the average length of each field."""
 
     documents: float
@@ -205,7 +205,7 @@ class Shard:
     def _column(self, name: str, addresses: list[tantivy.DocAddress]) -> list[float]:
         return [value or 0 for value in self._searcher.fast_field_values(name, addresses)]
 
-    def _read_statistics(self) -> Statistics:
+    def _read_statistics(self) -> ShardStatistics:
         """Read from tantivy's own account of the anchor's score what it counts and averages."""
         documents = 1.0
         lengths: dict[str, float] = {}
@@ -214,7 +214,7 @@ class Shard:
             account = json.loads(query.explain(self._searcher, self._anchor).to_json())
             documents = _value_of(account, "N, total number of docs")
             lengths[field] = _value_of(account, "avgdl, average length of field")
-        return Statistics(documents, lengths)
+        return ShardStatistics(documents, lengths)
 
 
 def damaged_files(path: Path, whole: set[FileMark]) -> int:

@@ -259,7 +259,8 @@ class Worker:
                     self._queue_for(semantic.embedder.fingerprint)
                     done = embed_waiting(self._store, semantic, limit=BATCH)
                     done += read_names(self._store, self._lexical, limit=BATCH)
-                    done = done or restore_tokens(self._store, semantic, limit=BATCH) or self._advanced()
+                    done = done or restore_tokens(self._store, semantic, limit=BATCH)
+                    done = done or self._advanced()
                     # A hosted model may take long: what can be done here is done first.
                     if not done and not self._embed_hosted(BATCH):
                         break

@@ -152,12 +152,6 @@ def kept_weights(home: Path, fingerprint: str) -> Path | None:
     return None
 
 
-def kept_embedders(home: Path) -> list[BundledEmbedder]:
-    """The embedders over kept weights besides those that ship now, latest first."""
-    folders = (kept_weights(home, name) for name in kept_names(home))
-    return [embedder_in(folder) for folder in folders if folder is not None]
-
-
 def place_of(name: str, home: Path) -> str:
     """A model's name or folder on this machine: a store names weights that shipped by their fingerprint."""
     with suppress(ModelUnavailable):

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from triskele import validation
 from triskele.base import timestamps
 from triskele.config import RecallSettings
 from triskele.errors import BadInput, NotFound
+from triskele.requests import FusionName, LegName, OrderName, RerankName
 from triskele.types import PLANS
 
 if TYPE_CHECKING:
     from triskele.stores.protocols import OwnerStore
 
 DEFAULT = "default"
-LEGS = ("lexical", "dense", "graph")
-FUSIONS = (DEFAULT, "rrf", "cc", "rsf", "dbsf", "sum", "zscore", "share")
+LEGS: tuple[str, ...] = get_args(LegName)
+FUSIONS: tuple[str, ...] = get_args(FusionName)
 OFF = "off"
 CROSS = "cross"
 GATED = "gated"
-RERANKS = (DEFAULT, OFF, "late", CROSS, GATED)
+RERANKS: tuple[str, ...] = get_args(RerankName)
 WALKS = ("pagerank", "hops", OFF)
 # Evidence besides the legs: the speaker that a query asks for, and the time that it names.
 EVIDENCE = ("speaker", "time")
 # How long the gated cross-encoder may take while a prompt waits.
 HURRIED_S = 0.15
 AS_RANKED, DIVERSE, MENTIONED, NEAR = "ranked", "diverse", "mentioned", "near"
-ORDERS = (AS_RANKED, DIVERSE, MENTIONED, NEAR)
+ORDERS: tuple[str, ...] = (*get_args(OrderName), NEAR)
 # The one document: the plan in force and the one before, the model that they were measured with, and the evidence.
 _KEY = "adopted"
 TUNED = ("legs", "fusion", "rerank", "weights", "k", "rescored")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 # So few are embedded before the clock is looked at again.
 _STEP = 16
+_NO_RERANKER = "no cross-encoder is set: `triskele config set rerank.model bundled` sets the bundled one"
 
 
 class ModelRuntime:
@@ -81,6 +82,11 @@ class ModelRuntime:
     def is_at_work(self) -> bool:
         """Whether a thread of this process embeds what is written."""
         return self._worker is not None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a recall needs to load no model: one is open, or will be, in a thread of this process."""
+        return self._semantic is not None or self.is_at_work
 
     def moment(self) -> AbstractContextManager[None]:
         """One snapshot for plan, model and ranking where nothing in a recall writes; otherwise each reads as of now."""
@@ -213,7 +219,7 @@ class ModelRuntime:
         services = self.services()
         if services is None or services.reranker is None:
             problem = next((each for each in self.problems() if each.startswith("[rerank]")), "")
-            raise BadInput(problem or "no cross-encoder is set: write `bundled` or a folder into [rerank] model")
+            raise BadInput(problem or _NO_RERANKER)
         return services.reranker
 
     def usual_rerank(self) -> str:
@@ -304,6 +310,10 @@ class ModelRuntime:
         if self._settings.store.corpus != DATABASE or rows is None:
             return ()
         return (f"{rows.problem}: the local corpus is used",) if rows.problem else (rows.warning,) * bool(rows.warning)
+
+    def open_indexes(self) -> LocalIndexes:
+        """The indexes of the model if it is open, else those that need none."""
+        return self.indexes(self._semantic)
 
     def indexes(self, semantic: SemanticIndex | None) -> LocalIndexes:
         """The indexes of the store with the vectors of a model, or without any."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +13,7 @@ from triskele.index.analysis import Analyzer
 from triskele.recall.pipeline import Sources, leg_ranks
 from triskele.recall.plan import Plan, leg_depth
 from triskele.recall.supersession import is_within
-from triskele.types import Answer, LinkKind, Memory, Query, Scope
+from triskele.types import Answer, LinkKind, Memory, Query, Scope, SmallestChange, Stage, WhyNot
 
 MAX_LIMIT = 200
 MAX_WORDS = 3
@@ -56,8 +56,8 @@ class Recall:
     settings: RecallSettings
 
     def answer(self, text: str, options: Options) -> Answer:
-        """The answer to a query, which the recall log does not note."""
-        return self.recall(text, logged=False, **options)
+        """The answer to a query."""
+        return self.recall(text, **options)
 
     def scope_of(self, options: Options) -> Scope:
         """The scope that some options of recall give."""
@@ -70,44 +70,6 @@ class Recall:
         return LegRanks(ranks, leg_depth(self.settings, options["limit"]))
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One condition on the way to the answer."""
-
-    name: str
-    passed: bool
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class SmallestChange:
-    """Another way to ask: options of recall with their new values, and words to add to the query."""
-
-    options: Options = field(default_factory=dict)
-    words: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class WhyNot:
-    """The stages of a memory that was expected; `smallest_change` was tried and brings it into the answer."""
-
-    rank: int | None
-    stages: tuple[Stage, ...]
-    smallest_change: SmallestChange | None = None
-
-    @property
-    def stopped_by(self) -> Stage:
-        """The stage that kept it out; a memory without query terms may still be found by another leg."""
-        return next((stage for stage in self.stages if not stage.passed and stage.name != "words"), self.stages[-1])
-
-    @property
-    def verdict(self) -> str:
-        """The result in one line."""
-        if self.rank is not None:
-            return f"it is hit number {self.rank}"
-        return f"{self.stopped_by.name}: {self.stopped_by.detail}"
-
-
 def why_not(memory: Memory, text: str, options: Options, recall: Recall) -> WhyNot:
     """Check the stages for one memory and try changes until one brings it up; options are those of recall."""
     if options.get("limit") is None:
@@ -117,7 +79,7 @@ def why_not(memory: Memory, text: str, options: Options, recall: Recall) -> WhyN
     memory = sources.store.memories([memory.id], known_at=scope.known_at).get(memory.id, memory)
     rank = _rank(memory, recall.answer(text, options))
     if rank is not None:
-        return WhyNot(rank, (Stage("answer", True, f"rank {rank}"),))
+        return WhyNot(rank, f"it is hit number {rank}", (Stage("answer", True, f"rank {rank}"),))
     opened = {**options, **_opened(memory, scope)}
     wide = recall.answer(text, {**opened, "limit": MAX_LIMIT})
     superseded = list(
@@ -130,7 +92,9 @@ def why_not(memory: Memory, text: str, options: Options, recall: Recall) -> WhyN
         stages.append(_cut_stage(_rank(memory, wide), int(options["limit"]), wide))
     tries = _changes(memory, text, scope, sources, _rank(memory, wide))
     change = next((tried for tried in tries if _helps(tried, memory, text, options, recall)), None)
-    return WhyNot(None, tuple(stages), change)
+    explained = WhyNot(None, "", tuple(stages), change)
+    stopped_by = explained.stopped_by
+    return replace(explained, verdict=f"{stopped_by.name}: {stopped_by.detail}")
 
 
 def _rank(memory: Memory, answer: Answer) -> int | None:

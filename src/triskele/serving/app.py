@@ -8,9 +8,9 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -27,8 +27,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triskele import __version__
 from triskele.errors import StoreNewer, StoreUnavailable, UnknownEvent
+from triskele.replies import HookCall
+from triskele.serving import connect
 from triskele.serving.error_messages import error_line
-from triskele.serving.hook import FORWARDED
+from triskele.serving.hook import hook_call
 from triskele.serving.hook_client import NO_CHOICE, OTHER_STORE, release
 from triskele.serving.http import mount
 from triskele.serving.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal, SingleOwner
@@ -38,7 +40,8 @@ from triskele.serving.web.sessions import PREFIX, SESSIONS, PageSessions, Sessio
 from triskele.stores.access_keys import READ
 
 if TYPE_CHECKING:
-    from triskele.engine import Engine
+    from triskele.engine.local import LocalEngine
+    from triskele.engine.protocol import Engine
 
 # More hooks at once only compete for the processor.
 _HOOKS_AT_ONCE = 4
@@ -73,6 +76,10 @@ class AppContext:
     waiting: Callable[[], int] = lambda: 0
     open_engines: Callable[[], int] = lambda: 0
 
+    def open_store(self) -> LocalEngine:
+        """The engine, for what works on its store; refused if that is on a server."""
+        return connect.store_of(self.open_engine())
+
 
 class Application:
     """The routes, shared by several listeners with their own rules."""
@@ -99,7 +106,7 @@ class Application:
     def _api_context(self) -> mount.ApiContext:
         context = self._context
         return mount.ApiContext(
-            context.policy or SingleOwner(context.open_engine),
+            context.policy or SingleOwner(context.open_store),
             self.metrics,
             context.log,
             context.log_request,
@@ -143,28 +150,32 @@ class Application:
         payload = _object(await request.body())
         if payload is None:
             return refused(400, "the body must be one JSON object")
-        if not is_owner:
-            # Paths are those of another machine.
-            payload = {name: payload[name] for name in FORWARDED if name in payload}
-        # The holder of a key reads private memories anyway; the settings of its machine name the agents that may.
-        payload["sees_private"] = not is_owner and request.headers.get(mount.PRIVATE_HEADER) == "yes"
-        # Taken from the installed command and the environment, not from the event.
-        # A client's own word for its name opens nothing: only its token does.
-        payload["client"] = self._context.client_of(request.headers.get("x-triskele-client-token", "")) or ""
-        payload["project"] = unquote(request.headers.get("x-triskele-project", ""), errors="replace")
         left_s = _seconds(request.headers.get("x-triskele-deadline-ms"))
         # After that the client has stopped waiting, and nothing counts as given.
-        payload["answer_by"] = time.monotonic() + left_s
-        # What this process has open alone is written with the next prompt, or with the next tick of the service.
-        payload["is_written_later"] = self._context.policy is None
-        payload["log"] = self._context.log if is_owner else None
+        ends = time.monotonic() + left_s
+        call = self._call(request, event, payload)
         text = ""
         with anyio.move_on_after(left_s):
-            principal = request.scope[PRINCIPAL]
             text = await to_thread.run_sync(
-                self._respond, event, payload, principal, abandon_on_cancel=True, limiter=self._limiter
+                self._respond, call, ends, request.scope, abandon_on_cancel=True, limiter=self._limiter
             )
         return Response(text.encode("utf-8", "replace"), 200 if text else 204, headers, "text/plain; charset=utf-8")
+
+    def _call(self, request: Request, event: str, payload: Mapping[str, Any]) -> HookCall:
+        """The call behind a request; who calls is in its headers, and no event says it."""
+        is_owner = bool(request.scope.get(_IS_OWNER))
+        call = hook_call(event, payload)
+        if not is_owner:
+            # Paths are those of another machine.
+            call = replace(call, transcript="", folder="")
+        return replace(
+            call,
+            # The holder of a key reads private memories anyway; the settings of its machine name the agents that may.
+            sees_private=not is_owner and request.headers.get(mount.PRIVATE_HEADER) == "yes",
+            # A client's own word for its name opens nothing: only its token does.
+            client=self._context.client_of(request.headers.get("x-triskele-client-token", "")) or "",
+            project=unquote(request.headers.get("x-triskele-project", ""), errors="replace"),
+        )
 
     async def _command(self, request: Request) -> Response:
         """Run a command of the command line; 204 asks the client to run it itself."""
@@ -200,7 +211,7 @@ class Application:
         try:
             return remote.run(self._context.open_engine(), payload), ()
         except OnlyClientAsks as asked:
-            return None, asked.ids
+            return None, asked.words
         except Exception:
             # Any error happens in the client's own process too, which then reports it to the user.
             return None, ()
@@ -213,20 +224,22 @@ class Application:
         policy.admit(principal)
         return policy.engine_of(principal)
 
-    def _respond(self, event: str, payload: dict[str, Any], principal: Principal) -> str:
+    def _respond(self, call: HookCall, ends: float, scope: Scope) -> str:
         """The text for one event; an error gives an empty text and a line in the log."""
         # Requests past their deadline still run in their threads: bound them, in case the store hangs.
         if not self._abandoned.acquire(blocking=False):
             return ""
         started = time.perf_counter()
         try:
-            from triskele.serving.hook import events
-
-            return events.respond(self._engine_of(principal), event, payload)
+            agents = self._engine_of(scope[PRINCIPAL]).agents
+            injection = agents.respond(replace(call, deadline_s=ends - time.monotonic()))
+            if injection.note and scope.get(_IS_OWNER):
+                self._context.log(f"{call.event} gave nothing: {injection.note}")
+            return injection.text
         except Exception as error:
             # Neither of them quotes a prompt.
             why = f": {error_line(error)}" if isinstance(error, StoreUnavailable | UnknownEvent) else ""
-            self._context.log(f"{event[:40]!r} failed: {error_place(error)}{why}")
+            self._context.log(f"{call.event[:40]!r} failed: {error_place(error)}{why}")
             if isinstance(error, StoreNewer) and self._context.policy is None:
                 # A newer program has converted the store: the next hook starts that one.
                 self._context.leave()

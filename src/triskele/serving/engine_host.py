@@ -13,19 +13,23 @@ from copy import copy
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from triskele import config
-from triskele.config import CONFIG_FILE, Settings, file_of, is_same_store, shown_url
+from triskele.config import CONFIG_FILE, Settings, file_of, is_same_store
 from triskele.errors import BadInput, StoreClosed, StoreUnavailable, TriskeleError
 from triskele.models.bundled import MODEL_FOLDER
 from triskele.models.manifest import MANIFEST_FILE
+from triskele.serving import connect
 from triskele.serving.hook_client import NO_CHOICE
 
 if TYPE_CHECKING:
-    from triskele.engine import Engine
+    from triskele.engine.local import LocalEngine
+    from triskele.engine.protocol import Engine
     from triskele.serving.syncing import AutomaticSync
     from triskele.stores.protocols import Cursor
+
+Memory = TypeVar("Memory", bound="Engine")
 
 _CLOSE_S = 2.0
 _INSTALLER_S = 3.0
@@ -33,7 +37,7 @@ _INSTALLER_S = 3.0
 _STANDING = ("home", "store", "index", "server", "sync")
 # What answers the first hook and the first command.
 _ANSWERING = (
-    "triskele.serving.hook.events",
+    "triskele.agents.respond",
     "triskele.serving.clients.config_files",
     "triskele.serving.cli.remote",
 )
@@ -80,7 +84,7 @@ class _Users:
     """Held by an engine that was lent and by every copy of it: it goes with the last one."""
 
 
-def lent(engine: Engine) -> Engine:
+def lent(engine: Memory) -> Memory:
     """The engine for requests; it is closed, in a thread, once nothing refers to this one or to a copy of it.
 
     Requests end in threads, streams and hooks that nobody waits for: only the references tell when the last one did.
@@ -130,10 +134,11 @@ class EngineHost:
                 # At once: the new settings may forbid what the old ones allowed.
                 self._renew_settings()
             if self._engine is None:
-                from triskele.serving.chosen_memory import open_chosen
-
                 # The root folder has no project: every request names its own.
-                self._engine = lent(open_chosen(self._settings, os.environ, Path(Path.cwd().anchor)))
+                self._engine = lent(connect.open_engine(self._settings, os.environ, Path(Path.cwd().anchor)))
+                if (store := connect.local(self._engine)) is not None:
+                    # Written with the next prompt, or with the next tick of the service.
+                    store.after_answer.is_flushed_by_owner = True
             return self._engine
 
     def _renew_settings(self) -> None:
@@ -144,9 +149,8 @@ class EngineHost:
             read = self._read_settings(), _chosen_by_file()
         if read is None or watch.key != self._watch.key or not _is_served_alike(self._settings, read[0]):
             raise StoreUnavailable("the settings have changed and triskele restarts: try again in a moment")
-        if self._engine is not None and not self.uses_server:
-            # What was given counts for the next prompt.
-            self._engine.after_answer.flush()
+        # What was given counts for the next prompt.
+        self.write_notes()
         new, of_file = read
         # The old engine closes after the last request that uses it.
         self._settings, self._watch, self._engine, self._seen = new, watch, None, None
@@ -161,19 +165,19 @@ class EngineHost:
         return True
 
     @property
-    def uses_server(self) -> bool:
-        """Whether the memory is on a server, which does its own embedding and curation."""
-        return bool(self._settings.server.url)
+    def _store(self) -> LocalEngine | None:
+        """The engine, if it is open and its store is here: a server does its own embedding and curation."""
+        return None if self._engine is None else connect.local(self._engine)
 
     def warm_up(self) -> None:
         """Load what the first request would wait for, and run one query; `catch_up` follows with the first tick."""
         engine = self.open_engine()
-        if self.uses_server:
+        if (store := self._store) is None:
             # Its connection is open when the first hook comes.
-            engine.census()
+            engine.stats()
             return
-        engine.runtime.warm_up(*(partial(import_module, name) for name in _ANSWERING))
-        engine.recall("what is known", limit=1, logged=False, hurried=True)
+        store.runtime.warm_up(*(partial(import_module, name) for name in _ANSWERING))
+        store.answer("what is known", limit=1, local_only=True)
         self._begin_to_sync()
 
     def _begin_to_sync(self) -> None:
@@ -181,15 +185,17 @@ class EngineHost:
         if settings.url and settings.automatic and self._sync is None:
             from triskele.serving.syncing import AutomaticSync
 
-            self._sync = AutomaticSync(self.open_engine, settings.every_s)
+            self._sync = AutomaticSync(self._opened_store, settings.every_s)
+
+    def _opened_store(self) -> LocalEngine | None:
+        self.open_engine()
+        return self._store
 
     def catch_up(self) -> None:
         """Embed and curate new memories of other processes, and learn from transcripts that hooks queued."""
-        engine = None if self.uses_server else self._engine
+        engine = self._store
         if engine is not None and engine.settings.curation.learn != "off":
-            from triskele.serving import learning
-
-            learning.work_off(engine)
+            engine.upkeep.learn_queued()
         if engine is not None and (position := engine.store.position()) != self._seen:
             from triskele.curation.curator import Curator
 
@@ -199,12 +205,12 @@ class EngineHost:
 
     def has_notes(self) -> bool:
         """Whether an answer has left something to write."""
-        return not self.uses_server and self._engine is not None and len(self._engine.after_answer) > 0
+        return (store := self._store) is not None and len(store.after_answer) > 0
 
     def write_notes(self) -> None:
         """Write what answers have left."""
-        if self._engine is not None:
-            self._engine.after_answer.flush()
+        if (store := self._store) is not None:
+            store.after_answer.flush()
 
     def note_use(self) -> None:
         """Record a request: the idle time starts again."""
@@ -252,13 +258,11 @@ class EngineHost:
 
     def state(self) -> dict[str, Any]:
         """The part of /health that describes the engine."""
-        address = self._settings.server.url or shown_url(self._settings.store.url)
-        return {"store": address, "engine": "opening" if self._engine is None else "open"}
+        return {"store": connect.address_of(self._settings), "engine": "opening" if self._engine is None else "open"}
 
     def waiting(self) -> int:
         """How many contents wait for their vectors; 0 before the engine is open."""
-        engine = None if self.uses_server else self._engine
-        return 0 if engine is None else engine.store.vectors.count_waiting()
+        return 0 if (store := self._store) is None else store.store.vectors.count_waiting()
 
     def open_engines(self) -> int:
         """Whether the engine is open, as a number."""
@@ -305,12 +309,8 @@ def _stamp(file: Path) -> tuple[int, ...] | None:
 
 
 def _key_digest(settings: Settings) -> bytes:
-    """A digest of the key for the server; empty if none is needed, or none can be read."""
-    if not settings.server.url:
-        return b""
-    from triskele.serving.chosen_memory import key_of
-
+    """A digest of the key for the server; empty if it cannot be read."""
     try:
-        return hashlib.sha256(os.fsencode(key_of(settings, os.environ))).digest()
+        return hashlib.sha256(os.fsencode(connect.key_of(settings, os.environ))).digest()
     except BadInput:
         return b""

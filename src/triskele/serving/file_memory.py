@@ -15,7 +15,7 @@ from typing import Any
 from triskele import validation
 from triskele.base import timestamps
 from triskele.curation import echo
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, NotFound
 from triskele.serving.shapes import shown_content
 from triskele.types import Add, Change, Forget, Memory, Origin, Revise, Sensitivity, Sort, is_secret
@@ -35,7 +35,7 @@ _LONGEST_PATH = 200
 class FileMemory:
     """The virtual folder of one project, with or without private memories, depending on the client."""
 
-    engine: Engine
+    engine: LocalEngine
     project: str
     reads_private: bool = False
 
@@ -133,7 +133,8 @@ class FileMemory:
     def _files(self) -> dict[str, list[Memory]]:
         """The files by path, each with its memories in order."""
         closed = None if self.reads_private else frozenset(Sensitivity) - {Sensitivity.PRIVATE}
-        found = self.engine.browse(sort=Sort.RECENCY, limit=_MOST, project=self.project, sensitivities=closed)
+        scope = replace(self.engine.scope(project=self.project, sensitivities=closed), any_time=True)
+        found = self.engine.store.browse(scope, sort=Sort.RECENCY, limit=_MOST)
         files: dict[str, list[Memory]] = {}
         for memory in sorted(found, key=lambda each: (each.position or 0, each.id)):
             is_ours = memory.session is not None and memory.session.startswith(f"{ROOT}/")

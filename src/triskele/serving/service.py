@@ -36,7 +36,7 @@ from triskele.stores.access_keys import SCOPES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from triskele.engine import Engine
+    from triskele.engine.protocol import Engine
     from triskele.serving.http.tenants import Tenants
     from triskele.serving.resident import ResidentLock
 
@@ -182,7 +182,7 @@ class Service:
             if self._tenants is None:
                 self._host.warm_up()
             else:
-                import_module("triskele.serving.hook.events")
+                import_module("triskele.agents.respond")
         except StoreClosed:
             # The process ends before it was ready.
             return

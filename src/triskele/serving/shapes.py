@@ -1,20 +1,19 @@
-"""The JSON of answers: functions from values to dictionaries."""
+"""The JSON of commands: what it adds to the JSON of values, such as prefixes, spans, days and times."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
-from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele.base import timestamps
+from triskele.serving.http.codec import to_json
 from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome, Period, is_secret
 
 if TYPE_CHECKING:
-    from triskele.recall.why_not import SmallestChange, WhyNot
-    from triskele.stores.protocols import DayCount, UseCount
+    from triskele.replies import MemoryView, Share, Statistics, UseCount
+    from triskele.types import SmallestChange, WhyNot
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "
 SECRET_PREFIX = "[SECRET] "
@@ -31,36 +30,42 @@ _FLAGS = {
     "limit": "--limit",
 }
 
+_COUNTS = (
+    "memories",
+    "forgotten",
+    "superseded",
+    "versions",
+    "links",
+    "journal",
+    "bytes",
+    "by_category",
+    "by_project",
+)
 _TIMES = ("as_of", "known_at", "since", "until", "valid_from", "valid_to")
 
+_MEMORY = tuple(each.name for each in fields(Memory))
+
 Shape = dict[str, Any]
+# Versions of memories by their id and number.
+Versions = Mapping[tuple[str, int], Memory]
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON: times as ISO 8601, enums as their values, tuples as lists."""
-    if isinstance(value, datetime):
-        return timestamps.to_text(value)
-    if isinstance(value, StrEnum | Path):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    return value
+def numbered(versions: Iterable[Memory]) -> Versions:
+    """Versions by their id and number."""
+    return {(memory.id, memory.version): memory for memory in versions}
 
 
-def memory(value: Memory, *, superseded: bool = False) -> Shape:
-    """One memory with all its details; the text of a superseded one says so, `owner` is the user whose memory it is."""
-    shape = version(value)
-    shape["content"] = shown_content(value, superseded)
-    return {**shape, "superseded": superseded, "forgotten": value.known_to is not None}
+def memory(value: Memory | MemoryView, *, superseded: bool | None = None) -> Shape:
+    """One memory with its state; the text of a superseded one says so."""
+    is_superseded = getattr(value, "superseded", False) if superseded is None else superseded
+    shape = version(value) | {"content": shown_content(value, is_superseded)}
+    return {**shape, "superseded": is_superseded, "forgotten": value.known_to is not None}
 
 
 def version(value: Memory) -> Shape:
     """One version of a memory; `owner` is whose memory it is, `shared_by` the same where that is not the reader."""
-    return {**plain(value), "owner": value.shared_by or value.owner}
+    shape = {name: to_json(getattr(value, name)) for name in _MEMORY}
+    return shape | {"owner": value.shared_by or value.owner}
 
 
 def shown_content(value: Memory, superseded: bool) -> str:
@@ -75,7 +80,12 @@ def mark(value: Memory, superseded: bool) -> str:
 
 def link(value: Link) -> Shape:
     """A connection between two memories."""
-    return {"source": value.source, "kind": str(value.kind), "target": value.target}
+    return {"source": value.source, "kind": value.kind.value, "target": value.target}
+
+
+def described(share: Share) -> str:
+    """A share in one line."""
+    return f"{share.subject} {share.target} with {share.grantee_kind} {share.grantee} ({share.access})"
 
 
 def outcome(value: Outcome) -> Shape:
@@ -87,20 +97,30 @@ def use_count(value: UseCount | None) -> Shape:
     """How often a memory was recalled and injected."""
     if value is None:
         return {"recalled": 0, "injected": 0, "tokens": 0, "last": None}
-    shape: Shape = plain(value._asdict())
+    shape: Shape = to_json(value)
     del shape["id"]
     return shape
 
 
-def uses(most_used: Sequence[UseCount], days: Sequence[DayCount]) -> Shape:
-    """The most used memories, and the usage of the last days."""
-    memories = [{"id": count.id, **use_count(count)} for count in most_used]
-    return {"memories": memories, "days": [day._asdict() for day in days]}
+def statistics(value: Statistics) -> Shape:
+    """The counts of a store, with those of its queues and of its usage."""
+    counts = {name: to_json(getattr(value, name)) for name in _COUNTS}
+    most_used = [{"id": count.id, **use_count(count)} for count in value.most_used]
+    return {
+        **counts,
+        "waiting": value.jobs.embed,
+        "jobs": to_json(value.jobs),
+        "graph": to_json(value.names),
+        "adopted": to_json(value.adopted),
+        "uses": {"memories": most_used, "days": to_json(value.days)},
+        "agreement": to_json(value.agreement),
+        "curation": {"proposals": value.proposals, "today": to_json(value.today)},
+    }
 
 
 def journal_entry(value: JournalEntry) -> Shape:
     """One line of the journal."""
-    shape: Shape = plain(value)
+    shape: Shape = to_json(value)
     return shape
 
 
@@ -132,7 +152,7 @@ def answer(value: Answer) -> Shape:
         "took_ms": round(value.took_ms, 3),
         "waiting": value.waiting,
         "missing": list(value.missing),
-        "agreement": plain(value.agreement),
+        "agreement": to_json(value.agreement),
         "wordings": list(value.wordings),
         "period": period(value.period),
         "within": period(value.within),
@@ -146,7 +166,7 @@ def period(value: Period | None) -> Shape | None:
     # Imported here: few answers name a time.
     from triskele.base import periods
 
-    return {**plain(value), "days": periods.describe(value)}
+    return {**to_json(value), "days": periods.describe(value)}
 
 
 def times(given: Mapping[str, Any]) -> Shape:
@@ -163,7 +183,7 @@ def times(given: Mapping[str, Any]) -> Shape:
         day = (
             periods.say_moment(moment) if not is_end else periods.describe(Period(None, moment)).removeprefix("until ")
         )
-        read[name] = {"words": words, "moment": plain(moment), "day": day}
+        read[name] = {"words": words, "moment": to_json(moment), "day": day}
     return read
 
 
@@ -171,7 +191,7 @@ def why_not(value: WhyNot) -> Shape:
     """Why a memory was not found; the change that finds it as options of the command line."""
     change = value.smallest_change
     said = None if change is None else query_change(change, _FLAGS)
-    return {"verdict": value.verdict, "stages": [plain(stage) for stage in value.stages], "smallest_change": said}
+    return {"verdict": value.verdict, "stages": [to_json(stage) for stage in value.stages], "smallest_change": said}
 
 
 def query_change(change: SmallestChange, names: Mapping[str, str]) -> str:
@@ -203,7 +223,7 @@ def _leg(leg: LegEvidence, found: Hit) -> Shape:
         }
         for term in leg.terms
     ]
-    shape = {**asdict(leg), "terms": terms}
+    shape = {**to_json(leg), "terms": terms}
     if leg.path is None:
         del shape["path"]
     return shape

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from triskele.replies import JobCounts, NameCounts
 from triskele.types import PLANS, Memory
 
 # Kinds of jobs: a content to embed, by its hash; a version whose names are to be read, by its row.
@@ -27,16 +28,6 @@ class Job(NamedTuple):
     key: str
     tries: int
     error: str
-
-
-@dataclass(frozen=True, slots=True)
-class JobCounts:
-    """How many contents wait to be embedded and versions to have their names read; `last_error` is the newest one."""
-
-    embed: int
-    names: int
-    given_up: int
-    last_error: str
 
 
 class JobStore(Protocol):
@@ -278,20 +269,6 @@ class Merge(NamedTuple):
     after: int
     reason: str
     at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class NameCounts:
-    """How many names an owner has; `bytes` is the owner's share of the tables, estimated by mentions."""
-
-    names: int
-    concepts: int
-    mentions: int
-    merges: int
-    by_hand: int
-    read: int
-    waiting: int
-    bytes: int
 
 
 class EntityStore(Protocol):

@@ -73,6 +73,11 @@ class OwnerTruth(ABC):
         )
         return [to_memory(row) for row in rows]
 
+    def count(self, scope: Scope) -> int:
+        """The number of memories that a scope contains."""
+        condition, bindings = in_scope(scope, self._WORDING)
+        return int(self._all(f"SELECT count(*) FROM versions WHERE owner = ? AND {condition}", *bindings)[0][0])
+
     def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 1000) -> list[JournalEntry]:
         """Journal entries of all, of one memory or of one batch, oldest first."""
         condition, bindings = "", list[Any]()

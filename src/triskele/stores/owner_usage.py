@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Protocol
 from triskele.base import timestamps
 from triskele.base.timestamps import from_micros, to_micros
 from triskele.errors import StoreUnavailable
-from triskele.stores.protocols import ConversationUse, DayCount, Given, Use, UseCount
+from triskele.replies import ConversationUse, DayCount, InjectedMemory, UseCount
+from triskele.stores.protocols import Use
 
 MOST_CONVERSATIONS = 500
 KEPT, KEPT_WHEN_OVER = timedelta(days=30), timedelta(days=7)
@@ -76,17 +77,18 @@ class OwnerUsage(ABC):
         handed = _Handed(conversation, tuple(uses), is_injected=True, at=timestamps.now())
         self._write(replace(handed, client=client, project=project))
 
-    def conversations(self, limit: int = 50, offset: int = 0) -> list[ConversationUse]:
+    def conversations(self, limit: int = 50, offset: int = 0, *, key: str | None = None) -> list[ConversationUse]:
         """The conversations that were given something, the newest first; what still waits to be written is left out."""
         self.flush()
+        one = "" if key is None else " AND c.conversation = ?"
         sql = (
             "SELECT c.conversation, c.at, c.client, c.project, count(g.id), c.tokens FROM conversations AS c"
             " LEFT JOIN given AS g ON g.owner = c.owner AND g.conversation = c.conversation WHERE c.owner = ?"
-            " GROUP BY c.conversation, c.at, c.client, c.project, c.tokens ORDER BY c.at DESC, c.conversation"
+            f"{one} GROUP BY c.conversation, c.at, c.client, c.project, c.tokens ORDER BY c.at DESC, c.conversation"
             " LIMIT ? OFFSET ?"
         )
-        rows = self._all(sql, limit, offset)
-        return [ConversationUse(*row)._replace(at=from_micros(row[1])) for row in rows]
+        rows = self._all(sql, *(() if key is None else (key,)), limit, offset)
+        return [replace(ConversationUse(*row), at=from_micros(row[1])) for row in rows]
 
     def lose(self, conversation: str) -> None:
         """Record that a conversation was compacted: what it was given is no longer in its context."""
@@ -100,13 +102,13 @@ class OwnerUsage(ABC):
         """A conversation is over; what it was given is kept for a while."""
         self._write(_Ended(conversation))
 
-    def given(self, conversation: str) -> list[Given]:
+    def given(self, conversation: str) -> list[InjectedMemory]:
         """What a conversation was given, the newest first."""
         self.flush()
         columns = "id, content_hash, at, lost, tokens"
         sql = f"SELECT {columns} FROM given WHERE owner = ? AND conversation = ? ORDER BY at DESC, id"
         rows = self._all(sql, conversation)
-        known = {row[0]: Given(row[0], row[1], from_micros(row[2]), bool(row[3]), row[4]) for row in rows}
+        known = {row[0]: InjectedMemory(row[0], row[1], from_micros(row[2]), bool(row[3]), row[4]) for row in rows}
         with self._lock:
             for entry in self._waiting:
                 if entry.conversation == conversation:
@@ -156,7 +158,7 @@ class OwnerUsage(ABC):
         self.flush()
 
     def _counted(self, sql: str, binding: Any) -> list[UseCount]:
-        return [UseCount(*row)._replace(last=from_micros(row[-1])) for row in self._all(sql, binding)]
+        return [UseCount(row[0], row[1], row[2], row[3], from_micros(row[4])) for row in self._all(sql, binding)]
 
 
 class _Entry(Protocol):
@@ -167,7 +169,7 @@ class _Entry(Protocol):
 
     def write(self, rows: UsageRows) -> None: ...
 
-    def replay(self, known: dict[str, Given]) -> None: ...
+    def replay(self, known: dict[str, InjectedMemory]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +233,10 @@ class _Handed:
             [rows.owner, f"{self.at:%Y-%m-%d}", *counts, tokens],
         )
 
-    def replay(self, known: dict[str, Given]) -> None:
+    def replay(self, known: dict[str, InjectedMemory]) -> None:
         for id in [id for id, each in known.items() if each.lost]:
             del known[id]
-        known |= {use.id: Given(use.id, use.content_hash, self.at, tokens=use.tokens) for use in self.uses}
+        known |= {use.id: InjectedMemory(use.id, use.content_hash, self.at, tokens=use.tokens) for use in self.uses}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +246,9 @@ class _Lost:
     def write(self, rows: UsageRows) -> None:
         rows.run("UPDATE given SET lost = true WHERE owner = ? AND conversation = ?", [rows.owner, self.conversation])
 
-    def replay(self, known: dict[str, Given]) -> None:
+    def replay(self, known: dict[str, InjectedMemory]) -> None:
         for id, each in known.items():
-            known[id] = each._replace(lost=True)
+            known[id] = replace(each, lost=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,7 @@ class _Begun:
     def write(self, rows: UsageRows) -> None:
         rows.run("DELETE FROM conversations WHERE owner = ? AND conversation = ?", [rows.owner, self.conversation])
 
-    def replay(self, known: dict[str, Given]) -> None:
+    def replay(self, known: dict[str, InjectedMemory]) -> None:
         known.clear()
 
 
@@ -268,7 +270,7 @@ class _Ended:
         sql = "UPDATE conversations SET ended = true WHERE owner = ? AND conversation = ?"
         rows.run(sql, [rows.owner, self.conversation])
 
-    def replay(self, known: dict[str, Given]) -> None:
+    def replay(self, known: dict[str, InjectedMemory]) -> None:
         """Nothing is taken from what was given."""
 
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from triskele.replies import ConversationUse, DayCount, InjectedMemory, UseCount
 from triskele.stores.archive import ArchiveStore
 from triskele.stores.corpus_store import CorpusStore
 from triskele.stores.derived import EntityStore, JobStore, ModelStore, VectorStore
@@ -166,49 +167,6 @@ class Use(NamedTuple):
     prints: tuple[str, ...] = ()
 
 
-class UseCount(NamedTuple):
-    """How often recalls returned a memory, how often it was injected, and about how many tokens that took."""
-
-    id: str
-    recalled: int
-    injected: int
-    tokens: int
-    last: datetime
-
-
-class DayCount(NamedTuple):
-    """The same for all memories on one day, in UTC."""
-
-    day: str
-    recalled: int
-    injected: int
-    tokens: int
-
-
-class Given(NamedTuple):
-    """A content that a conversation was given; `lost` if a compaction has removed it from the context since."""
-
-    id: str
-    content_hash: str
-    at: datetime
-    lost: bool = False
-    tokens: int = 0
-
-
-class ConversationUse(NamedTuple):
-    """A conversation that was given memories: when it last was, by which client in which project, and what it cost.
-
-    `memories` are those that its context may still hold; `tokens` is the sum of all that it was ever given.
-    """
-
-    conversation: str
-    at: datetime
-    client: str
-    project: str
-    memories: int
-    tokens: int
-
-
 class UsageStore(Protocol):
     """Counts of use by memory and by day, and what conversations were given.
 
@@ -223,11 +181,11 @@ class UsageStore(Protocol):
         """Count memories that were injected into a conversation; what it had lost counts as never given."""
         ...
 
-    def conversations(self, limit: int = 50, offset: int = 0) -> list[ConversationUse]:
-        """The conversations that were given something, the newest first."""
+    def conversations(self, limit: int = 50, offset: int = 0, *, key: str | None = None) -> list[ConversationUse]:
+        """The conversations that were given something, the newest first, or the one with this key."""
         ...
 
-    def given(self, conversation: str) -> list[Given]:
+    def given(self, conversation: str) -> list[InjectedMemory]:
         """What a conversation was given, the newest first."""
         ...
 
@@ -337,6 +295,10 @@ class Truth(Protocol):
 
     def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
         """Memories of a scope in order of recency or importance; none if the scope names another owner."""
+        ...
+
+    def count(self, scope: Scope) -> int:
+        """The number of memories that a scope contains."""
         ...
 
     def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 1000) -> list[JournalEntry]:

@@ -3,47 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal, Protocol
+from typing import Protocol
 
 from triskele.errors import BadInput
+from triskele.replies import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
 from triskele.types import USER, Memory
 from triskele.validation import clean_tag
-
-Subject = Literal["memory", "tag"]
-GranteeKind = Literal["user", "group"]
-Access = Literal["read", "write"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """What an owner shares, the id of a memory or a tag, with whom, and whether they may write."""
-
-    owner: str
-    subject: Subject
-    target: str
-    grantee_kind: GranteeKind
-    grantee: str
-    access: Access
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceivedMemory:
-    """A memory that another user shares with this one."""
-
-    id: str
-    owner: str
-    access: Access
-
-
-@dataclass(frozen=True, slots=True)
-class UserGroup:
-    """Users that a memory or a tag can be shared with at once."""
-
-    name: str
-    members: Sequence[str]
 
 
 class ShareStore(Protocol):

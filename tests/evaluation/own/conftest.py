@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.evaluation.own.questions import JudgedSet, Question
 
 
 @pytest.fixture
-def engine(open_engine: Callable[..., Engine]) -> Engine:
+def engine(open_engine: Callable[..., LocalEngine]) -> LocalEngine:
     """An empty store that recalls by words."""
     return open_engine()
 
 
 @pytest.fixture
-def team(team_home: Path, tmp_path: Path) -> Iterator[Engine]:
+def team(team_home: Path, tmp_path: Path) -> Iterator[LocalEngine]:
     """The sample memories in a store of one's own."""
     home = tmp_path / "team"
     shutil.copytree(team_home, home)
-    with Engine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "demo"}), tmp_path) as opened:
+    with LocalEngine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "demo"}), tmp_path) as opened:
         yield opened
 
 

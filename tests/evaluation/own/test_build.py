@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.evaluation.harness import in_use
 from triskele.evaluation.own import build as building
@@ -16,11 +16,11 @@ from triskele.evaluation.own.questions import Question, load_questions, save_que
 from triskele.types import Sensitivity
 
 
-def _standing(engine: Engine) -> list[Question]:
+def _standing(engine: LocalEngine) -> list[Question]:
     return list(load_questions(engine.store).values())
 
 
-def _stock(engine: Engine, count: int = 12) -> list[str]:
+def _stock(engine: LocalEngine, count: int = 12) -> list[str]:
     categories = ("facts", "decisions", "lessons")
     return [
         engine.remember(
@@ -33,7 +33,7 @@ def _stock(engine: Engine, count: int = 12) -> list[str]:
     ]
 
 
-def test_every_category_and_band_of_importance_gets_its_turn(engine: Engine) -> None:
+def test_every_category_and_band_of_importance_gets_its_turn(engine: LocalEngine) -> None:
     _stock(engine)
     memories = in_use(engine).values()
     strata = {stratum(memory) for memory in memories}
@@ -41,7 +41,7 @@ def test_every_category_and_band_of_importance_gets_its_turn(engine: Engine) -> 
     assert spread(memories, seed=1) != spread(memories, seed=2)
 
 
-def test_questions_know_their_origin(engine: Engine) -> None:
+def test_questions_know_their_origin(engine: LocalEngine) -> None:
     ids = _stock(engine)
     build(engine, size=9, seed=1)
     found = _standing(engine)
@@ -49,12 +49,12 @@ def test_questions_know_their_origin(engine: Engine) -> None:
     for question in found:
         assert question.sources == question.about and set(question.sources) <= set(ids)
         assert question.project == engine.project
-        assert question.stratum == stratum(engine.get(question.sources[0]))
+        assert question.stratum == stratum(engine.store.history(question.sources[0])[-1])
         assert question.circular == ("words",)
         assert question.judged is None
 
 
-def test_the_same_seed_makes_the_same_questions_once(engine: Engine) -> None:
+def test_the_same_seed_makes_the_same_questions_once(engine: LocalEngine) -> None:
     _stock(engine)
     first = build(engine, size=12, seed=1)
     assert len(first.added) == 8
@@ -62,7 +62,7 @@ def test_the_same_seed_makes_the_same_questions_once(engine: Engine) -> None:
     assert len(build(engine, size=18, seed=2).added) == 4
 
 
-def test_private_superseded_forgotten_and_expired_memories_are_never_asked_about(engine: Engine) -> None:
+def test_private_superseded_forgotten_and_expired_memories_are_never_asked_about(engine: LocalEngine) -> None:
     kept = engine.remember("the visible kettle whistles Mozart").id
     engine.remember("the private kettle whistles Haydn", sensitivity=Sensitivity.PRIVATE)
     engine.remember("the expired kettle whistles Bach", valid_to="2001-01-01")
@@ -73,7 +73,9 @@ def test_private_superseded_forgotten_and_expired_memories_are_never_asked_about
     assert {source for question in _standing(engine) for source in question.sources} == {kept, newer}
 
 
-def test_a_paraphrase_that_shares_too_many_words_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_paraphrase_that_shares_too_many_words_is_refused(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _stock(engine)
     monkeypatch.setattr(building, "MAX_OVERLAP", 0.1)
     built = build(engine, size=12, seed=1)
@@ -82,7 +84,7 @@ def test_a_paraphrase_that_shares_too_many_words_is_refused(engine: Engine, monk
     assert built.missing() == {"paraphrase": 4, "multi-hop": 4}
 
 
-def test_past_questions_come_first_by_how_many_words_they_share(engine: Engine) -> None:
+def test_past_questions_come_first_by_how_many_words_they_share(engine: LocalEngine) -> None:
     engine.settings = replace(engine.settings, recall=replace(engine.settings.recall, log=True))
     id = engine.remember("the red kettle whistles at noon", keywords="teapot pours midday").id
     engine.recall("teapot pours at midday")
@@ -98,14 +100,14 @@ def test_past_questions_come_first_by_how_many_words_they_share(engine: Engine) 
     assert built.refused["log: a single word"] == 1
 
 
-def test_a_past_question_about_a_private_memory_is_left_alone(engine: Engine) -> None:
+def test_a_past_question_about_a_private_memory_is_left_alone(engine: LocalEngine) -> None:
     engine.settings = replace(engine.settings, recall=replace(engine.settings.recall, log=True))
     engine.remember("the red kettle whistles", sensitivity=Sensitivity.PRIVATE)
     engine.recall("red kettle")
     assert build(engine, size=3, seed=1).added == []
 
 
-def test_judged_questions_stay_and_stale_ones_go(engine: Engine) -> None:
+def test_judged_questions_stay_and_stale_ones_go(engine: LocalEngine) -> None:
     ids = _stock(engine, 2)
     build(engine, size=6, seed=1)
     by_source = {question.sources: question for question in _standing(engine) if question.type == "exact"}
@@ -117,7 +119,7 @@ def test_judged_questions_stay_and_stale_ones_go(engine: Engine) -> None:
     assert _standing(engine) == [judged]
 
 
-def test_erasing_a_memory_takes_its_questions_along(engine: Engine) -> None:
+def test_erasing_a_memory_takes_its_questions_along(engine: LocalEngine) -> None:
     ids = _stock(engine, 2)
     build(engine, size=6, seed=1)
     engine.erase(ids[0])
@@ -125,12 +127,12 @@ def test_erasing_a_memory_takes_its_questions_along(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 2, 5001])
-def test_a_size_must_make_sense(engine: Engine, size: int) -> None:
+def test_a_size_must_make_sense(engine: LocalEngine, size: int) -> None:
     with pytest.raises(BadInput, match="size"):
         build(engine, size=size, seed=1)
 
 
-def test_hops_join_memories_that_are_not_near_in_meaning(team: Engine) -> None:
+def test_hops_join_memories_that_are_not_near_in_meaning(team: LocalEngine) -> None:
     built = build(team, size=60, seed=1)
     found = [question for question in built.added if question.type == "multi-hop"]
     assert len(found) == 20

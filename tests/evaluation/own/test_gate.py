@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.evaluation.own import gate as gates
 from triskele.evaluation.own.judge import import_grades, import_questions
@@ -74,7 +74,7 @@ def test_an_improvement_is_three_percent_of_one_metric(judged_of: JudgedOf, rais
 
 
 @pytest.fixture
-def asked(engine: Engine, write_lines: WriteLines) -> list[str]:
+def asked(engine: LocalEngine, write_lines: WriteLines) -> list[str]:
     """Three memories and three questions, each with its answer."""
     ids = [engine.remember(f"the {colour} kettle whistles").id for colour in ("red", "green", "blue")]
     rows = [{"text": f"{c} kettle", "ids": [id]} for c, id in zip(("red", "green", "blue"), ids, strict=True)]
@@ -82,12 +82,12 @@ def asked(engine: Engine, write_lines: WriteLines) -> list[str]:
     return ids
 
 
-def test_without_a_baseline_there_is_nothing_to_compare_with(engine: Engine, asked: list[str]) -> None:
+def test_without_a_baseline_there_is_nothing_to_compare_with(engine: LocalEngine, asked: list[str]) -> None:
     with pytest.raises(BadInput, match="--accept"):
         gates.gate(engine)
 
 
-def test_what_was_accepted_passes_until_it_gets_worse(engine: Engine, asked: list[str]) -> None:
+def test_what_was_accepted_passes_until_it_gets_worse(engine: LocalEngine, asked: list[str]) -> None:
     assert gates.accept(engine)["overall"]["mrr"] == 1.0
     assert gates.gate(engine).passed
     for number in range(6):
@@ -98,21 +98,25 @@ def test_what_was_accepted_passes_until_it_gets_worse(engine: Engine, asked: lis
     assert load_questions(engine.store)[broken].text == "red kettle"
 
 
-def test_both_are_scored_by_the_labels_of_today(engine: Engine, asked: list[str], write_lines: WriteLines) -> None:
+def test_both_are_scored_by_the_labels_of_today(engine: LocalEngine, asked: list[str], write_lines: WriteLines) -> None:
     gates.accept(engine)
     import_grades(engine, write_lines({"question": "red kettle", "memory": asked[1], "grade": 3}))
     gate = gates.gate(engine)
     assert gate.passed and gate.before == gate.now
 
 
-def test_questions_judged_since_then_do_not_count(engine: Engine, asked: list[str], write_lines: WriteLines) -> None:
+def test_questions_judged_since_then_do_not_count(
+    engine: LocalEngine, asked: list[str], write_lines: WriteLines
+) -> None:
     gates.accept(engine)
     import_questions(engine, write_lines({"text": "loudest kettle", "ids": [asked[0]]}))
     gate = gates.gate(engine)
     assert (gate.questions, gate.not_shared) == (3, 1)
 
 
-def test_a_baseline_whose_questions_are_gone_is_told(engine: Engine, asked: list[str], write_lines: WriteLines) -> None:
+def test_a_baseline_whose_questions_are_gone_is_told(
+    engine: LocalEngine, asked: list[str], write_lines: WriteLines
+) -> None:
     gates.accept(engine)
     delete_questions(engine.store, list(load_questions(engine.store)))
     with pytest.raises(BadInput, match="eval build"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.evaluation.own.judge import import_grades, import_questions
 from triskele.evaluation.own.questions import load_labels, load_questions
@@ -15,7 +15,7 @@ from triskele.evaluation.own.questions import load_labels, load_questions
 WriteLines = Callable[..., Path]
 
 
-def test_imported_questions_keep_what_they_say(engine: Engine, write_lines: WriteLines) -> None:
+def test_imported_questions_keep_what_they_say(engine: LocalEngine, write_lines: WriteLines) -> None:
     id = engine.remember("the kettle is red").id
     path = write_lines(
         {"text": "what colour  is the kettle?", "ids": [id[:8]], "project": "garden"},
@@ -31,7 +31,7 @@ def test_imported_questions_keep_what_they_say(engine: Engine, write_lines: Writ
     assert import_questions(engine, path) == []
 
 
-def test_scripted_grades_may_name_questions_by_their_words(engine: Engine, write_lines: WriteLines) -> None:
+def test_scripted_grades_may_name_questions_by_their_words(engine: LocalEngine, write_lines: WriteLines) -> None:
     id = engine.remember("the kettle is red").id
     [question, other] = import_questions(engine, write_lines({"text": "What colour?"}, {"text": "What size?"}))
     import_grades(engine, write_lines({"question": "what  colour?", "memory": id[:8], "grade": 2}))
@@ -53,7 +53,9 @@ def test_scripted_grades_may_name_questions_by_their_words(engine: Engine, write
         ('{"text": "a", "project": 3}', "project and generator must be text"),
     ],
 )
-def test_a_broken_file_of_questions_is_refused_whole(engine: Engine, tmp_path: Path, text: str, words: str) -> None:
+def test_a_broken_file_of_questions_is_refused_whole(
+    engine: LocalEngine, tmp_path: Path, text: str, words: str
+) -> None:
     path = tmp_path / "questions.jsonl"
     path.write_text(text)
     with pytest.raises(BadInput, match=words):
@@ -73,7 +75,7 @@ def test_a_broken_file_of_questions_is_refused_whole(engine: Engine, tmp_path: P
     ],
 )
 def test_a_broken_file_of_grades_is_refused_whole(
-    engine: Engine, write_lines: WriteLines, row: dict[str, object], words: str
+    engine: LocalEngine, write_lines: WriteLines, row: dict[str, object], words: str
 ) -> None:
     id = engine.remember("the kettle is red").id
     import_questions(engine, write_lines({"text": "colour"}))
@@ -84,7 +86,7 @@ def test_a_broken_file_of_grades_is_refused_whole(
     assert load_labels(engine.store) == {}
 
 
-def test_files_that_are_none(engine: Engine, tmp_path: Path) -> None:
+def test_files_that_are_none(engine: LocalEngine, tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     for name, words in (("nowhere", "cannot read"), ("bytes", "not UTF-8"), ("", "cannot read")):
         with pytest.raises(BadInput, match=words):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.evaluation.harness import OwnHarness
 from triskele.evaluation.own.judge import JudgingSession, export_pairs, pool
 from triskele.evaluation.own.questions import (
@@ -18,7 +18,7 @@ from triskele.types import Sensitivity
 
 
 @pytest.fixture
-def ids(engine: Engine) -> list[str]:
+def ids(engine: LocalEngine) -> list[str]:
     """Four kettles, of which one is private, and two questions about them."""
     found = [engine.remember(f"the {colour} kettle whistles").id for colour in ("red", "green", "blue")]
     found.append(engine.remember("the secret kettle whistles", sensitivity=Sensitivity.PRIVATE).id)
@@ -27,7 +27,7 @@ def ids(engine: Engine) -> list[str]:
     return found
 
 
-def _labels(engine: Engine) -> dict[tuple[str, str], int]:
+def _labels(engine: LocalEngine) -> dict[tuple[str, str], int]:
     return {pair: label.grade for pair, label in load_labels(engine.store).items()}
 
 
@@ -37,7 +37,9 @@ def _finish(session: JudgingSession, grade: int = 0) -> None:
         session.grade(grade)
 
 
-def test_a_pool_holds_what_the_arms_bring_and_the_source_but_nothing_out_of_use(engine: Engine, ids: list[str]) -> None:
+def test_a_pool_holds_what_the_arms_bring_and_the_source_but_nothing_out_of_use(
+    engine: LocalEngine, ids: list[str]
+) -> None:
     far = engine.remember("nothing in common").id
     older = engine.remember("the older red kettle").id
     newer = engine.remember("the newer red kettle", supersedes=older).id
@@ -45,7 +47,7 @@ def test_a_pool_holds_what_the_arms_bring_and_the_source_but_nothing_out_of_use(
     assert set(pool(OwnHarness(engine), question, seed=1)) == {*ids, newer, far}
 
 
-def test_the_order_tells_nothing_and_follows_the_seed(engine: Engine, ids: list[str]) -> None:
+def test_the_order_tells_nothing_and_follows_the_seed(engine: LocalEngine, ids: list[str]) -> None:
     harness = OwnHarness(engine)
     question = next(iter(load_questions(engine.store).values()))
     orders = {tuple(pool(harness, question, seed)) for seed in range(20)}
@@ -53,7 +55,9 @@ def test_the_order_tells_nothing_and_follows_the_seed(engine: Engine, ids: list[
     assert pool(harness, question, 3) == pool(harness, question, 3)
 
 
-def test_a_grade_is_kept_at_once_and_a_question_is_judged_with_its_last_one(engine: Engine, ids: list[str]) -> None:
+def test_a_grade_is_kept_at_once_and_a_question_is_judged_with_its_last_one(
+    engine: LocalEngine, ids: list[str]
+) -> None:
     session = JudgingSession(OwnHarness(engine), seed=1)
     first = session.item()
     assert first is not None and (first.place, first.places, first.questions_left) == (1, 4, 2)
@@ -66,7 +70,7 @@ def test_a_grade_is_kept_at_once_and_a_question_is_judged_with_its_last_one(engi
     assert following is not None and following.question != first.question
 
 
-def test_a_later_sitting_goes_on_where_the_last_one_stopped(engine: Engine, ids: list[str]) -> None:
+def test_a_later_sitting_goes_on_where_the_last_one_stopped(engine: LocalEngine, ids: list[str]) -> None:
     session = JudgingSession(OwnHarness(engine), seed=1)
     session.grade(1)
     session.grade(2)
@@ -74,7 +78,7 @@ def test_a_later_sitting_goes_on_where_the_last_one_stopped(engine: Engine, ids:
     assert JudgingSession(OwnHarness(engine), seed=1).item() == expected
 
 
-def test_undo_returns_to_the_last_pair_even_of_a_finished_question(engine: Engine, ids: list[str]) -> None:
+def test_undo_returns_to_the_last_pair_even_of_a_finished_question(engine: LocalEngine, ids: list[str]) -> None:
     session = JudgingSession(OwnHarness(engine), seed=1)
     first = session.item()
     assert first is not None
@@ -88,7 +92,7 @@ def test_undo_returns_to_the_last_pair_even_of_a_finished_question(engine: Engin
     assert _labels(engine) == {}
 
 
-def test_a_skipped_question_waits_for_another_sitting(engine: Engine, ids: list[str]) -> None:
+def test_a_skipped_question_waits_for_another_sitting(engine: LocalEngine, ids: list[str]) -> None:
     session = JudgingSession(OwnHarness(engine), seed=1)
     first = session.item()
     session.skip()
@@ -97,13 +101,13 @@ def test_a_skipped_question_waits_for_another_sitting(engine: Engine, ids: list[
     assert JudgingSession(OwnHarness(engine), seed=1).item() == first
 
 
-def test_unanswerable_questions_are_not_shown(engine: Engine, ids: list[str]) -> None:
+def test_unanswerable_questions_are_not_shown(engine: LocalEngine, ids: list[str]) -> None:
     delete_questions(engine.store, list(load_questions(engine.store)))
     save_questions(engine.store, [make_question("who owns the moon?", "unanswerable", "user")])
     assert JudgingSession(OwnHarness(engine), seed=1).item() is None
 
 
-def test_an_export_holds_open_pairs_without_grades(engine: Engine, ids: list[str]) -> None:
+def test_an_export_holds_open_pairs_without_grades(engine: LocalEngine, ids: list[str]) -> None:
     secret = ids[-1]
     more = [
         make_question("secret kettle", "exact", "log", about=(secret,)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.evaluation.arms import Arm
 from triskele.evaluation.harness import OwnHarness
@@ -22,7 +22,7 @@ WriteLines = Callable[..., Path]
 
 
 @pytest.fixture
-def ids(engine: Engine, write_lines: WriteLines) -> list[str]:
+def ids(engine: LocalEngine, write_lines: WriteLines) -> list[str]:
     """Kettles with a question about each, and questions that do not count."""
     found = [engine.remember(f"the {colour} kettle whistles").id for colour in ("red", "green", "blue")]
     rows = [{"text": f"{c} kettle", "ids": [id]} for c, id in zip(("red", "green", "blue"), found, strict=True)]
@@ -32,7 +32,7 @@ def ids(engine: Engine, write_lines: WriteLines) -> list[str]:
     return found
 
 
-def test_only_judged_questions_with_an_answer_in_use_count(engine: Engine, ids: list[str]) -> None:
+def test_only_judged_questions_with_an_answer_in_use_count(engine: LocalEngine, ids: list[str]) -> None:
     judged = judged_set(OwnHarness(engine))
     assert {question.text for question in judged.questions} == {"red kettle", "green kettle", "blue kettle"}
     assert judged.left_out == {"unanswerable": 1, "not judged yet": 1, "no memory in use answers": 1}
@@ -41,7 +41,7 @@ def test_only_judged_questions_with_an_answer_in_use_count(engine: Engine, ids: 
     assert [question.text for question in judged_set(OwnHarness(engine)).questions] == ["blue kettle"]
 
 
-def test_a_run_is_kept_with_its_manifest_and_values_per_question(engine: Engine, ids: list[str]) -> None:
+def test_a_run_is_kept_with_its_manifest_and_values_per_question(engine: LocalEngine, ids: list[str]) -> None:
     report = run(engine, arms=["lexical"])
     assert report["arms"].keys() == {"fts", "lexical"}
     assert report["arms"]["lexical"]["overall"]["mrr"] == 1.0
@@ -53,8 +53,8 @@ def test_a_run_is_kept_with_its_manifest_and_values_per_question(engine: Engine,
     assert kept["scores"]["lexical"]["mrr"] == [1.0, 1.0, 1.0] and len(kept["questions"]) == 3
 
 
-def test_two_runs_say_the_same(team: Engine, write_lines: WriteLines) -> None:
-    memories = team.browse(all_projects=True, limit=12)
+def test_two_runs_say_the_same(team: LocalEngine, write_lines: WriteLines) -> None:
+    memories = team.browse(all_projects=True, limit=12).memories
     rows = [{"text": f"what about {each.content[:40]}", "ids": [each.id]} for each in memories]
     import_questions(team, write_lines(*rows))
     reports = [run(team, arms=["dense", "default"]) for _ in range(2)]
@@ -65,7 +65,7 @@ def test_two_runs_say_the_same(team: Engine, write_lines: WriteLines) -> None:
     assert reports[0] == reports[1]
 
 
-def test_a_question_is_asked_in_its_own_project(engine: Engine, ids: list[str]) -> None:
+def test_a_question_is_asked_in_its_own_project(engine: LocalEngine, ids: list[str]) -> None:
     elsewhere = engine.remember("the red kettle of the neighbours", project="next door").id
     harness = OwnHarness(engine)
     for name in ("fts", "lexical"):
@@ -74,8 +74,8 @@ def test_a_question_is_asked_in_its_own_project(engine: Engine, ids: list[str]) 
         assert {elsewhere, ids[0]} <= set(everywhere)
 
 
-def test_what_recall_does_now_is_an_arm_and_is_told(team: Engine, write_lines: WriteLines) -> None:
-    memory = team.browse(all_projects=True, limit=1)[0]
+def test_what_recall_does_now_is_an_arm_and_is_told(team: LocalEngine, write_lines: WriteLines) -> None:
+    memory = team.browse(all_projects=True, limit=1).memories[0]
     import_questions(team, write_lines({"text": memory.content[:40], "ids": [memory.id]}))
     assert run(team)["adopted"] is None
     semantic = team.semantic()
@@ -92,7 +92,7 @@ def test_what_recall_does_now_is_an_arm_and_is_told(team: Engine, write_lines: W
     [Plan(), Plan(fusion="rrf", rerank="late"), Plan(weights={"lexical": 0.3, "late": 0.7}, exact=0.5)],
     ids=["shipped", "rrf", "weights"],
 )
-def test_what_is_measured_is_what_recall_serves(team: Engine, plan: Plan) -> None:
+def test_what_is_measured_is_what_recall_serves(team: LocalEngine, plan: Plan) -> None:
     harness = OwnHarness(team)
     arm = Arm(name="one", about="", plan=plan)
     for text in ("When may we deploy to production?", "who maintains ledgerline?", "短信验证", "boats sent twice"):
@@ -112,7 +112,7 @@ def test_questions_made_from_links_never_judge_the_graph(judged_of: Callable[...
     assert told.left_out == {"made from links: may not judge the graph": 1}
 
 
-def test_nothing_to_measure_is_told_with_what_to_do(engine: Engine, write_lines: WriteLines) -> None:
+def test_nothing_to_measure_is_told_with_what_to_do(engine: LocalEngine, write_lines: WriteLines) -> None:
     with pytest.raises(BadInput, match="eval build"):
         run(engine)
     import_questions(engine, write_lines({"text": "nobody looked at this"}))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Unavailable
 from triskele.evaluation.arms import Arm, arm
 from triskele.evaluation.harness import in_use
@@ -101,7 +101,7 @@ def test_every_plan_of_the_grid_is_another_one() -> None:
     assert len(set(grid)) == len(grid)
 
 
-def test_what_recall_does_now_is_not_its_own_rival(team: Engine) -> None:
+def test_what_recall_does_now_is_not_its_own_rival(team: LocalEngine) -> None:
     semantic = team.semantic()
     assert semantic is not None
     for plan in (Plan(), arm(RIVAL).plan):
@@ -114,7 +114,7 @@ def test_what_recall_does_now_is_not_its_own_rival(team: Engine) -> None:
 
 
 @pytest.fixture
-def fifty(team: Engine, write_lines: WriteLines) -> Engine:
+def fifty(team: LocalEngine, write_lines: WriteLines) -> LocalEngine:
     """A store with forty-nine judged questions, and more that may not decide."""
     memories = list(in_use(team).values())[:49]
     rows = [{"text": f"what about {each.content[:40]}", "ids": [each.id]} for each in memories]
@@ -125,7 +125,9 @@ def fifty(team: Engine, write_lines: WriteLines) -> Engine:
     return team
 
 
-def test_fewer_than_fifty_questions_are_refused_with_what_is_missing(fifty: Engine, write_lines: WriteLines) -> None:
+def test_fewer_than_fifty_questions_are_refused_with_what_is_missing(
+    fifty: LocalEngine, write_lines: WriteLines
+) -> None:
     found = tuning.tune(fifty, budget=1)
     assert not found.adopted
     assert found.reason == "49 judged questions may decide, 50 are needed: 1 more"
@@ -137,7 +139,7 @@ def test_fewer_than_fifty_questions_are_refused_with_what_is_missing(fifty: Engi
     assert found.adopted == (plans.adopted(fifty.store) is not None)
 
 
-def test_tune_keeps_the_evidence_of_an_adopted_plan(fifty: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tune_keeps_the_evidence_of_an_adopted_plan(fifty: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def decide(*_: object) -> tuning.TuningResult:
         return tuning.TuningResult(adopted=True, reason="it is better", questions=60, left_out={}, chosen=RIVAL)
 
@@ -150,11 +152,11 @@ def test_tune_keeps_the_evidence_of_an_adopted_plan(fifty: Engine, monkeypatch: 
 
 
 @pytest.mark.parametrize("budget", [0, len(tuning.GRID) + 1])
-def test_a_budget_must_make_sense(engine: Engine, budget: int) -> None:
+def test_a_budget_must_make_sense(engine: LocalEngine, budget: int) -> None:
     with pytest.raises(BadInput, match="budget"):
         tuning.tune(engine, budget=budget)
 
 
-def test_without_a_model_there_is_nothing_to_tune(engine: Engine) -> None:
+def test_without_a_model_there_is_nothing_to_tune(engine: LocalEngine) -> None:
     with pytest.raises(Unavailable, match="model"):
         tuning.tune(engine)

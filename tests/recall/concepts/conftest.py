@@ -8,19 +8,18 @@ from typing import Any
 
 import pytest
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index.entity_linking import read_names
-from triskele.index.mentions import MentionIndex
 from triskele.recall.concepts.view import View
 
 
 class Team:
     """Remembers texts and shows the graph of them as a reader would see it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: LocalEngine) -> None:
         self.engine = engine
         self._count = 0
-        self.mentions = MentionIndex(engine.lexical.path.parent, engine.store)
+        self.mentions = engine.runtime.open_indexes().mentions
 
     def add(self, text: str, **details: Any) -> str:
         return self.engine.remember(text, **details).id
@@ -33,9 +32,10 @@ class Team:
     def view(self, *, any_time: bool = False, **place: Any) -> View:
         read_names(self.engine.store, self.engine.lexical)
         scope = replace(self.engine.scope(**place), any_time=any_time)
-        return View.open(self.engine.store, self.mentions, scope)
+        columns = self.engine.runtime.open_indexes().catalog.view()
+        return View.open(self.engine.store, self.mentions, columns, scope)
 
 
 @pytest.fixture
-def team(open_engine: Callable[..., Engine]) -> Team:
+def team(open_engine: Callable[..., LocalEngine]) -> Team:
     return Team(open_engine())

@@ -4,39 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from triskele.recall.concepts.lookup import stats
+from triskele.recall.concepts.lookup import overview
 
 
 def test_memories_that_share_a_name_are_connected(team: Any) -> None:
     team.tag("avocet", "bittern")
     team.tag("bittern", "curlew", project="elsewhere")
     team.tag("heron")
-    found = stats(team.view(all_projects=True), team.mentions)
+    found = overview(team.view(all_projects=True), team.mentions)
     assert (found.memories, found.connected) == (3, 2)
-    assert found.share == 2 / 3
-    assert [(hub.concept.name, hub.memories, hub.connects) for hub in found.hubs] == [("bittern", 2, True)]
-    assert found.counts.waiting == 0
-    assert found.counts.read == 3
+    assert [(each.concept, each.memories, each.connects) for each in found.common] == [("bittern", 2, True)]
+    assert found.names.waiting == 0
+    assert found.names.read == 3
 
 
 def test_a_name_that_everybody_mentions_connects_nobody(team: Any) -> None:
     for _ in range(30):
         team.tag("bittern")
-    found = stats(team.view(), team.mentions)
-    hub = found.hubs[0]
-    assert (hub.concept.name, hub.memories, hub.connects) == ("bittern", 30, False)
+    found = overview(team.view(), team.mentions)
+    hub = found.common[0]
+    assert (hub.concept, hub.memories, hub.connects) == ("bittern", 30, False)
     assert found.connected == 0
 
 
 def test_the_file_counts_as_well(team: Any) -> None:
     team.tag("avocet", "bittern")
-    before = stats(team.view(), team.mentions)
-    assert before.bytes == before.counts.bytes
+    before = overview(team.view(), team.mentions)
+    assert before.bytes == before.names.bytes
     team.mentions.rebuild()
-    after = stats(team.view(), team.mentions)
-    assert after.bytes > after.counts.bytes
+    after = overview(team.view(), team.mentions)
+    assert after.bytes > after.names.bytes
 
 
 def test_an_empty_store_has_nothing_to_connect(team: Any) -> None:
-    found = stats(team.view(), team.mentions)
-    assert (found.memories, found.connected, found.share, found.hubs) == (0, 0, 0.0, ())
+    found = overview(team.view(), team.mentions)
+    assert (found.memories, found.connected, found.common) == (0, 0, ())

@@ -11,7 +11,7 @@ import loopback
 import pytest
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 
 # What the far model knows: each subject has a direction of its own, whatever words name it.
 SUBJECTS = {
@@ -22,7 +22,7 @@ SUBJECTS = {
 }  # fmt: skip
 REWRITES = "the ferry timetable\nwhen does the ferry leave"
 
-Configured = Callable[..., Engine]
+Configured = Callable[..., LocalEngine]
 
 
 def vector(text: str) -> list[float]:
@@ -56,7 +56,7 @@ def far() -> Iterator[loopback.Loopback]:
 def configured(far: loopback.Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Configured]:
     """Opens engines whose settings file names the machine elsewhere for what a test asks."""
     monkeypatch.setenv("FAR_KEY", loopback.KEY)
-    opened: list[Engine] = []
+    opened: list[LocalEngine] = []
     common = {"url": f"{far.url}/v1", "key_variable": "FAR_KEY", "model": "far"}
     sections: dict[str, dict[str, Any]] = {
         "hosted": common | {"service": "compatible", "dimensions": loopback.DIMENSIONS, "price_per_million": 2.0},
@@ -64,7 +64,7 @@ def configured(far: loopback.Loopback, tmp_path: Path, monkeypatch: pytest.Monke
         "llm": common | {"service": "compatible", "expand": True},
     }
 
-    def open_one(*names: str, **changes: Any) -> Engine:
+    def open_one(*names: str, **changes: Any) -> LocalEngine:
         home = tmp_path / "home"
         home.mkdir(exist_ok=True)
         lines = []
@@ -73,7 +73,7 @@ def configured(far: loopback.Loopback, tmp_path: Path, monkeypatch: pytest.Monke
             lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in section.items())]
         (home / "config.toml").write_text("\n".join(lines))
         environment = {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "river", "TRISKELE_PRIVACY_KEY": "file"}
-        opened.append(Engine(config.load(environment), tmp_path))
+        opened.append(LocalEngine(config.load(environment), tmp_path))
         return opened[-1]
 
     yield open_one

@@ -10,21 +10,21 @@ import loopback
 import pytest
 
 from triskele.config import HOSTED
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.types import Answer, Sensitivity
 
 OPEN = ("The heron nests by the old mill", "A loaf costs two crowns at the market", "Mr Abel repairs clocks")
 PRIVATE = "Anna meets the heron watcher on Thursday nights"
 
 
-def _filled(engine: Engine) -> dict[str, str]:
+def _filled(engine: LocalEngine) -> dict[str, str]:
     ids = {text: engine.remember(text).id for text in OPEN}
     ids[PRIVATE] = engine.remember(PRIVATE, sensitivity=Sensitivity.PRIVATE).id
-    engine.embed()
+    engine.upkeep.embed()
     return ids
 
 
-def _hosted_vectors(engine: Engine) -> int:
+def _hosted_vectors(engine: LocalEngine) -> int:
     return sum(count for name, count in engine.store.models.seen().items() if name.startswith(HOSTED))
 
 
@@ -37,7 +37,7 @@ def test_without_settings_nobody_is_asked(configured: Any, far: loopback.Loopbac
     _filled(engine)
     engine.recall("heron")
     assert engine.runtime.services() is None and engine.runtime.hosts() == {} and engine.runtime.embed_hosted() == 0
-    assert far.seen == [] and engine.inspect().left == ()
+    assert far.seen == [] and engine.upkeep.inspect().left == ()
 
 
 def test_open_memories_are_read_and_private_ones_stay(configured: Any, far: loopback.Loopback) -> None:
@@ -53,7 +53,7 @@ def test_the_local_model_still_waits_for_its_own(configured: Any) -> None:
     for text in OPEN:
         engine.remember(text)
     assert engine.runtime.embed_hosted() == 3
-    assert engine.store.vectors.count_waiting() == 3 and engine.embed() == 3
+    assert engine.store.vectors.count_waiting() == 3 and engine.upkeep.embed() == 3
 
 
 def test_what_the_hosted_model_knows_counts(configured: Any) -> None:
@@ -108,7 +108,7 @@ def test_who_cannot_wait_asks_nobody_elsewhere(configured: Any, far: loopback.Lo
     _filled(engine)
     engine.runtime.embed_hosted()
     asked = len(far.seen)
-    answer = engine.recall("quando parte a balsa?", hurried=True)
+    answer = engine.recall("quando parte a balsa?", local_only=True)
     assert len(far.seen) == asked and answer.missing == () and answer.wordings == () and answer.agreement is None
 
 
@@ -130,8 +130,8 @@ def test_what_becomes_private_is_taken_back_and_told(configured: Any, far: loopb
     engine.recall("mill")
     folder = tmp_path / "home" / "memories.db.index"
     engine.lexical.catch_up()
-    (before,) = engine.sent(ids[OPEN[0]])
-    assert before.host == "127.0.0.1" and engine.sent(ids[PRIVATE]) == []
+    (before,) = engine.get(ids[OPEN[0]]).sent
+    assert before.host == "127.0.0.1" and list(engine.get(ids[PRIVATE]).sent) == []
     engine.edit(ids[OPEN[0]], sensitivity=Sensitivity.PRIVATE)
     assert _hosted_vectors(engine) == 2 and not list(folder.glob(f"dense-*{HOSTED}*"))
     asked = far.sent.count(OPEN[0])
@@ -171,7 +171,7 @@ def test_the_account_tells_machines_apart(configured: Any, far: loopback.Loopbac
     engine = configured("hosted", hosted={"url": far.url.replace("127.0.0.1", "localhost") + "/v1"})
     engine.remember(OPEN[1])
     engine.runtime.embed_hosted()
-    assert {(day.host, day.requests) for day in engine.inspect().left} >= {("127.0.0.1", 1), ("localhost", 1)}
+    assert {(day.host, day.requests) for day in engine.upkeep.inspect().left} >= {("127.0.0.1", 1), ("localhost", 1)}
 
 
 def test_what_looks_like_a_secret_is_held_back_even_where_it_is_open(configured: Any, far: loopback.Loopback) -> None:
@@ -187,9 +187,9 @@ def test_what_was_sent_stays_told_through_every_step(configured: Any) -> None:
     id = engine.remember(OPEN[0]).id
     engine.runtime.embed_hosted()
     engine.edit(id, sensitivity=Sensitivity.PRIVATE)
-    assert len(engine.sent(id)) == 1
+    assert len(engine.get(id).sent) == 1
     engine.seal(id, title="heron")
-    assert len(engine.sent(id)) == 1
+    assert len(engine.get(id).sent) == 1
 
 
 def test_what_becomes_private_while_it_is_being_read_is_not_kept(configured: Any, far: loopback.Loopback) -> None:
@@ -210,7 +210,7 @@ def test_the_account_says_to_whom_when_and_how_much_but_not_what(configured: Any
     _filled(engine)
     engine.runtime.embed_hosted()
     engine.recall("where is the mill?")
-    health = engine.inspect()
+    health = engine.upkeep.inspect()
     assert set(health.outside) == {"hosted", "hosted questions"}
     texts, questions = health.left
     assert (texts.endpoint, texts.requests, texts.texts) == ("hosted", 1, 3)
@@ -227,7 +227,7 @@ def test_every_try_is_counted(configured: Any, far: loopback.Loopback, monkeypat
     engine.remember(OPEN[0])
     far.turns.append(loopback.refuse(500))
     engine.runtime.embed_hosted()
-    assert engine.inspect().left[0].requests == 2
+    assert engine.upkeep.inspect().left[0].requests == 2
 
 
 @pytest.mark.parametrize("variable", ["TRISKELE_HOSTED_URL", "TRISKELE_HOSTED_SERVICE", "TRISKELE_LLM_COMMAND"])
@@ -247,7 +247,7 @@ def test_a_key_that_is_not_there_costs_no_answer_and_is_told(
     engine.remember(OPEN[0])
     answer = engine.recall("heron")
     assert _contents(answer) == [OPEN[0]] and f"hosted.{next(iter(where))}" in answer.missing[0]
-    assert engine.inspect().outside_problems == answer.missing and far.seen == []
+    assert engine.upkeep.inspect().outside_problems == answer.missing and far.seen == []
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_a_mistake_in_the_settings_costs_no_answer_and_is_told(
     answer = engine.recall("heron")
     assert _contents(answer) == [OPEN[0]] and far.seen == []
     assert answer.missing[0].startswith(f"[{section}] of your settings is not used") and said in answer.missing[0]
-    assert engine.inspect().outside_problems == answer.missing
+    assert engine.upkeep.inspect().outside_problems == answer.missing
 
 
 def test_a_key_may_lie_in_a_file(configured: Any, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ UNSURE = "quando parte a balsa?"
 def _filled(engine: Any) -> None:
     for text in (FERRY, "The heron nests by the mill", *(f"{name} works on Mondays" for name in NAMES)):
         engine.remember(text)
-    engine.embed()
+    engine.upkeep.embed()
 
 
 def test_an_unsure_answer_is_asked_for_in_other_words(configured: Any, far: loopback.Loopback) -> None:
@@ -32,7 +32,7 @@ def test_an_unsure_answer_is_asked_for_in_other_words(configured: Any, far: loop
     for hit in answer.hits:
         assert hit.score == pytest.approx(sum(leg.contribution for leg in hit.legs.values()) * hit.prior)
     assert len(far.seen) == 1 and UNSURE in far.sent
-    assert [(day.endpoint, day.requests) for day in engine.inspect().left] == [("llm", 1)]
+    assert [(day.endpoint, day.requests) for day in engine.upkeep.inspect().left] == [("llm", 1)]
 
 
 def test_a_sure_answer_is_not(configured: Any, far: loopback.Loopback) -> None:
@@ -73,7 +73,7 @@ def test_a_command_of_the_users_may_answer(configured: Any, far: loopback.Loopba
     _filled(engine)
     answer = engine.recall(UNSURE)
     assert answer.wordings[0] == "the ferry timetable" and answer.hits[0].memory.content == FERRY
-    health = engine.inspect()
+    health = engine.upkeep.inspect()
     assert far.seen == [] and health.left[0].host == "command" and "command" in health.outside["llm"]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from triskele import config
 from triskele.curation import agreement
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.types import Answer, Sensitivity
 
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def team(team_home: Path, trained_cross_encoder: Path, tmp_path: Path) -> Iterator[Engine]:
+def team(team_home: Path, trained_cross_encoder: Path, tmp_path: Path) -> Iterator[LocalEngine]:
     home = tmp_path / "home"
     shutil.copytree(team_home, home)
     (home / "config.toml").write_text(f'[rerank]\nmodel = "{trained_cross_encoder}"\ntimeout_s = 30\n')
-    with Engine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "demo"}), tmp_path) as engine:
+    with LocalEngine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "demo"}), tmp_path) as engine:
         yield engine
 
 
@@ -34,7 +34,7 @@ def _ids(answer: Answer) -> list[str]:
     return [hit.memory.id for hit in answer.hits]
 
 
-def test_a_real_cross_encoder_orders_the_head_anew(team: Engine) -> None:
+def test_a_real_cross_encoder_orders_the_head_anew(team: LocalEngine) -> None:
     plain = team.recall(QUESTION, limit=40)
     read = team.recall(QUESTION, limit=10, rerank="cross")
     assert read.missing == () and set(_ids(read)) <= set(_ids(plain)) and _ids(read) != _ids(plain)[:10]
@@ -47,7 +47,7 @@ def test_a_real_cross_encoder_orders_the_head_anew(team: Engine) -> None:
     )
 
 
-def test_every_question_is_counted(team: Engine) -> None:
+def test_every_question_is_counted(team: LocalEngine) -> None:
     assert agreement.agreed(team.store) is None
     said = [team.recall(text, rerank="cross").agreement for text in (QUESTION, "who knows about billing?")]
     team.after_answer.flush()
@@ -56,11 +56,11 @@ def test_every_question_is_counted(team: Engine) -> None:
     assert found.kept == pytest.approx(sum(each.kept for each in said if each is not None) / 2)
 
 
-def test_it_is_off_unless_asked_for_or_always_on(team: Engine) -> None:
+def test_it_is_off_unless_asked_for_or_always_on(team: LocalEngine) -> None:
     assert team.recall(QUESTION).agreement is None
     home = team.settings.home
     (home / "config.toml").write_text((home / "config.toml").read_text() + "always = true\n")
-    with Engine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "demo"}), home) as always:
+    with LocalEngine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "demo"}), home) as always:
         assert always.recall(QUESTION).agreement is not None
         assert always.recall(QUESTION, rerank="off").agreement is None
 
@@ -77,15 +77,15 @@ def test_a_folder_without_a_model_is_told(configured: Any, tmp_path: Path) -> No
             configured("rerank", rerank={"service": "", "model": name}).recall("heron", rerank="cross")
 
 
-def _river(configured: Any) -> Engine:
-    engine: Engine = configured("rerank")
+def _river(configured: Any) -> LocalEngine:
+    engine: LocalEngine = configured("rerank")
     engine.remember("heron")
     engine.remember("the heron by the river")
     engine.remember(
         "a very long diary of mine that tells of grey birds near the water all year", sensitivity=Sensitivity.PRIVATE
     )
     engine.remember("a note about the heron, the river and the mill at the bend of it")
-    engine.embed()
+    engine.upkeep.embed()
     return engine
 
 
@@ -108,7 +108,7 @@ def test_an_open_memory_that_says_the_same_as_a_private_one_is_not_read(
     engine = _river(configured)
     engine.remember("the otter fishes at the weir", project="here")
     engine.remember("the otter fishes at the weir", project="there", sensitivity=Sensitivity.PRIVATE)
-    engine.embed()
+    engine.upkeep.embed()
     engine.recall("heron, mill, fishing and weirs", rerank="cross", all_projects=True, limit=20)
     assert far.seen and "otter" not in far.sent
 

@@ -9,14 +9,14 @@ import pytest
 from loopback_server import TOKEN
 from starlette.testclient import TestClient
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving.app import AppContext, Application, Rules
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
 @pytest.fixture
-def engine(open_engine: Callable[..., Engine]) -> Engine:
+def engine(open_engine: Callable[..., LocalEngine]) -> LocalEngine:
     return open_engine()
 
 
@@ -33,7 +33,7 @@ def requests_logged() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def application(engine: Engine, lines: list[str], requests_logged: list[dict[str, Any]]) -> Application:
+def application(engine: LocalEngine, lines: list[str], requests_logged: list[dict[str, Any]]) -> Application:
     return Application(
         AppContext(
             lambda: engine,

@@ -19,17 +19,16 @@ from loopback_server import TOKEN, serving
 from starlette.testclient import TestClient
 
 import triskele
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound, StoreClosed, TriskeleError, Unavailable
 from triskele.serving.app import Application, Rules
 from triskele.serving.cli import agent_commands, related_memories
 from triskele.serving.cli.invocation import Invocation
 from triskele.serving.cli.main import cli
-from triskele.serving.http import memory_api
-from triskele.serving.http.client import RemoteMemory
+from triskele.serving.http.client import RemoteEngine
 from triskele.serving.http.mount import POSITION_HEADER
 from triskele.serving.http.problems import KINDS, AccessDenied, problem_of, raised_again
-from triskele.types import Answer, LinkKind, Sensitivity, Sort
+from triskele.types import Answer, LinkKind, Sensitivity
 
 PROJECT = "garden"
 
@@ -41,7 +40,7 @@ def url(application: Application) -> Iterator[str]:
 
 
 @pytest.fixture
-def remote(url: str) -> Iterator[RemoteMemory]:
+def remote(url: str) -> Iterator[RemoteEngine]:
     with triskele.connect(url, TOKEN, project=PROJECT) as memory:
         yield memory
 
@@ -53,7 +52,7 @@ def test_the_position_of_a_write_goes_with_what_is_asked_next() -> None:
         asked.append(request.headers.get(POSITION_HEADER, ""))
         return httpx.Response(200, json=[], headers={POSITION_HEADER: "0/1A"} if len(asked) == 1 else {})
 
-    with RemoteMemory("http://localhost", TOKEN, transport=httpx.MockTransport(answer)) as memory:
+    with RemoteEngine("http://localhost", TOKEN, transport=httpx.MockTransport(answer)) as memory:
         memory.remember_all([])
         memory.acting_as("client:codex").remember_all([])
         memory.remember_all([])
@@ -64,7 +63,7 @@ def untimed(answer: Answer) -> Answer:
     return replace(answer, took_ms=0.0)
 
 
-def test_everyday_calls_give_what_the_engine_gives(remote: RemoteMemory, engine: Engine) -> None:
+def test_everyday_calls_give_what_the_engine_gives(remote: RemoteEngine, engine: LocalEngine) -> None:
     outcome = remote.remember(
         "We deploy with Argo CD", category="decisions", tags=("deploy",), valid_from=datetime(2024, 5, 1, tzinfo=UTC)
     )
@@ -73,43 +72,71 @@ def test_everyday_calls_give_what_the_engine_gives(remote: RemoteMemory, engine:
     assert engine.get(outcome.id).project == PROJECT
     assert remote.get(outcome.id[:12]) == engine.get(outcome.id)
     assert remote.link(outcome.id, LinkKind.SEE_ALSO, other.id).action == "linked"
-    assert remote.links(outcome.id) == engine.links(outcome.id)
+    assert remote.get(outcome.id).links == engine.get(outcome.id).links != ()
     question = "how do releases reach the cluster?"
-    assert untimed(remote.recall(question, limit=5)) == untimed(engine.recall(question, limit=5))
+    assert untimed(remote.recall(question, limit=5)) == untimed(engine.answer(question, limit=5))
     dated = datetime(2024, 6, 1, tzinfo=UTC)
-    assert untimed(remote.recall(question, as_of=dated)) == untimed(engine.recall(question, as_of=dated))
+    assert untimed(remote.recall(question, as_of=dated)) == untimed(engine.answer(question, as_of=dated))
     assert remote.why_not(outcome.id, "cluster", limit=1) == engine.why_not(outcome.id, "cluster", limit=1)
-    assert remote.browse(sort=Sort.IMPORTANCE) == engine.browse(sort=Sort.IMPORTANCE)
-    assert remote.browse(tags=["deploy"]) == [engine.get(outcome.id)]
+    assert remote.browse(sort="importance", facets=True) == engine.browse(sort="importance", facets=True)
+    assert [memory.id for memory in remote.browse(tags=["deploy"]).memories] == [outcome.id]
     remote.edit(outcome.id, content="We deploy with Flux", valid_from=None)
-    assert remote.history(outcome.id) == engine.history(outcome.id)
-    assert remote.versions(outcome.id) == engine.versions(outcome.id)
+    assert remote.journal(id=outcome.id) == engine.journal(id=outcome.id)
+    assert remote.lookup([outcome.id, "1" * 16]) == engine.lookup([outcome.id])
+    assert remote.shorten([outcome.id]) == engine.shorten([outcome.id])
     assert [each.action for each in remote.forget(outcome.id, other.id)] == ["forgotten", "forgotten"]
-    assert remote.restore(other.id).action == "restored"
-    assert remote.census() == engine.census()
-    assert {each.action for each in remote.undo()} == {"forgotten"}
+    assert [each.action for each in remote.restore(other.id)] == ["restored"]
+    assert remote.stats() == engine.stats()
+    assert remote.undo(dry_run=True) == engine.undo(project=PROJECT, dry_run=True)
+    assert {each.action for each in remote.undo().outcomes} == {"forgotten"}
     newer = remote.remember("We deploy with Argo", supersedes=outcome.id)
-    assert remote.superseded([outcome.id, newer.id]) == engine.superseded([outcome.id, newer.id])
+    assert remote.get(newer.id) == engine.get(newer.id)
     assert remote.unlink(outcome.id, LinkKind.SEE_ALSO, other.id).action == "unlinked"
-    assert remote.erase(newer.id)[0].action == "erased"
+    assert remote.erase(newer.id).outcomes[0].action == "erased"
 
 
-def test_a_batch_a_secret_and_the_transfers(remote: RemoteMemory, engine: Engine, tmp_path: Path) -> None:
-    outcomes = remote.remember_all({"content": f"fact number {number}"} for number in range(3))
+def test_a_field_that_is_null_is_not_one_that_is_absent(remote: RemoteEngine, engine: LocalEngine) -> None:
+    id = remote.remember("Nobody waters the fern", speaker="Ada", role="user").id
+    remote.edit(id, importance=0.9)
+    assert (engine.get(id).speaker, engine.get(id).role) == ("Ada", "user")
+    remote.edit(id, role=None)
+    assert (engine.get(id).speaker, engine.get(id).role) == ("Ada", None)
+
+
+def test_rooms_give_what_the_engine_gives(remote: RemoteEngine, engine: LocalEngine) -> None:
+    for text in ("Argo CD deploys the shop", "Argo CD runs on Kubernetes", "The shop is deployed with Helm"):
+        remote.remember(text)
+    newer = remote.remember("The shop is no longer deployed with Helm").id
+    assert remote.related(id=newer) == engine.related(id=newer) != []
+    assert remote.concepts.show("Argo CD", all_projects=True) == engine.concepts.show("Argo CD", all_projects=True)
+    assert remote.concepts.overview() == engine.concepts.overview()
+    around = {"concept": "Argo CD", "most": 20}
+    assert remote.concepts.neighbourhood(**around) == engine.concepts.neighbourhood(**around)
+    ends = ("Argo CD", "Kubernetes")
+    assert remote.concepts.path(*ends, all_projects=True) == engine.concepts.path(*ends, all_projects=True)
+    assert remote.concepts.merge("Kubernetes", "Argo CD").names
+    assert remote.concepts.split("Kubernetes").names
+    assert remote.curation.proposals() == engine.curation.proposals()
+    with pytest.raises(BadInput, match="belongs to one person"):
+        remote.sharing.shares()
+
+
+def test_a_batch_a_secret_and_the_transfers(remote: RemoteEngine, engine: LocalEngine, tmp_path: Path) -> None:
+    outcomes = remote.remember_all([{"content": f"fact number {number}"} for number in range(3)])
     assert len({each.batch for each in outcomes}) == 1
     secret = remote.remember("The staging database password is hunter2-Rk4T9w")
-    assert remote.reveal(secret.id) == "The staging database password is hunter2-Rk4T9w"
+    assert remote.reveal(secret.id).text == "The staging database password is hunter2-Rk4T9w"
     target = tmp_path / "all.jsonl"
-    remote.export_memories(target, include_private=True, with_secrets=True)
+    remote.export_memories(target, private=True, with_secrets=True)
     engine.erase(*(each.id for each in outcomes), secret.id)
     report = remote.import_memories(target, keep_origin=True)
     assert (report.added, report.secrets) == (4, 1)
-    assert engine.reveal(secret.id).endswith("hunter2-Rk4T9w")
+    assert engine.reveal(secret.id).text.endswith("hunter2-Rk4T9w")
     with pytest.raises(FileExistsError):
         remote.export_memories(target)
 
 
-def test_errors_are_those_of_the_engine(remote: RemoteMemory) -> None:
+def test_errors_are_those_of_the_engine(remote: RemoteEngine) -> None:
     first = remote.remember("one fact").id
     remote.remember("another fact")
     with pytest.raises(NotFound, match="no memory starts with"):
@@ -124,7 +151,7 @@ def test_errors_are_those_of_the_engine(remote: RemoteMemory) -> None:
     with pytest.raises(BadInput, match="lmit"):
         remote.recall("x", lmit=1)
     with pytest.raises(BadInput, match="run it there"):
-        remote.backup(Path("x"))
+        remote.upkeep.backup(Path("x"))
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -147,15 +174,15 @@ def test_an_answer_that_is_no_problem_document_is_still_an_error(body: bytes) ->
 
 def test_a_wrong_key_is_denied(url: str) -> None:
     with triskele.connect(url, "another") as memory, pytest.raises(AccessDenied, match="wrong, expired or revoked"):
-        memory.census()
+        memory.stats()
 
 
 def test_a_server_that_is_gone_or_is_another_one_is_unavailable() -> None:
     with triskele.connect("http://127.0.0.1:1", "k") as memory, pytest.raises(Unavailable, match="does not answer"):
-        memory.census()
+        memory.stats()
     page = httpx.MockTransport(lambda _: httpx.Response(200, text="<html>hello</html>"))
     with pytest.raises(Unavailable, match="triskele server"):
-        RemoteMemory("http://localhost", "k", transport=page).census()
+        RemoteEngine("http://localhost", "k", transport=page).stats()
 
 
 @pytest.mark.parametrize(
@@ -191,7 +218,7 @@ def run(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_what_a_new_memory_contradicts_is_named_over_a_server(
-    run: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    run: Run, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = json.loads(run("add", "The shop is deployed with Helm", "--json").stdout)["id"]
     newer = run("add", "The shop is no longer deployed with Helm")
@@ -228,8 +255,8 @@ def test_complaints_are_sentences_where_the_engine_has_one(api: TestClient) -> N
 
     assert complaint("/v1/memories", content="") == "the memory is empty"
     assert complaint("/v1/memories", content="x", importance=7) == "importance must be between 0 and 1, not 7"
-    assert complaint("/v1/recall", query="x", limit=0) == "limit must be between 1 and 200, not 0"
-    assert complaint("/v1/forget", ids=["zz", "!!"]).startswith("not an id")
+    assert complaint("/v1/recall", text="x", limit=0) == "limit must be between 1 and 200, not 0"
+    assert complaint("/v1/links", source="zz", kind="see-also", target="!!").startswith("not an id")
     assert complaint("/v1/memories", content="x", importance="high") == "importance must be a number, not a text"
     # Of another type than any value that the engine sees: the schema says so.
     assert complaint("/v1/memories", content="x", colour="red").startswith("colour: ")
@@ -258,7 +285,7 @@ def test_complaints_are_sentences_where_the_engine_has_one(api: TestClient) -> N
     ],
 )
 def test_a_server_refuses_a_memory_in_the_words_of_a_store_of_ones_own(
-    remote: RemoteMemory, engine: Engine, field: str, value: Any
+    remote: RemoteEngine, engine: LocalEngine, field: str, value: Any
 ) -> None:
     with pytest.raises(BadInput) as local:
         engine.remember("Herons fish at dawn", **{field: value})
@@ -282,7 +309,7 @@ def test_a_server_refuses_a_memory_in_the_words_of_a_store_of_ones_own(
     ],
 )
 def test_a_server_refuses_a_question_in_the_words_of_a_store_of_ones_own(
-    remote: RemoteMemory, engine: Engine, option: str, value: Any
+    remote: RemoteEngine, engine: LocalEngine, option: str, value: Any
 ) -> None:
     with pytest.raises(BadInput) as local:
         engine.recall("herons", **{option: value})
@@ -290,17 +317,8 @@ def test_a_server_refuses_a_question_in_the_words_of_a_store_of_ones_own(
         remote.recall("herons", **{option: value})
 
 
-def test_a_count_reads_no_more_than_the_counts(
-    remote: RemoteMemory, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    remote.remember("Argo CD deploys the shop")
-    assert remote.statistics()[1].names is not None
-    monkeypatch.setattr(memory_api, "more_statistics", lambda _: pytest.fail("statistics were read"))
-    assert remote.census() == engine.census()
-
-
 def test_everyday_commands_ask_the_server_of_the_settings(
-    run: Run, url: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, url: str, engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     added = json.loads(run("add", "Argo CD deploys the shop", "--tags", "deploy", "--json").stdout)
     assert engine.get(added["id"]).project == "shop"
@@ -324,14 +342,14 @@ def test_everyday_commands_ask_the_server_of_the_settings(
 def test_what_is_not_embedded_yet_is_told_without_a_command_that_the_laptop_refuses(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = RemoteMemory.recall
-    monkeypatch.setattr(RemoteMemory, "recall", lambda *words, **options: replace(asked(*words, **options), waiting=2))
+    asked = RemoteEngine.recall
+    monkeypatch.setattr(RemoteEngine, "recall", lambda *words, **options: replace(asked(*words, **options), waiting=2))
     run("add", "Argo CD deploys the shop")
     said = run("recall", "what deploys the shop?").stdout
     assert "2 memories not embedded yet, found by words only." in said and "reindex" not in said
 
 
-def test_an_empty_question_finds_nothing_as_on_a_store_of_ones_own(run: Run, remote: RemoteMemory) -> None:
+def test_an_empty_question_finds_nothing_as_on_a_store_of_ones_own(run: Run, remote: RemoteEngine) -> None:
     run("add", "Argo CD deploys the shop")
     answer = run("recall", "")
     assert answer.exit_code == 0 and "The question is empty" in answer.stdout
@@ -345,13 +363,13 @@ def test_an_agent_without_a_background_process_uses_a_new_key_at_its_next_reques
     engine = agent_commands._LazyEngine(Invocation())
     refused = engine.open_engine()
     with pytest.raises(AccessDenied):
-        refused.census()
+        refused.stats()
     key.write_text(TOKEN)
-    assert engine.open_engine().census().memories == 0
+    assert engine.open_engine().stats().memories == 0
     assert engine.open_engine() is engine.open_engine()
     # A request that still runs keeps what it began with; the last one closes it.
     with pytest.raises(AccessDenied):
-        refused.census()
+        refused.stats()
     connections = refused._http  # type: ignore[attr-defined]
     del refused
     gc.collect()
@@ -362,7 +380,7 @@ def test_an_agent_without_a_background_process_uses_a_new_key_at_its_next_reques
     with pytest.raises(BadInput, match="cannot read the settings"):
         engine.open_engine()
     settings.write_text("")
-    assert isinstance(engine.open_engine(), Engine)
+    assert isinstance(engine.open_engine(), LocalEngine)
     engine.close()
     with pytest.raises(StoreClosed):
         engine.open_engine()
@@ -374,11 +392,8 @@ def test_a_closed_memory_says_so(url: str, tmp_path: Path) -> None:
     calls: tuple[Callable[[], object], ...] = (
         lambda: memory.recall("herons"),
         lambda: other.remember("Herons fish at dawn"),
-        lambda: memory.hook("stop", {}, sees_private=False, timeout_s=5),
         lambda: memory.export_memories(tmp_path / "all.jsonl"),
         lambda: memory.import_memories(tmp_path / "all.jsonl"),
-        memory.work_in_background,
-        memory.embed,
         memory.__enter__,
     )
     for call in calls:
@@ -387,7 +402,7 @@ def test_a_closed_memory_says_so(url: str, tmp_path: Path) -> None:
     memory.close()
 
 
-def test_values_of_another_type_are_refused_as_by_the_engine(remote: RemoteMemory) -> None:
+def test_values_of_another_type_are_refused_as_by_the_engine(remote: RemoteEngine) -> None:
     kept = remote.remember("Herons fish at dawn").id
     nothing: Any = None
     one_text = "must be a list of texts, not a text"
@@ -412,15 +427,15 @@ def test_values_of_another_type_are_refused_as_by_the_engine(remote: RemoteMemor
     for call, said in calls:
         with pytest.raises(BadInput, match=said):
             call()
-    assert remote.census().memories == 1 and len(remote.versions(kept)) == 1
+    assert remote.stats().memories == 1 and len(remote.journal(id=kept).versions) == 1
 
 
-def test_names_of_kinds_and_paths_as_texts_will_do(remote: RemoteMemory, engine: Engine, tmp_path: Path) -> None:
+def test_names_of_kinds_and_paths_as_texts_will_do(remote: RemoteEngine, engine: LocalEngine, tmp_path: Path) -> None:
     heron, otter = (remote.remember(text).id for text in ("Herons fish at dawn", "Otters fish at night"))
     remote.link(heron, "see-also", otter)
-    assert [link.kind for link in engine.links(heron)] == [LinkKind.SEE_ALSO]
+    assert [link.kind for link in engine.get(heron).links] == [LinkKind.SEE_ALSO]
     remote.unlink(heron, "see-also", otter)
-    assert engine.links(heron) == []
+    assert engine.get(heron).links == ()
     target = str(tmp_path / "all.jsonl")
     remote.export_memories(target)
     engine.erase(heron, otter)

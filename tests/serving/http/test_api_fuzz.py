@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis import Case
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving.app import AppContext, Application, Rules
 from triskele.serving.http import openapi
 from triskele.serving.http.api import OPERATIONS
@@ -38,7 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The application over one store, and the ids of some memories in it."""
     home = tmp_path_factory.mktemp("fuzz")
     environment = {"TRISKELE_HOME": str(home), "TRISKELE_RECALL_MODEL": "none", "TRISKELE_PRIVACY_KEY": "file"}
-    with Engine(config.load(environment), Path(home.anchor)) as engine:
+    with LocalEngine(config.load(environment), Path(home.anchor)) as engine:
         ids = [engine.remember(text).id for text in ("Argo CD deploys the shop", "The plant drinks on Mondays")]
         engine.link(ids[0], LinkKind.SEE_ALSO, ids[1])
         app = Application(AppContext(lambda: engine, dict, print, lambda: None, lambda _: None))

@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving.http import leg_times
 from triskele.serving.http.metrics import Metrics
 
@@ -31,7 +31,7 @@ def series(api: TestClient) -> dict[str, float]:
 
 def test_recalls_are_timed_by_leg_and_writes_as_a_whole(api: TestClient) -> None:
     api.post("/v1/memories", json={"content": "Argo CD deploys the shop"})
-    api.post("/v1/recall", json={"query": "what deploys the shop?"})
+    api.post("/v1/recall", json={"text": "what deploys the shop?"})
     api.get("/v1/memories/zzzzzzzz")
     found = series(api)
     assert found['triskele_recall_seconds_count{leg="lexical"}'] == 1
@@ -71,16 +71,16 @@ def test_no_text_of_a_memory_is_in_a_log(
 ) -> None:
     id = api.post("/v1/memories", json={"content": "the zeppelin lands in Friedrichshafen"}).json()["id"]
     if fault:
-        from triskele.engine import Engine
+        from triskele.engine.local import LocalEngine
 
-        monkeypatch.setattr(Engine, "ask", lambda *_, **__: 1 / 0)
+        monkeypatch.setattr(LocalEngine, "ask", lambda *_, **__: 1 / 0)
     for method, path, body in (
-        ("POST", "/v1/recall", {"query": "zeppelin"}),
-        ("POST", "/v1/why-not", {"id": id, "query": "zeppelin"}),
+        ("POST", "/v1/recall", {"text": "zeppelin"}),
+        ("POST", "/v1/why-not", {"id": id, "text": "zeppelin"}),
         ("PATCH", f"/v1/memories/{id}", {"content": "the zeppelin flies"}),
         ("POST", "/v1/memories", {"content": "the zeppelin", "category": "zeppelin"}),
         ("GET", "/v1/memories/zeppelin", None),
-        ("GET", "/v1/graph?concept=zeppelin", None),
+        ("GET", "/v1/concept?name=zeppelin", None),
     ):
         api.request(method, path, json=body)
     logged = "\n".join([*lines, *map(json.dumps, requests_logged), api.get("/metrics").text])
@@ -93,12 +93,12 @@ def test_no_text_of_a_memory_is_in_a_log(
 @pytest.mark.parametrize("corpus", ["local", "database"])
 def test_what_one_statement_fetches_for_both_legs_is_timed(tmp_path: Path, postgres_url: str, corpus: str) -> None:
     environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_STORE_CORPUS": corpus}
-    with Engine(config.load(environment, store_url=postgres_url), tmp_path) as engine:
+    with LocalEngine(config.load(environment, store_url=postgres_url), tmp_path) as engine:
         engine.remember("Argo CD deploys the shop")
-        engine.embed()
+        engine.upkeep.embed()
         started = time.perf_counter()
         with leg_times.timed(engine) as spent_s:
-            engine.recall("what deploys the shop?", logged=False)
+            engine.answer("what deploys the shop?")
         elapsed_s = time.perf_counter() - started
     # The query is encoded while both legs are fetched: its time must not count twice.
     assert sum(spent_s.values()) < elapsed_s

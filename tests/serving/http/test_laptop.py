@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ from residents import Host
 
 import triskele
 import triskele.errors
+from triskele.replies import HookCall
 from triskele.serving.cli.main import cli
-from triskele.serving.http.client import RemoteMemory
+from triskele.serving.http.client import RemoteEngine
 from triskele.stores.access_keys import SCOPES
 from triskele.stores.postgres.accounts import Accounts
 
@@ -264,9 +266,9 @@ def test_a_server_of_another_version_is_named() -> None:
         return httpx.Response(422, json={"detail": "anyone: unknown"}, headers={"X-Triskele-Version": "9.1"})
 
     for kind in (answer, refuse):
-        memory = RemoteMemory("http://localhost", "k", transport=httpx.MockTransport(kind))
+        memory = RemoteEngine("http://localhost", "k", transport=httpx.MockTransport(kind))
         with memory, pytest.raises(triskele.errors.Unavailable, match=r"runs triskele 9\.1, this is"):
-            memory.census()
+            memory.stats()
 
 
 @pytest.fixture
@@ -302,11 +304,13 @@ def test_a_hook_gives_memories_of_the_server(laptop: Laptop, server: TeamServer,
         # Another project is told nothing of this one.
         assert host.hook("user-prompt-submit", _event(work.parent, asked, "s3")).stdout == b""
         # A client that the user trusts may see private memories; the server is told so by this machine alone.
-        told = {"prompt": asked, "session_id": "s4"}
-        assert "private idea" in memory.hook("user-prompt-submit", told, sees_private=True, timeout_s=60)
-        told["session_id"] = "s5"
-        assert "private idea" not in memory.hook("user-prompt-submit", told, sees_private=False, timeout_s=60)
-        assert memory.statistics()[1].days[0].injected >= 3
+        call = HookCall(
+            event="user-prompt-submit", prompt=asked, session="s4", project="shop", sees_private=True, deadline_s=60
+        )
+        assert "private idea" in memory.agents.respond(call).text
+        call = replace(call, session="s5", sees_private=False)
+        assert "private idea" not in memory.agents.respond(call).text
+        assert memory.stats().days[0].injected >= 3
     for event in ("session-start", "pre-compact", "stop", "session-end"):
         assert host.hook(event, _event(work, "")).returncode == 0
     assert host.log() == ""
@@ -385,7 +389,7 @@ def test_agents_use_the_servers_memory_through_the_bridge(
             _call("code_status"),
         )
         stored = answers[2]["result"]["structuredContent"]
-        entry = memory.history(stored["id"])[0]
+        entry = memory.journal(id=stored["id"]).entries[-1]
         assert (entry.actor, memory.get(stored["id"]).project, memory.get(stored["id"]).origin) == (
             "client:codex",
             "shop",
@@ -417,8 +421,9 @@ def test_agents_use_the_servers_memory_through_the_bridge(
 def test_an_agent_may_not_store_what_the_server_gave_it(server: TeamServer) -> None:
     with triskele.connect(server.address, server.key(), project="shop") as memory:
         memory.remember("Releases reach the cluster through Argo CD on Fridays")
-        told = {"prompt": "how do releases reach the cluster?", "session_id": "s"}
-        assert "Argo CD" in memory.hook("user-prompt-submit", told, sees_private=False, timeout_s=60)
+        prompt = "how do releases reach the cluster?"
+        call = HookCall(event="user-prompt-submit", prompt=prompt, session="s", project="shop", deadline_s=60)
+        assert "Argo CD" in memory.agents.respond(call).text
         memory.recall("Argo CD")
         agent = memory.acting_as("client:codex")
         with pytest.raises(triskele.errors.BadInput, match="this repeats memory"):
@@ -442,7 +447,7 @@ def test_a_resident_process_runs_commands_over_its_connection(
         )
         assert done.stdout
     with triskele.connect(server.address, key, project="shop") as memory:
-        assert [each.content for each in memory.browse()] == ["Argo CD deploys the shop"]
+        assert [each.content for each in memory.browse().memories] == ["Argo CD deploys the shop"]
 
 
 def test_a_changed_key_is_used_at_once_by_commands_that_the_resident_process_ran(
@@ -454,7 +459,7 @@ def test_a_changed_key_is_used_at_once_by_commands_that_the_resident_process_ran
 
     def contents(key: str) -> list[str]:
         with triskele.connect(server.address, key, project="shop") as memory:
-            return [each.content for each in memory.browse()]
+            return [each.content for each in memory.browse().memories]
 
     bob, ada = server.key(), server.key()
     key = laptop(bob) / "server.key"

@@ -108,10 +108,10 @@ def test_the_tokens_of_hosted_models_bound_questions_by_every_way(server: Server
     ledger = StoreLedger(server.tenants.engine("ada").store)
     bill = Bill(endpoint="embeddings", at=timestamps.now(), tokens=99, cost=0.0, host="models.example")
     ledger.billed(bill)
-    assert server.ask(key, "POST", "/v1/recall", json={"query": "x"}).status_code == 200
+    assert server.ask(key, "POST", "/v1/recall", json={"text": "x"}).status_code == 200
     assert "quota is 100" not in server.tool(key, "memory_recall", query="x")
     ledger.billed(replace(bill, tokens=1))
-    assert server.ask(key, "POST", "/v1/recall", json={"query": "x"}).status_code == 429
+    assert server.ask(key, "POST", "/v1/recall", json={"text": "x"}).status_code == 429
     assert "quota is 100" in server.tool(key, "memory_recall", query="x")
     assert "quota is 100" in server.tool(key, "memory_why_not", id="abcdefgh", query="x")
     # What asks no model goes on.

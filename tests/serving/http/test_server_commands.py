@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 import triskele
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving.cli.main import cli
 from triskele.serving.http import demo_server
 from triskele.stores.postgres.accounts import Accounts
@@ -62,7 +62,7 @@ def test_a_key_is_printed_once_and_alone_on_standard_output(store: str) -> None:
 def test_deleting_a_user_exports_everything_first(store: str, tmp_path: Path) -> None:
     run("users", "create", "ada")
     own = {**os.environ, "TRISKELE_MEMORY_OWNER": "ada"}
-    with Engine(config.load(own), tmp_path) as engine:
+    with LocalEngine(config.load(own), tmp_path) as engine:
         engine.remember("Argo CD deploys the shop")
         engine.remember("The staging database password is hunter2-Rk4T9w")
     target = tmp_path / "ada.jsonl"
@@ -70,8 +70,8 @@ def test_deleting_a_user_exports_everything_first(store: str, tmp_path: Path) ->
     assert run("users", "delete", "ada", "--export", str(target), "--yes").exit_code == 0
     assert "Argo CD" in target.read_text() and "hunter2" in target.read_text()
     assert json.loads(run("users", "list", "--json").stdout)["users"] == []
-    with Engine(config.load(own), tmp_path) as engine:
-        assert engine.census().versions == 0
+    with LocalEngine(config.load(own), tmp_path) as engine:
+        assert engine.store.census().versions == 0
     refused = run("users", "delete", "ada", "--export", str(tmp_path / "again.jsonl"), "--yes")
     assert refused.exit_code == 1 and not (tmp_path / "again.jsonl").exists()
 
@@ -121,9 +121,9 @@ def test_the_demo_serves_two_users_and_leaves_nothing_behind(tmp_path: Path) -> 
             told = json.loads(b"".join(lines))
             with triskele.connect(told["http"], told["keys"]["ada"]) as ada:
                 answer = ada.recall("When may we deploy to production?", all_projects=True)
-                assert answer.hits and ada.census().memories > 50
+                assert answer.hits and ada.stats().memories > 50
             with triskele.connect(told["http"], told["keys"]["bob"]) as bob:
-                assert bob.census().memories == 0
+                assert bob.stats().memories == 0
             home = Path(told["socket"]).parent.parent
         finally:
             process.send_signal(signal.SIGTERM)

@@ -12,11 +12,14 @@ from click.testing import CliRunner
 from test_tenants import Server, server, settings  # noqa: F401 - fixtures
 
 import triskele
+from triskele.engine import sharing
 from triskele.errors import BadInput, NotAllowed, NotFound, QuotaExceeded
-from triskele.serving import remaining_access
+from triskele.replies import HookCall
 from triskele.serving.cli.main import cli
 from triskele.serving.hook.explanation import explain
+from triskele.serving.http.client import RemoteEngine
 from triskele.serving.http.problems import AccessDenied
+from triskele.serving.http.server_operations import BY_METHOD, Administration
 from triskele.stores.access_keys import SCOPES, Quotas
 
 FACT = "The zeppelin lands in Friedrichshafen"
@@ -38,6 +41,11 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
     return say
 
 
+def _group(engine: RemoteEngine, method: str, **options: str) -> Any:
+    """Carry out an operation on a group."""
+    return engine.send(BY_METHOD[getattr(Administration, method)], options)
+
+
 def test_a_client_shares_and_the_other_recalls_until_it_ends(server: Server) -> None:  # noqa: F811
     ada, bob, eve = (server.user(name) for name in ("ada", "bob", "eve"))
     with (
@@ -46,24 +54,25 @@ def test_a_client_shares_and_the_other_recalls_until_it_ends(server: Server) -> 
         triskele.connect(server.url, eve) as other,
     ):
         id = hers.remember(FACT).id
-        share = hers.store.shares.share("memory", id[:10], "user", "bob")
+        share = hers.sharing.share("memory", id[:10], "user", "bob").share
         assert (share.owner, share.target, share.access) == ("ada", id, "read")
         [hit] = his.recall("where does the zeppelin land?").hits
         assert (hit.memory.owner, hit.memory.shared_by) == ("ada", "ada")
         assert hers.get(id).owner == "ada" and hers.get(id).shared_by is None
-        assert his.census().memories == 0
+        assert his.stats().memories == 0
         for change in (lambda: his.forget(id), lambda: his.edit(id, content="mine"), lambda: his.erase(id)):
             with pytest.raises(NotAllowed, match="shared by ada"):
                 change()
         with pytest.raises(NotFound):
             other.get(id)
         assert other.recall("where does the zeppelin land?").hits == ()
-        assert [each.id for each in his.store.shares.received()] == [id] and other.store.shares.received() == []
-        assert [each.grantee for each in hers.store.shares.given()] == ["bob"]
-        hers.store.shares.unshare("memory", id, "user", "bob")
+        assert [each.id for each in his.sharing.shares().received] == [id]
+        assert other.sharing.shares().received == ()
+        assert [each.grantee for each in list(hers.sharing.shares().given)] == ["bob"]
+        hers.sharing.unshare("memory", id, "user", "bob")
         assert his.recall("where does the zeppelin land?").hits == ()
         with pytest.raises(BadInput, match="there is no user nobody"):
-            hers.store.shares.share("memory", id, "user", "nobody")
+            hers.sharing.share("memory", id, "user", "nobody")
 
 
 def test_groups_are_the_admins_and_the_quota_is_the_owners(server: Server) -> None:  # noqa: F811
@@ -75,22 +84,22 @@ def test_groups_are_the_admins_and_the_quota_is_the_owners(server: Server) -> No
         triskele.connect(server.url, bob) as his,
     ):
         with pytest.raises(AccessDenied):
-            hers.store.groups.create("crew")
-        admin.store.groups.create("crew")
-        assert admin.store.groups.add("crew", "bob").members == ["bob"]
+            _group(hers, "create_group", name="crew")
+        _group(admin, "create_group", name="crew")
+        assert list(_group(admin, "add_member", name="crew", user="bob").members) == ["bob"]
         ids = [hers.remember(f"{FACT} {number}", tags=["air"]).id for number in range(3)]
-        hers.store.shares.share("tag", "air", "group", "crew", access="write")
-        assert [each.access for each in his.store.shares.received()] == ["write"] * 3
+        hers.sharing.share("tag", "air", "group", "crew", access="write")
+        assert [each.access for each in list(his.sharing.shares().received)] == ["write"] * 3
         his.edit(ids[0], content="It lands in Zurich")
         assert hers.get(ids[0]).content == "It lands in Zurich"
-        assert hers.history(ids[0])[-1].actor == "bob/user"
+        assert hers.journal(id=ids[0]).entries[0].actor == "bob/user"
         his.remember("one of his own")
         with pytest.raises(QuotaExceeded):
             his.remember("one too many")
-        assert admin.store.groups.remove("crew", "bob").members == []
-        assert his.store.shares.received() == []
-        admin.store.groups.delete("crew")
-        assert hers.store.shares.groups() == [] == hers.store.shares.given()
+        assert list(_group(admin, "remove_member", name="crew", user="bob").members) == []
+        assert list(his.sharing.shares().received) == []
+        _group(admin, "delete_group", name="crew")
+        assert hers.sharing.groups() == [] == list(hers.sharing.shares().given)
 
 
 def test_a_reader_restores_nothing_beyond_the_quota_of_the_owner(server: Server) -> None:  # noqa: F811
@@ -98,15 +107,19 @@ def test_a_reader_restores_nothing_beyond_the_quota_of_the_owner(server: Server)
     with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
         his.remember("one of his own")
         id = hers.remember(FACT).id
-        hers.store.shares.share("memory", id, "user", "bob", access="write")
+        hers.sharing.share("memory", id, "user", "bob", access="write")
         his.forget(id)
         other = hers.remember("another one").id
-        for restore in (lambda: his.restore(id), lambda: his.undo(his.history(id)[-1].batch), lambda: hers.restore(id)):
+        for restore in (
+            lambda: his.restore(id),
+            lambda: his.undo(his.journal(id=id).entries[0].batch),
+            lambda: hers.restore(id),
+        ):
             with pytest.raises(QuotaExceeded, match="quota is 1"):
                 restore()
         hers.forget(other)
-        assert his.restore(id).action == "restored"
-        assert [memory.content for memory in hers.browse()] == [FACT]
+        assert his.restore(id)[0].action == "restored"
+        assert [memory.content for memory in hers.browse().memories] == [FACT]
 
 
 def test_tools_share_where_there_are_users(server: Server) -> None:  # noqa: F811
@@ -182,13 +195,13 @@ def test_every_answer_names_the_owner_of_a_shared_memory(
         id = hers.remember(FACT).id
         newer = hers.remember("The zeppelin lands in Zurich", supersedes=id).id
         for each in (id, newer):
-            hers.store.shares.share("memory", each, "user", "bob", access="write")
-        batch = his.edit(newer, content="The zeppelin lands in Basel").batch
+            hers.sharing.share("memory", each, "user", "bob", access="write")
+        batch = his.edit(newer, content="The zeppelin lands in Basel")[0].batch
         answer = his.recall("where does the zeppelin land?", show_superseded=True)
-        told = [*his.versions(newer), *(memory for _, memory in his.store.versions([id, newer]))]
-        told += [*answer.resolutions, *his.undo_plan(batch).versions.values()]
+        told = [*his.journal(id=newer).versions, *his.lookup([id, newer]).values()]
+        told += [*answer.resolutions, *his.undo(batch, dry_run=True).versions]
         assert {(memory.owner, memory.shared_by) for memory in told} == {("ada", "ada")}
-        assert {memory.owner for memory in hers.versions(newer)} == {"ada"}
+        assert {memory.owner for memory in hers.journal(id=newer).versions} == {"ada"}
     for place in ({"SERVER": server.url, "KEY": bob}, {"STORE": postgres_url, "MEMORY_OWNER": "bob"}):
         versions = json.loads(run("history", newer, "--json", **place).stdout)["versions"]
         assert {(each["owner"], each["shared_by"]) for each in versions} == {("ada", "ada")}
@@ -202,7 +215,7 @@ def test_the_end_of_a_share_says_who_still_reads_and_through_what(
 ) -> None:
     ada, _ = server.user("ada"), server.user("bob")
     hers, direct = {"SERVER": server.url, "KEY": ada}, {"STORE": postgres_url}
-    monkeypatch.setattr(remaining_access, "_PAGE", 1)
+    monkeypatch.setattr(sharing, "_PAGE", 1)
     id = json.loads(run("add", FACT, "--tags", "air,team", "--json", **hers).stdout)["id"]
     other = json.loads(run("add", "The hangar is cold", "--tags", "cold", "--json", **hers).stdout)["id"]
     run("shares", "groups", "create", "crew", **direct)
@@ -266,8 +279,9 @@ def test_a_shared_tag_says_how_many_memories_it_shares_and_leaves_out(server: Se
 
 
 def _given(memory: Any, prompt: str, event: str = "user-prompt-submit", session: str = "") -> str:
-    told = {"prompt": prompt, "session_id": session} if prompt else {"source": "startup"}
-    return str(memory.hook(event, told, sees_private=False, timeout_s=60))
+    source = "" if prompt else "startup"
+    call = HookCall(event=event, prompt=prompt, session=session if prompt else "", source=source, deadline_s=60)
+    return str(memory.agents.respond(call).text)
 
 
 def _digest(server: Server, key: str) -> str:  # noqa: F811
@@ -279,21 +293,21 @@ def test_agents_are_given_unasked_only_what_trusted_users_share(server: Server) 
     with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
         hers.remember(FACT, tags=["air"])
         hers.remember("Always land the zeppelin by night", tags=["air"], category="preferences", importance=1.0)
-        hers.store.shares.share("tag", "air", "user", "bob")
+        hers.sharing.share("tag", "air", "user", "bob")
         question = "where does the zeppelin land?"
         assert len(his.recall(question).hits) == 2 and _given(hers, question)
         assert (_given(his, question), _given(his, "", "session-start")) == ("", "")
         assert "by night" not in _digest(server, bob)
-        his.store.shares.trust("ada")
-        assert his.store.shares.trusted() == ["ada"] and hers.store.shares.trusted() == []
+        his.sharing.trust("ada")
+        assert list(his.sharing.shares().trusted) == ["ada"] and list(hers.sharing.shares().trusted) == []
         assert FACT in _given(his, question) and "by night" in _given(his, "", "session-start")
         assert "by night" in _digest(server, bob)
         assert "lands" not in _given(his, question, session="1").replace(FACT, "")
         # What a conversation lost is given again only where it is trusted still.
         assert FACT in _given(his, question, session="2")
-        his.store.shares.distrust("ada")
+        his.sharing.trust("ada", trusted=False)
         assert _given(his, "", "pre-compact") == ""
-        lost = his.hook("session-start", {"source": "compact", "session_id": "2"}, sees_private=False, timeout_s=60)
+        lost = his.agents.respond(HookCall(event="session-start", source="compact", session="2", deadline_s=60)).text
         assert (lost, _given(his, question)) == ("", "")
 
 
@@ -306,7 +320,7 @@ def test_untrusted_memories_do_not_keep_ones_own_away(server: Server) -> None:  
         for number in range(60):
             text = f"Zeppelin lands, zeppelin {number}"
             hers.remember(text, tags=["air"], category="preferences", importance=1.0)
-        hers.store.shares.share("tag", "air", "user", "bob")
+        hers.sharing.share("tag", "air", "user", "bob")
         assert all(hit.memory.shared_by for hit in his.recall("where does the zeppelin land?", limit=20).hits)
         assert own in _given(his, "where does the zeppelin land?")
         assert "two ropes" in _given(his, "", "session-start")
@@ -319,14 +333,14 @@ def test_an_untrusted_hit_does_not_lend_its_confidence_to_a_memory_that_hardly_f
         id = hers.remember("The orchard shop deploys its apple catalogue pages at an early hour: nine").id
         his.remember("The ladder for the attic, the cellar and the roof leans beside the shop door")
         assert _given(his, question) == ""
-        hers.store.shares.share("memory", id, "user", "bob")
+        hers.sharing.share("memory", id, "user", "bob")
         assert [hit.memory.shared_by for hit in his.recall(question).hits] == ["ada", None]
         assert _given(his, question) == ""
         told = explain(server.tenants.engine("bob"), "user-prompt-submit", {"prompt": question})
         assert told.verdict.startswith(f"silent: the confidence {told.confidence:.2f} is below")
         his.remember("At eight, an early hour, the orchard shop deploys its apple catalogue pages")
         assert "eight" in _given(his, question)
-        his.store.shares.trust("ada")
+        his.sharing.trust("ada")
         assert "nine" in _given(his, question)
 
 
@@ -337,7 +351,7 @@ def test_an_untrusted_hit_does_not_keep_away_what_would_be_given_without_it(serv
         id = hers.remember("The shop deploys on Fridays at nine, when does not matter").id
         his.remember("The shop sells bread")
         assert "sells bread" in _given(his, question)
-        hers.store.shares.share("memory", id, "user", "bob")
+        hers.sharing.share("memory", id, "user", "bob")
         best, own = his.recall(question).hits
         # Less than half as good as what is shared.
         assert best.memory.shared_by == "ada" and own.score < 0.5 * best.score
@@ -351,7 +365,7 @@ def test_silence_is_blamed_on_a_writer_but_not_on_a_share_that_does_not_count(se
     event = ("user-prompt-submit", {"prompt": question, "session_id": "7"})
     with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
         shared = hers.remember(FACT).id
-        hers.store.shares.share("memory", shared, "user", "bob")
+        hers.sharing.share("memory", shared, "user", "bob")
         own = his.remember("In the evening my zeppelin lands beside the lake in Zurich, as it always does").id
         assert "Zurich" in _given(his, question, session="7") and _given(his, question, session="7") == ""
         told = explain(server.tenants.engine("bob"), *event)
@@ -359,7 +373,7 @@ def test_silence_is_blamed_on_a_writer_but_not_on_a_share_that_does_not_count(se
         assert told.verdict == "silent: everything relevant is in the conversation already"
         # Now the best hit of his own is hers by its words.
         written = his.remember("The hangar is closed").id
-        his.store.shares.share("memory", written, "user", "ada", access="write")
+        his.sharing.share("memory", written, "user", "ada", access="write")
         hers.edit(written, content="The zeppelin does land where the zeppelins land")
         told = explain(server.tenants.engine("bob"), *event)
         assert next(each.memory.id for each in told.considered if not each.memory.shared_by) == written
@@ -372,23 +386,23 @@ def test_a_text_that_another_user_wrote_is_given_unasked_only_if_the_writer_is_t
     event = ("user-prompt-submit", {"prompt": question})
     with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
         id = hers.remember(FACT, category="preferences", importance=1.0).id
-        hers.store.shares.share("memory", id, "user", "bob", access="write")
+        hers.sharing.share("memory", id, "user", "bob", access="write")
         assert FACT in _given(hers, question) and FACT in _given(hers, "", "session-start")
         his.edit(id, importance=0.9)
         assert FACT in _given(hers, question)
         his.edit(id, content="The zeppelin lands in Bregenz")
         assert "Bregenz" in hers.recall(question).hits[0].memory.content
         hers.edit(id, tags=["air"])
-        hers.store.shares.unshare("memory", id, "user", "bob")
+        hers.sharing.unshare("memory", id, "user", "bob")
         assert (_given(hers, question), _given(hers, "", "session-start")) == ("", "")
         told = explain(server.tenants.engine("ada"), *event)
         assert [each.left_out for each in told.considered] == [
             "bob wrote it, and you do not trust bob (`triskele shares trust bob`)"
         ]
         assert told.verdict == "silent: everything found is shared or written by users whom you do not trust"
-        hers.store.shares.trust("bob")
+        hers.sharing.trust("bob")
         assert "Bregenz" in _given(hers, question) and "Bregenz" in _given(hers, "", "session-start")
-        hers.store.shares.distrust("bob")
+        hers.sharing.trust("bob", trusted=False)
         # Her own words, also by a client whose name looks like that of a user.
         hers.acting_as("client:bob/x").edit(id, content="The zeppelin lands in Lindau")
         assert "Lindau" in _given(hers, question)
@@ -409,15 +423,15 @@ def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: 
     unknown, own = (run("shares", "distrust", name, **his) for name in ("nobody", "bob"))
     assert (unknown.exit_code, own.exit_code) == (1, 2) and "there is no user nobody" in unknown.output
     agent = {"X-Triskele-Client": "codex"}
-    assert server.ask(bob, "PUT", "/v1/shares/trusted/ada", headers=agent).status_code == 409
+    assert server.ask(bob, "PUT", "/v1/trusted/ada", headers=agent).status_code == 409
     assert not any("trust" in tool["name"] for tool in server.mcp(bob, "tools/list", {})["result"]["tools"])
     for name in ("%00", "a%00b", "%ED%A0%80", "%F0%9F%98%80", "x" * 300, "%20"):
         for method in ("PUT", "DELETE"):
-            assert 400 <= server.ask(bob, method, f"/v1/shares/trusted/{name}").status_code < 500
+            assert 400 <= server.ask(bob, method, f"/v1/trusted/{name}").status_code < 500
     server.tenants.accounts.erase_user("ada")
     server.user("ada")
     with triskele.connect(server.url, bob) as memory:
-        assert memory.store.shares.trusted() == []
+        assert list(memory.sharing.shares().trusted) == []
     server.tenants.accounts.erase_user("ada")
     assert [run("shares", "distrust", "ada", **his).exit_code for _ in range(2)] == [0, 1]
 

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from triskele import config
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving import syncing
 from triskele.serving.cli.main import cli
 from triskele.serving.engine_host import EngineHost
@@ -166,14 +166,14 @@ def say(home: Path, *arguments: str) -> tuple[int, Any]:
 
 
 @contextmanager
-def opened(home: Path) -> Iterator[Engine]:
-    with Engine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_AGENTS_BACKGROUND": "false"}), home) as engine:
+def opened(home: Path) -> Iterator[LocalEngine]:
+    with LocalEngine(config.load({"TRISKELE_HOME": str(home), "TRISKELE_AGENTS_BACKGROUND": "false"}), home) as engine:
         yield engine
 
 
 def texts(home: Path) -> list[str]:
     with opened(home) as engine:
-        return sorted(each.content for each in engine.browse(all_projects=True, limit=200))
+        return sorted(each.content for each in engine.browse(all_projects=True, limit=200).memories)
 
 
 @pytest.mark.slow

@@ -14,14 +14,16 @@ from click.testing import CliRunner
 
 from triskele import config
 from triskele.base import timestamps
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Unavailable
 from triskele.exchange import sync_states
+from triskele.exchange.sync import Sync
 from triskele.exchange.sync_notes import Notes
-from triskele.serving import shapes, syncing
+from triskele.serving import syncing
 from triskele.serving.cli import render
 from triskele.serving.cli.main import cli
-from triskele.serving.syncing import AutomaticSync, Sync
+from triskele.serving.http import codec
+from triskele.serving.syncing import AutomaticSync
 from triskele.stores.protocols import Document
 from triskele.types import Sensitivity
 
@@ -30,9 +32,9 @@ URL = "http://127.0.0.1:9"
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def engine(tmp_path: Path) -> Iterator[LocalEngine]:
     (tmp_path / "config.toml").write_text(f'[sync]\nurl = "{URL}"\n[recall]\nmodel = "none"\n')
-    with Engine(config.load({"TRISKELE_HOME": str(tmp_path)}), tmp_path) as made:
+    with LocalEngine(config.load({"TRISKELE_HOME": str(tmp_path)}), tmp_path) as made:
         yield made
 
 
@@ -42,33 +44,33 @@ def give_key(home: Path) -> None:
 
 
 def test_a_missing_key_is_told_by_the_status_and_the_next_run_begins_as_the_first(
-    engine: Engine, tmp_path: Path
+    engine: LocalEngine, tmp_path: Path
 ) -> None:
     with pytest.raises(BadInput, match="cannot read the key"):
         syncing.sync(engine)
-    assert "cannot read the key" in syncing.status(engine).error
+    assert "cannot read the key" in engine.upkeep.sync_state().error
     give_key(tmp_path)
     with pytest.raises(Unavailable, match="does not answer"):
         syncing.sync(engine)
-    assert "does not answer" in syncing.status(engine).error
+    assert "does not answer" in engine.upkeep.sync_state().error
     assert Notes(engine.store).state()["address"] == URL
 
 
-def test_the_status_counts_what_is_private_or_secret_now(engine: Engine) -> None:
+def test_the_status_counts_what_is_private_or_secret_now(engine: LocalEngine) -> None:
     engine.remember("an open one")
     for number in range(3):
         engine.remember(f"private {number}", project=f"project {number}", sensitivity=Sensitivity.PRIVATE)
     opened = engine.remember("private for a while", sensitivity=Sensitivity.PRIVATE).id
     engine.edit(opened, sensitivity=Sensitivity.OPEN)
     engine.forget(engine.remember("private and forgotten", sensitivity=Sensitivity.PRIVATE).id)
-    assert syncing.status(engine).left_here == 3
+    assert engine.upkeep.sync_state().left_here == 3
     # Out of date, and still here.
     engine.remember("private last year", sensitivity=Sensitivity.PRIVATE, valid_to="2020-01-01")
-    assert syncing.status(engine).left_here == 4
+    assert engine.upkeep.sync_state().left_here == 4
 
 
 def test_a_fault_while_syncing_by_itself_is_told_without_its_text(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def faulty(self: Sync, **_: Any) -> None:
         raise ValueError("the words of a memory")
@@ -77,24 +79,24 @@ def test_a_fault_while_syncing_by_itself_is_told_without_its_text(
     monkeypatch.setattr(Sync, "run", faulty)
     automatic = AutomaticSync(lambda: engine, every_s=60)
     deadline = time.monotonic() + 20
-    while not (told := syncing.status(engine).error) and time.monotonic() < deadline:
+    while not (told := engine.upkeep.sync_state().error) and time.monotonic() < deadline:
         time.sleep(0.02)
     automatic.stop()
     assert "ValueError" in told and "words" not in told
 
 
-def put_conflict(engine: Engine) -> str:
+def put_conflict(engine: LocalEngine) -> str:
     """A memory that was changed here and on the server."""
     id = engine.remember("the backup runs at dawn").id
     theirs = replace(engine.get(id), content="the backup runs at noon")
-    record = shapes.plain(sync_states.record_of(theirs, sync_states.ProjectNames(engine.store)))
+    record = codec.to_json(sync_states.record_of(theirs, sync_states.ProjectNames(engine.store)))
     values = {"record": record, "mine": "m", "theirs": "t", "token": "2.t"}
     Notes(engine.store).put_conflicts({id: Document(values, about=(id,))})
     return id
 
 
 def test_show_and_list_say_that_a_memory_is_in_conflict(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "400")
@@ -125,7 +127,7 @@ def test_show_and_list_say_that_a_memory_is_in_conflict(
     ],
 )
 def test_a_settled_conflict_is_told_and_a_sync_is_announced_only_if_it_sends_something(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, said: str
+    engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, said: str
 ) -> None:
     id = put_conflict(engine)
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
@@ -134,7 +136,7 @@ def test_a_settled_conflict_is_told_and_a_sync_is_announced_only_if_it_sends_som
 
 
 def test_the_last_sync_is_shown_as_other_times_are(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
     asked = ["sync", "--status"]
@@ -148,7 +150,7 @@ def test_the_last_sync_is_shown_as_other_times_are(
 
 
 def test_the_doctor_does_not_say_that_nothing_leaves_where_a_server_is_named(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def doctor(*options: str) -> str:
         done = CliRunner().invoke(cli, ["doctor", *options], prog_name="triskele")

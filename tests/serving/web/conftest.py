@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 from page_client import Browser
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving.app import AppContext, Application
 
 
 @pytest.fixture
-def stranger(open_engine: Callable[..., Engine]) -> Browser:
+def stranger(open_engine: Callable[..., LocalEngine]) -> Browser:
     """A browser that is not signed in."""
     engine, lines = open_engine(), list[str]()
     context = AppContext(lambda: engine, lambda: {"engine": "open"}, lines.append, lambda: None, lambda _: None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.serving.app import Application, Rules
 
 HOST = "127.0.0.1:8377"
@@ -20,7 +20,7 @@ class Browser:
     """Asks one application; keeps cookies like a browser."""
 
     app: Application
-    engine: Engine
+    engine: LocalEngine
     lines: list[str] = field(default_factory=list)
     cookies: httpx.Cookies = field(default_factory=httpx.Cookies)
     rules: Rules = field(default_factory=lambda: Rules.local("token", 8377))

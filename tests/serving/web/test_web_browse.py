@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from page_client import Browser
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
-from triskele.serving.web import listing
-from triskele.serving.web.browse_page import _bars
-from triskele.serving.web.listing import Filters
+from triskele.replies import Page
+from triskele.serving.web.browse_page import SORTS, BrowseForm, _bars
 from triskele.serving.web.memory_page import difference
-from triskele.types import LinkKind, Origin, Sensitivity
+from triskele.serving.web.rendering import facets_of
+from triskele.types import Action, LinkKind, Origin, Sensitivity
+from triskele.validation import MAX_LISTED
 
 
 @pytest.fixture
-def engine(browser: Browser) -> Engine:
+def engine(browser: Browser) -> LocalEngine:
     """Sixty plain memories, and one of each special kind."""
     engine = browser.engine
     for number in range(60):
@@ -33,8 +35,12 @@ def engine(browser: Browser) -> Engine:
     return engine
 
 
-def total(engine: Engine, **filters: str) -> int:
-    return listing.find(engine, Filters(**filters), limit=1).total
+def browse(engine: LocalEngine, limit: int = MAX_LISTED, offset: int = 0, **filters: str) -> Page:
+    return engine.browse(**BrowseForm(**filters).options(), limit=limit, offset=offset)
+
+
+def total(engine: LocalEngine, **filters: str) -> int:
+    return browse(engine, limit=1, **filters).total
 
 
 @pytest.mark.parametrize(
@@ -58,43 +64,42 @@ def total(engine: Engine, **filters: str) -> int:
         ({"since": "2024-03-01", "until": "2024-04-01"}, 1),
     ],
 )
-def test_counts_are_true(engine: Engine, filters: dict[str, str], count: int) -> None:
+def test_counts_are_true(engine: LocalEngine, filters: dict[str, str], count: int) -> None:
     assert total(engine, **filters) == count
-    found = listing.find(engine, Filters(**filters), limit=None)
-    assert len({memory.id for memory in found.memories}) == count
+    assert len({memory.id for memory in browse(engine, **filters).memories}) == count
 
 
-def test_counts_follow_changes(engine: Engine) -> None:
-    engine.forget(*[each.id for each in listing.find(engine, Filters(tag="t1"), limit=None).memories])
+def test_counts_follow_changes(engine: LocalEngine) -> None:
+    engine.forget(*[each.id for each in browse(engine, tag="t1").memories])
     assert total(engine) == 46 and total(engine, state="forgotten") == 21
     engine.undo(all_projects=True)
     assert total(engine) == 66 and total(engine, state="forgotten") == 1
 
 
-def test_pages_join_without_gap_or_overlap(engine: Engine) -> None:
-    for sort in listing.SORTS:
-        whole = listing.find(engine, Filters(sort=sort), limit=None).memories
-        parts = [listing.find(engine, Filters(sort=sort), limit=25, offset=at).memories for at in (0, 25, 50, 75)]
+def test_pages_join_without_gap_or_overlap(engine: LocalEngine) -> None:
+    for sort in SORTS:
+        whole = browse(engine, sort=sort).memories
+        parts = [browse(engine, limit=25, offset=at, sort=sort).memories for at in (0, 25, 50, 75)]
         assert [each for part in parts for each in part] == list(whole)
-    assert listing.find(engine, Filters(sort="oldest"), limit=1).memories[0].content == "seen on a page"
+    assert browse(engine, limit=1, sort="oldest").memories[0].content == "seen on a page"
 
 
 @pytest.mark.parametrize("wrong", [{"state": "lost"}, {"sort": "mood"}, {"origin": "dream"}])
-def test_unknown_filters_are_refused(wrong: dict[str, str]) -> None:
+def test_unknown_filters_are_refused(engine: LocalEngine, wrong: dict[str, str]) -> None:
     with pytest.raises(BadInput):
-        Filters(**wrong)
+        browse(engine, **wrong)
 
 
-def test_the_facets_count_current_memories(engine: Engine) -> None:
-    facets = listing.facets(engine)
+def test_the_facets_count_current_memories(engine: LocalEngine) -> None:
+    facets = facets_of(engine)
     assert facets.projects == {"": 30, "shop": 30, "garden": 6}
     assert facets.origins == {"user": 65, "web": 1} and facets.categories["lessons"] == 1
-    assert facets.tags[:3] == ["t0", "t1", "t2"]
+    assert list(facets.tags)[:3] == ["t0", "t1", "t2"]
     engine.forget(engine.remember("A tag of the past", tags=["past"]).id)
-    assert "past" not in listing.facets(engine).tags
+    assert "past" not in facets_of(engine).tags
 
 
-def test_the_table_is_paged(engine: Engine, browser: Browser) -> None:
+def test_the_table_is_paged(engine: LocalEngine, browser: Browser) -> None:
     first, second = browser.get("/ui/browse").text, browser.get("/ui/browse?page=2").text
     assert "66 memories" in first and "1–50 of 66" in first and "51–66 of 66" in second
     assert len(re.findall('name="id"', first)) == 50
@@ -102,7 +107,7 @@ def test_the_table_is_paged(engine: Engine, browser: Browser) -> None:
     assert browser.get("/ui/browse?state=lost").status_code == 422
 
 
-def test_the_timeline_groups_by_month(engine: Engine, browser: Browser) -> None:
+def test_the_timeline_groups_by_month(engine: LocalEngine, browser: Browser) -> None:
     page = browser.get("/ui/browse?view=timeline&sort=oldest").text
     assert 'id="m2024-03"' in page and "2024-03: 1" in page
 
@@ -114,8 +119,8 @@ def test_a_bar_stands_at_its_month() -> None:
     assert _bars([]) == []
 
 
-def _ids(engine: Engine, **filters: str) -> list[str]:
-    return [each.id for each in listing.find(engine, Filters(**filters), limit=None).memories]
+def _ids(engine: LocalEngine, **filters: str) -> list[str]:
+    return [each.id for each in browse(engine, **filters).memories]
 
 
 def _undo(browser: Browser, address: str) -> None:
@@ -124,7 +129,7 @@ def _undo(browser: Browser, address: str) -> None:
     assert browser.post("/ui/undo", {"batch": batch[1]}).status_code == 204
 
 
-def test_some_are_forgotten_and_come_back(engine: Engine, browser: Browser) -> None:
+def test_some_are_forgotten_and_come_back(engine: LocalEngine, browser: Browser) -> None:
     chosen = _ids(engine)[:3]
     answer = browser.post("/ui/bulk", {"action": "forget", "id": chosen})
     assert total(engine) == 63
@@ -136,7 +141,7 @@ def test_some_are_forgotten_and_come_back(engine: Engine, browser: Browser) -> N
     assert total(engine) == 66
 
 
-def test_all_that_match_are_changed_in_one_batch(engine: Engine, browser: Browser) -> None:
+def test_all_that_match_are_changed_in_one_batch(engine: LocalEngine, browser: Browser) -> None:
     answer = browser.post("/ui/bulk", {"action": "forget", "matching": "1", "project": "shop"})
     assert total(engine, project="shop") == 0 and total(engine) == 36
     assert "project=shop" in answer.headers["hx-redirect"]
@@ -146,7 +151,7 @@ def test_all_that_match_are_changed_in_one_batch(engine: Engine, browser: Browse
     assert total(engine, project="shop") == 0
 
 
-def test_labels_of_many(engine: Engine, browser: Browser) -> None:
+def test_labels_of_many(engine: LocalEngine, browser: Browser) -> None:
     labels = {"new_category": "decisions", "new_project": "tools", "add_tag": "x", "remove_tag": "t0"}
     answer = browser.post("/ui/bulk", {"action": "label", "matching": "1", "tag": "t0", **labels})
     assert total(engine, tag="t0") == 0 and total(engine, tag="x") == total(engine, project="tools") == 20
@@ -158,7 +163,7 @@ def test_labels_of_many(engine: Engine, browser: Browser) -> None:
 @pytest.mark.parametrize(
     "form", [{}, {"action": "forget"}, {"action": "burn", "id": "x"}, {"id": "zzzz", "action": "forget"}]
 )
-def test_a_wrong_change_of_many_changes_nothing(engine: Engine, browser: Browser, form: dict[str, str]) -> None:
+def test_a_wrong_change_of_many_changes_nothing(engine: LocalEngine, browser: Browser, form: dict[str, str]) -> None:
     before = engine.store.position()
     answer = browser.post("/ui/bulk", form)
     assert answer.status_code in (404, 422) and answer.headers["hx-retarget"] == "#notice"
@@ -169,7 +174,7 @@ def test_a_memory_is_made_edited_and_undone(browser: Browser) -> None:
     engine = browser.engine
     form = {"content": "one\r\ntwo", "tags": "a, b", "importance": "0.7", "project": "shop", "category": "lessons"}
     made = browser.post("/ui/memories", form).headers["hx-redirect"]
-    [memory] = engine.browse(all_projects=True)
+    [memory] = engine.browse(all_projects=True).memories
     assert (memory.content, memory.tags, memory.importance, memory.project) == ("one\ntwo", ("a", "b"), 0.7, "shop")
     assert memory.origin is Origin.USER and memory.category == "lessons"
     assert "Added 1 memory" in browser.get(made).text
@@ -193,10 +198,10 @@ def test_a_memory_is_forgotten_restored_linked_and_superseded(browser: Browser) 
     browser.post(f"{address}/restore")
     assert engine.get(one).known_to is None
     browser.post(f"{address}/link", {"kind": "see-also", "other": two})
-    [link] = engine.links(one)
+    [link] = engine.get(one).links
     assert (link.kind, link.target) == (LinkKind.SEE_ALSO, two) and "another thing" in browser.get(address).text
     browser.post(f"{address}/unlink", {"source": one, "kind": "see-also", "target": two})
-    assert engine.links(one) == []
+    assert engine.get(one).links == ()
     browser.post("/ui/memories", {"content": "a newer thing", "supersedes": one})
     assert engine.superseded([one]) == {one} and "superseded" in browser.get(address).text
     assert browser.post(f"{address}/link", {"kind": "hates", "other": two}).status_code == 422
@@ -212,7 +217,16 @@ def test_a_secret_is_a_stub_until_it_is_revealed(browser: Browser) -> None:
     assert "revealed" in browser.get(address).text
     browser.post(f"{address}/edit", {"category": "lessons", "tags": "staging, db", "sensitivity": "secret"})
     assert browser.engine.get(id).tags == ("staging", "db")
-    assert browser.engine.reveal(id) == "the staging password is hunter2-Correct-Horse"
+    assert browser.engine.reveal(id).text == "the staging password is hunter2-Correct-Horse"
+
+
+def test_undo_of_a_moved_folder_leads_to_the_list(browser: Browser, tmp_path: Path) -> None:
+    engine = browser.engine.working_in(tmp_path)
+    engine.edit(engine.remember("a thing of this folder").id, project="shop")
+    moved = engine.upkeep.move_project(engine.project, "elsewhere")
+    assert {entry.action for entry in engine.journal(batch=moved.batch).entries} == {Action.BOUND}
+    address = browser.post("/ui/undo", {"batch": moved.batch}).headers["hx-redirect"]
+    assert address.startswith("/ui/browse?done=") and browser.get(address).status_code == 200
 
 
 def test_errors_are_said_where_they_happen(browser: Browser) -> None:

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 from page_client import Browser
 
-from triskele.engine import Engine
+from triskele.engine.concepts import MAX_NODES
+from triskele.engine.local import LocalEngine
+from triskele.errors import BadInput
 from triskele.index.entity_linking import read_names
-from triskele.serving.web import neighbourhood
+from triskele.serving.web.graph_layout import arranged
 from triskele.serving.web.graph_page import EDGE_GROUPS
 from triskele.types import LinkKind
 
 
 @pytest.fixture
-def engine(browser: Browser) -> Engine:
+def engine(browser: Browser) -> LocalEngine:
     engine = browser.engine
     one = engine.remember("Argo CD deploys the billing service", tags=["billing"], created_at="2025-01-10").id
     two = engine.remember(
@@ -27,8 +29,8 @@ def engine(browser: Browser) -> Engine:
     return engine
 
 
-def test_a_concept_leads_to_memories_and_on_to_others(engine: Engine) -> None:
-    found = neighbourhood.around(engine, name="argo cd")
+def test_a_concept_leads_to_memories_and_on_to_others(engine: LocalEngine) -> None:
+    found = engine.concepts.neighbourhood(concept="argo cd")
     labels = {node.label for node in found.nodes}
     assert {"Argo CD", "Grace Hopper"} <= labels and not any("plant" in label for label in labels)
     assert [node.label for node in found.nodes if node.is_focus] == ["Argo CD"]
@@ -39,13 +41,13 @@ def test_a_concept_leads_to_memories_and_on_to_others(engine: Engine) -> None:
     assert {edge.source for edge in found.edges} | {edge.target for edge in found.edges} <= {n.key for n in found.nodes}
 
 
-def test_a_memory_can_be_the_focus(engine: Engine) -> None:
-    plant = next(each for each in engine.browse(all_projects=True) if "plant" in each.content)
-    found = neighbourhood.around(engine, memory=plant.id[:8])
+def test_a_memory_can_be_the_focus(engine: LocalEngine) -> None:
+    plant = next(each for each in engine.browse(all_projects=True).memories if "plant" in each.content)
+    found = engine.concepts.neighbourhood(memory=plant.id[:8])
     assert [node.key for node in found.nodes if node.is_focus] == [f"m{plant.id}"]
 
 
-def test_the_past_has_no_later_memories(engine: Engine, browser: Browser) -> None:
+def test_the_past_has_no_later_memories(engine: LocalEngine, browser: Browser) -> None:
     def kept(at: str) -> int:
         nodes = browser.get("/ui/graph/data", params={"focus": "billing", "at": at}).json()["nodes"]
         return sum(each["kind"] == "memory" for each in nodes)
@@ -58,20 +60,22 @@ def test_the_number_of_nodes_is_bounded(browser: Browser) -> None:
     for number in range(40):
         browser.engine.remember(f"Orion Gate {number} is near Vega Station {number % 7}", tags=[f"tag{number % 5}"])
     read_names(browser.engine.store, browser.engine.lexical)
-    for most in (5, 20, 10_000):
-        found = neighbourhood.around(browser.engine, name="tag1", most=most)
-        assert len(found.nodes) <= min(most, neighbourhood.MAX_NODES)
-    assert neighbourhood.around(browser.engine, name="tag1", most=5).left_out > 0
+    concepts = browser.engine.concepts
+    for most in (5, 20, MAX_NODES):
+        assert len(concepts.neighbourhood(concept="tag1", most=most).nodes) <= most
+    assert concepts.neighbourhood(concept="tag1", most=5).left_out > 0
+    with pytest.raises(BadInput):
+        concepts.neighbourhood(concept="tag1", most=MAX_NODES + 1)
 
 
-def test_pages_with_and_without_a_focus(engine: Engine, browser: Browser) -> None:
+def test_pages_with_and_without_a_focus(engine: LocalEngine, browser: Browser) -> None:
     assert ">billing</a>" in browser.get("/ui/graph/start").text and "/ui/graph/start" in browser.get("/ui/graph").text
     assert "Grace Hopper" in browser.get("/ui/graph?focus=argo+cd").text
     unknown = browser.get("/ui/graph?focus=nothing+like+it")
     assert unknown.status_code == 404 and "no concept is called" in unknown.text
 
 
-def test_the_start_follows_what_is_written(engine: Engine, browser: Browser) -> None:
+def test_the_start_follows_what_is_written(engine: LocalEngine, browser: Browser) -> None:
     assert "Zephyr" not in browser.get("/ui/graph/start").text
     for number in range(2):
         engine.remember(f"Zephyr Station has {number} masts", tags=["Zephyr"])
@@ -86,7 +90,7 @@ def test_an_empty_graph_says_so(browser: Browser) -> None:
 def test_the_same_graph_looks_the_same_and_no_nodes_share_a_place() -> None:
     keys = [f"n{number}" for number in range(50)]
     pairs = [(f"n{number}", f"n{number // 3}") for number in range(1, 50)]
-    first, second = (neighbourhood.arranged(keys, pairs, "n0") for _ in range(2))
+    first, second = (arranged(keys, pairs, "n0") for _ in range(2))
     assert np.array_equal(first, second) and np.isfinite(first).all()
     assert np.allclose(first[0], 0)
     apart = np.sqrt(((first[:, None] - first[None]) ** 2).sum(axis=2)) + np.eye(50) * 1000

@@ -10,9 +10,9 @@ import pytest
 from page_client import Browser
 
 from triskele.code.search import opened
-from triskele.curation.compare import Rationale, Verdict
 from triskele.curation.decide import PairDecision
 from triskele.index.entity_linking import read_names
+from triskele.replies import Rationale, Verdict
 from triskele.serving.web.rendering import environment
 from triskele.stores.protocols import Use
 from triskele.types import LinkKind
@@ -98,7 +98,7 @@ def test_markup_in_an_address_stays_text(hostile: tuple[Browser, list[str]], pat
 
 def test_the_graph_gives_values_not_markup(hostile: tuple[Browser, list[str]]) -> None:
     browser, _ = hostile
-    answer = browser.get("/ui/graph/data", params={"memory": browser.engine.browse(all_projects=True)[0].id})
+    answer = browser.get("/ui/graph/data", params={"memory": browser.engine.browse(all_projects=True).memories[0].id})
     assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
 
 

@@ -10,7 +10,6 @@ from page_client import Browser
 
 from triskele.base import timestamps
 from triskele.code.search import opened
-from triskele.curation.compare import Rationale, Verdict
 from triskele.curation.decide import PairDecision
 from triskele.evaluation.own import gate, run
 from triskele.evaluation.own.questions import Label, make_question, save_labels, save_questions
@@ -18,7 +17,7 @@ from triskele.exchange import sync_notes, sync_states
 from triskele.exchange.sync_states import ProjectNames
 from triskele.models.egress import Departure
 from triskele.recall.hosted.egress_log import StoreLedger
-from triskele.serving import shapes
+from triskele.replies import Rationale, Verdict
 from triskele.serving.web.code_page import highlighted
 from triskele.serving.web.quality_page import drift
 from triskele.stores.protocols import Document, Use
@@ -56,14 +55,20 @@ def test_a_proposal_is_accepted_and_undone(browser: Browser) -> None:
     assert browser.engine.superseded([old]) == set()
 
 
-@pytest.mark.parametrize("version", ["mine", "theirs"])
-def test_a_conflict_is_shown_with_both_versions_and_settled(browser: Browser, version: str) -> None:
+def _conflict(browser: Browser) -> str:
+    """A memory that was changed here and on the server."""
     engine = browser.engine
     id = engine.remember("the backup runs at dawn").id
     theirs = replace(engine.get(id), content="the backup runs at <b>noon</b>")
-    record = shapes.plain(sync_states.record_of(theirs, ProjectNames(engine.store)))
+    record = sync_notes.plain_record(sync_states.record_of(theirs, ProjectNames(engine.store)))
     values = {"record": record, "mine": "m", "theirs": "t", "token": "2.t"}
     sync_notes.Notes(engine.store).put_conflicts({id: Document(values, about=(id,))})
+    return id
+
+
+@pytest.mark.parametrize("version", ["mine", "theirs"])
+def test_a_conflict_is_shown_with_both_versions_and_settled(browser: Browser, version: str) -> None:
+    engine, id = browser.engine, _conflict(browser)
     page = browser.get("/ui/review").text
     assert "1 conflict with the server" in page and "<b>noon" not in page
     assert "dawn" in page and "noon" in page
@@ -71,6 +76,12 @@ def test_a_conflict_is_shown_with_both_versions_and_settled(browser: Browser, ve
     done = browser.post(f"/ui/review/{id}/keep/{version}").headers["hx-redirect"]
     assert "Settled" in browser.get(done).text and not sync_notes.conflicts(engine.store)
     assert ("dawn" in engine.get(id).content) is (version == "mine")
+
+
+def test_accept_of_a_conflict_can_be_undone(browser: Browser) -> None:
+    engine, id = browser.engine, _conflict(browser)
+    engine.undo(engine.curation.accept(id).batch)
+    assert "dawn" in engine.get(id).content
 
 
 def test_a_proposal_is_rejected_for_good(browser: Browser) -> None:
@@ -126,7 +137,7 @@ def test_health_names_the_server_that_the_store_was_synced_with(browser: Browser
 
 def test_health_tells_of_damage_and_of_copies(browser: Browser, tmp_path: Path) -> None:
     browser.engine.remember("the backup runs at night")
-    browser.engine.backup(tmp_path / "copy.db")
+    browser.engine.upkeep.backup(tmp_path / "copy.db")
     assert "copy.db" in browser.get("/ui/health").text
     assert "No damage found" in browser.post("/ui/health/check").text
 

@@ -62,7 +62,7 @@ def test_a_wrong_switch_is_said_in_place(filled: Browser, more: dict[str, str]) 
 
 
 def test_why_not_takes_an_id_or_words(filled: Browser) -> None:
-    plant = filled.engine.browse(all_projects=True, category="lessons")[0]
+    plant = filled.engine.browse(all_projects=True, category="lessons").memories[0]
     for expected in (plant.id[:10], "office plant drinks"):
         page = filled.get("/ui/why-not", params={"q": "argo", "expected": expected}).text
         assert "office plant" in page and "matches 0 of 1 rare query term" in page and "Smallest change" in page

@@ -16,9 +16,9 @@ from test_web_hostile import PAYLOADS, Elements
 from triskele import config
 from triskele.base import timestamps
 from triskele.config import ServerSettings, Settings
-from triskele.curation.compare import Rationale, Verdict
 from triskele.curation.decide import PairDecision
 from triskele.index.entity_linking import read_names
+from triskele.replies import Rationale, Verdict
 from triskele.serving.app import AppContext, Application
 from triskele.serving.http.tenants import Tenants
 from triskele.serving.service import server_rules
@@ -230,7 +230,7 @@ def test_no_other_site_signs_in_or_changes_anything(team: Team, headers: dict[st
     assert browser.post("/ui/memories", {"content": "x"}, headers=headers).status_code == status
     assert browser.post("/ui/admin/users", {"name": "eve"}, headers=headers).status_code == status
     assert browser.ask("POST", "/ui/session", content=team.key("ada"), headers=headers).status_code == status
-    assert browser.engine.census().memories == 0 and len(team.tenants.accounts.users()) == 1
+    assert browser.engine.store.census().memories == 0 and len(team.tenants.accounts.users()) == 1
 
 
 def _furnished(team: Team) -> dict[str, str]:
@@ -238,7 +238,7 @@ def _furnished(team: Team) -> dict[str, str]:
     engine = team.tenants.engine("ada")
     one = engine.remember(f"The {WORD} flies to Friedrichshafen", tags=[WORD], project=WORD).id
     two = engine.remember(f"The {WORD} lands at noon", tags=[WORD], project=WORD).id
-    batch = engine.edit(one, content=f"The {WORD} flies to Friedrichshafen on Mondays").batch
+    batch = engine.edit(one, content=f"The {WORD} flies to Friedrichshafen on Mondays")[0].batch
     engine.link(one, LinkKind.SEE_ALSO, two)
     secret = engine.remember(SECRET, tags=[WORD]).id
     engine.store.usage.injected("talk", [Use(one, 3, engine.get(one).content_hash)], client=WORD, project=WORD)
@@ -281,7 +281,7 @@ def test_no_page_or_action_shows_or_changes_anything_of_another(team: Team) -> N
     team.key("ada")
     ids = _furnished(team)
     ada = team.tenants.engine("ada")
-    before = (ada.store.position(), ada.census())
+    before = (ada.store.position(), ada.store.census())
     # A near-miss of the name; with every scope, an admin's too.
     for name, scopes in (("ada.b", ALL), ("root", SCOPES)):
         browser = team.browser(name, scopes, is_admin=name == "root")
@@ -296,7 +296,7 @@ def test_no_page_or_action_shows_or_changes_anything_of_another(team: Team) -> N
                     told = [word for word in (WORD, "Friedrichshafen", "hunter2") if word in shown]
                     assert not told or _is_echo(details, told), (route.path, details, told)
         team.tenants.drop(name)
-    assert (ada.store.position(), ada.census()) == before
+    assert (ada.store.position(), ada.store.census()) == before
     assert team.lines == []
 
 
@@ -362,7 +362,7 @@ def test_quotas_hold_for_pages(team: Team) -> None:
     assert browser.post("/ui/memories", {"content": "two"}).status_code == 429
     assert [browser.get("/ui").status_code for _ in range(3)] == [200, 200, 429]
     assert {line["user"] for line in team.logged} == {"ada"}
-    assert browser.engine.census().memories == 1
+    assert browser.engine.store.census().memories == 1
 
 
 def test_an_admin_adds_a_user_makes_a_key_and_revokes_it(team: Team) -> None:

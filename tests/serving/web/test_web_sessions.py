@@ -131,7 +131,7 @@ def test_a_fault_becomes_a_page_and_a_line_without_its_message(
     def fail() -> None:
         raise RuntimeError("the text of a prompt")
 
-    monkeypatch.setattr(browser.engine, "census", fail)
+    monkeypatch.setattr(browser.engine, "stats", fail)
     answer = browser.get("/ui/health/store")
     assert answer.status_code == 503 and "prompt" not in answer.text
     assert browser.lines and "prompt" not in browser.lines[0] and "RuntimeError" in browser.lines[0]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from triskele.base.text import STOP_WORDS
 from triskele.curation import recall_log
 from triskele.curation.recall_log import LoggedQuery
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.evaluation.harness import in_use
 from triskele.evaluation.own.questions import (
@@ -78,11 +78,11 @@ class BuildResult:
         return {type: self.wanted - counts[type] for type in TYPES if counts[type] < self.wanted}
 
 
-def build(engine: Engine, *, size: int, seed: int) -> BuildResult:
+def build(engine: LocalEngine, *, size: int, seed: int) -> BuildResult:
     """Add questions until each type has a third of the size; judged questions always stay."""
     if not len(TYPES) <= size <= MAX_SIZE:
         raise BadInput(f"size must be between {len(TYPES)} and {MAX_SIZE:,}, not {size}")
-    engine.embed()
+    engine.upkeep.embed()
     # The recall log is written after the answers.
     engine.after_answer.flush()
     memories = in_use(engine)
@@ -99,7 +99,7 @@ def build(engine: Engine, *, size: int, seed: int) -> BuildResult:
 
 
 def _added(
-    engine: Engine, memories: Mapping[str, Memory], kept: Mapping[str, Question], result: BuildResult, seed: int
+    engine: LocalEngine, memories: Mapping[str, Memory], kept: Mapping[str, Question], result: BuildResult, seed: int
 ) -> list[Question]:
     """New questions, those of the log first, until there are enough of each type."""
     counts = Counter(question.type for question in kept.values())
@@ -126,7 +126,7 @@ def _added(
     return added
 
 
-def _from_log(engine: Engine, memories: Mapping[str, Memory], result: BuildResult) -> Iterator[Question]:
+def _from_log(engine: LocalEngine, memories: Mapping[str, Memory], result: BuildResult) -> Iterator[Question]:
     for asked in recall_log.entries(engine.store):
         top = memories.get(asked.hits[0]) if asked.hits else None
         if len(engine.lexical.analyzer.query_terms(asked.text)) < 2:
@@ -137,20 +137,20 @@ def _from_log(engine: Engine, memories: Mapping[str, Memory], result: BuildResul
             yield _logged(asked, top, engine)
 
 
-def _logged(asked: LoggedQuery, top: Memory | None, engine: Engine) -> Question:
+def _logged(asked: LoggedQuery, top: Memory | None, engine: LocalEngine) -> Question:
     shared = overlap(asked.text, top.content, engine.lexical.analyzer) if top else 0.0
     kind = PARAPHRASE if shared <= MAX_OVERLAP else EXACT
     return make_question(asked.text, kind, LOG, project=asked.project, about=asked.hits)
 
 
-def _exacts(memories: Iterable[Memory], engine: Engine) -> Iterator[Question]:
+def _exacts(memories: Iterable[Memory], engine: LocalEngine) -> Iterator[Question]:
     for memory in memories:
         phrase = salient_phrase(memory.content, engine.lexical)
         if phrase is not None:
             yield _about([memory], phrase, EXACT, PHRASE, (FROM_WORDS,))
 
 
-def _paraphrases(memories: Iterable[Memory], engine: Engine, result: BuildResult) -> Iterator[Question]:
+def _paraphrases(memories: Iterable[Memory], engine: LocalEngine, result: BuildResult) -> Iterator[Question]:
     for memory in memories:
         text = reworded(memory, engine.lexical)
         if text is None:
@@ -162,7 +162,7 @@ def _paraphrases(memories: Iterable[Memory], engine: Engine, result: BuildResult
             yield _about([memory], text, PARAPHRASE, REWORDED, (FROM_WORDS,))
 
 
-def _multi_hops(found: Sequence[Pair], engine: Engine) -> Iterator[Question]:
+def _multi_hops(found: Sequence[Pair], engine: LocalEngine) -> Iterator[Question]:
     for pair in found:
         one, other = (salient_phrase(memory.content, engine.lexical) for memory in (pair.one, pair.other))
         if one and other:
@@ -302,7 +302,7 @@ class Pair:
     shared: str = ""
 
 
-def pairs(engine: Engine, memories: Sequence[Memory], limit: int) -> list[Pair]:
+def pairs(engine: LocalEngine, memories: Sequence[Memory], limit: int) -> list[Pair]:
     """Pairs that one question can ask for together: linked or sharing a rare word, but far apart in meaning.
 
     Linked pairs come first; without a model there are none.
@@ -318,14 +318,14 @@ def pairs(engine: Engine, memories: Sequence[Memory], limit: int) -> list[Pair]:
     return list(found.values())
 
 
-def _linked(engine: Engine, memories: Sequence[Memory]) -> Iterator[Pair]:
+def _linked(engine: LocalEngine, memories: Sequence[Memory]) -> Iterator[Pair]:
     known = {memory.id: memory for memory in memories}
     for link in engine.store.links(list(known)):
         if link.kind is not LinkKind.SUPERSEDES and link.source in known and link.target in known:
             yield Pair(known[link.source], known[link.target], LINKS)
 
 
-def _sharing(engine: Engine, memories: Sequence[Memory]) -> Iterator[Pair]:
+def _sharing(engine: LocalEngine, memories: Sequence[Memory]) -> Iterator[Pair]:
     """Pairs that share a rare tag or name, the rarest first, in the order of the memories."""
     holders: dict[str, list[Memory]] = {}
     for memory in memories:
@@ -337,7 +337,7 @@ def _sharing(engine: Engine, memories: Sequence[Memory]) -> Iterator[Pair]:
             yield Pair(one, other, TERMS, word)
 
 
-def _names(memory: Memory, engine: Engine) -> list[str]:
+def _names(memory: Memory, engine: LocalEngine) -> list[str]:
     """Tags, names and identifiers: a rare word of everyday language connects nothing."""
     found = words(memory.content, engine.lexical)
     names = [word.text for word in found if not word.is_stop_word and word.text[1:].lower() != word.text[1:]]
@@ -351,7 +351,7 @@ def _is_name(word: WeightedWord, before: WeightedWord, memory: Memory) -> bool:
     return not word.is_stop_word and word.text[:1].isupper() and is_inside
 
 
-def _vectors(engine: Engine, memories: Iterable[Memory]) -> Mapping[str, NDArray[np.float32]]:
+def _vectors(engine: LocalEngine, memories: Iterable[Memory]) -> Mapping[str, NDArray[np.float32]]:
     semantic = engine.semantic()
     if semantic is None:
         return {}

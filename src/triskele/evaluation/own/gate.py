@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from triskele.base import timestamps
 from triskele.curation import recall_log
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.evaluation import metrics
 from triskele.evaluation.arms import Arm
@@ -68,7 +68,7 @@ class Gate:
         return all(check.passed for check in self.checks)
 
 
-def accept(engine: Engine, progress: Progress = quiet) -> dict[str, Any]:
+def accept(engine: LocalEngine, progress: Progress = quiet) -> dict[str, Any]:
     """Keep the present ranking as the baseline."""
     judged, measured = _measured_now(engine, progress)
     value = {
@@ -84,7 +84,7 @@ def accept(engine: Engine, progress: Progress = quiet) -> dict[str, Any]:
     }
 
 
-def gate(engine: Engine, *, improve: bool = False, progress: Progress = quiet) -> Gate:
+def gate(engine: LocalEngine, *, improve: bool = False, progress: Progress = quiet) -> Gate:
     """Compare the present ranking with the baseline on the questions that both have."""
     baseline = engine.store.documents.all(BASELINE).get(_KEY)
     if baseline is None:
@@ -123,7 +123,7 @@ def passes(ranked: list[str], grades: Mapping[str, int]) -> bool:
     return any(grades.get(id, 0) >= ANSWERS for id in ranked[:PASS_DEPTH])
 
 
-def _measured_now(engine: Engine, progress: Progress) -> tuple[JudgedSet, Measured]:
+def _measured_now(engine: LocalEngine, progress: Progress) -> tuple[JudgedSet, Measured]:
     now = own_arm(NOW, engine)
     with OwnHarness(engine, progress) as harness:
         judged = judgeable(judged_set(harness), [now])
@@ -180,7 +180,7 @@ class ModelComparison:
         return asdict(self)
 
 
-def compare_models(engine: Engine, model: SemanticIndex, progress: Progress = quiet) -> ModelComparison:
+def compare_models(engine: LocalEngine, model: SemanticIndex, progress: Progress = quiet) -> ModelComparison:
     """Ask the model in force and another one the same questions, each as recall would use it."""
     current, other = OwnHarness(engine, progress), OwnHarness(engine, progress, model=model)
     # A plan that was adopted with one of them rests with the other.
@@ -199,7 +199,7 @@ def compare_models(engine: Engine, model: SemanticIndex, progress: Progress = qu
     return ModelComparison(questions=len(judged.questions), gate=found, past=len(past), shared=shared)
 
 
-def _past_questions(engine: Engine) -> list[Question]:
+def _past_questions(engine: LocalEngine) -> list[Question]:
     asked = list({(each.text, each.project): each for each in recall_log.entries(engine.store)}.values())
     return [make_question(each.text, "past", "recall log", project=each.project) for each in asked[:MAX_PAST_QUESTIONS]]
 

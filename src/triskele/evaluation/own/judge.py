@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from triskele import validation
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.evaluation.datasets import UNRANKED_TYPES
 from triskele.evaluation.harness import OwnHarness
@@ -234,7 +234,7 @@ def _reason_to_refuse(kappa: float | None, by_hand: int, labels: int, made: int,
 # Import
 
 
-def import_questions(engine: Engine, path: Path) -> list[Question]:
+def import_questions(engine: LocalEngine, path: Path) -> list[Question]:
     """Add the questions of a file that are not known yet; memories named in `ids` get the highest grade."""
     known = load_questions(engine.store)
     read = [_imported(row, place, engine) for place, row in read_lines(path)]
@@ -247,7 +247,7 @@ def import_questions(engine: Engine, path: Path) -> list[Question]:
     return list(fresh.values())
 
 
-def import_grades(engine: Engine, path: Path) -> list[Label]:
+def import_grades(engine: LocalEngine, path: Path) -> list[Label]:
     """Import grades by hand from a file; every question in it counts as judged."""
     known = load_questions(engine.store)
     given = read_labels(path, engine, known, by=HAND)
@@ -255,7 +255,7 @@ def import_grades(engine: Engine, path: Path) -> list[Label]:
     return given
 
 
-def import_labels(engine: Engine, path: Path, by: str) -> JudgeAgreement:
+def import_labels(engine: LocalEngine, path: Path, by: str) -> JudgeAgreement:
     """Import the labels of another judge if they agree enough with those by hand; otherwise import nothing."""
     name = validation.check_name(by, "the judge's name")
     if not name or name.casefold() == HAND:
@@ -269,13 +269,13 @@ def import_labels(engine: Engine, path: Path, by: str) -> JudgeAgreement:
     return found
 
 
-def _keep(engine: Engine, given: Sequence[Label], known: dict[str, Question], by: str) -> None:
+def _keep(engine: LocalEngine, given: Sequence[Label], known: dict[str, Question], by: str) -> None:
     save_labels(engine.store, given, known)
     named = {label.question for label in given}
     save_questions(engine.store, [replace(known[id], judged=by) for id in sorted(named) if not known[id].judged])
 
 
-def _imported(row: dict[str, Any], place: str, engine: Engine) -> Question:
+def _imported(row: dict[str, Any], place: str, engine: LocalEngine) -> Question:
     text = validation.clean(_text_of(row, "text", place), "the question")
     if not text or len(text) > _MAX_QUESTION_CHARACTERS:
         raise BadInput(f"{place}: a question has between 1 and {_MAX_QUESTION_CHARACTERS:,} characters")
@@ -298,7 +298,7 @@ def _imported(row: dict[str, Any], place: str, engine: Engine) -> Question:
     )
 
 
-def read_labels(path: Path, engine: Engine, questions: Mapping[str, Question], *, by: str) -> list[Label]:
+def read_labels(path: Path, engine: LocalEngine, questions: Mapping[str, Question], *, by: str) -> list[Label]:
     """The labels of a file; a question is named by its id or its text, a memory by the beginning of its id."""
     by_text = {question.text.casefold(): question.id for question in questions.values()}
     found: Labels = {}
@@ -317,7 +317,7 @@ def read_labels(path: Path, engine: Engine, questions: Mapping[str, Question], *
     return list(found.values())
 
 
-def _memory_id(named: str, engine: Engine, place: str) -> str:
+def _memory_id(named: str, engine: LocalEngine, place: str) -> str:
     try:
         return engine.resolve(named)
     except BadInput as error:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from triskele.engine.local import LocalEngine
 from triskele.evaluation.datasets import UNRANKED_TYPES, BenchQuery, Qrels
 from triskele.evaluation.harness import OwnHarness
 from triskele.stores.protocols import Document, OwnerStore
@@ -100,6 +101,32 @@ class Label:
 
 
 Labels = dict[tuple[str, str], Label]
+
+
+def questions_of(engine: LocalEngine) -> dict[str, Question]:
+    """Every question about a memory by its id."""
+    return load_questions(engine.store)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgingState:
+    """How far the judging is: questions in all, judged and waiting ones, and labels by their judge."""
+
+    questions: int
+    judged: int
+    waiting: int
+    labels: Mapping[str, int]
+
+
+def judging_state(engine: LocalEngine) -> JudgingState:
+    """Count the questions and labels of a memory."""
+    questions = questions_of(engine).values()
+    return JudgingState(
+        questions=len(questions),
+        judged=sum(question.judged is not None for question in questions),
+        waiting=sum(question.is_waiting for question in questions),
+        labels=dict(Counter(label.by for label in load_labels(engine.store).values())),
+    )
 
 
 def load_labels(store: OwnerStore) -> Labels:

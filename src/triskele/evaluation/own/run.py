@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from triskele.base import timestamps
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.evaluation import guards, results
 from triskele.evaluation.arms import Arm, arm
@@ -27,7 +27,7 @@ KEPT_METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr")
 
 
 def run(
-    engine: Engine,
+    engine: LocalEngine,
     *,
     arms: Sequence[str] | None = None,
     baseline: str = "fts",
@@ -48,7 +48,7 @@ def run(
     return report
 
 
-def own_arm(name: str, engine: Engine, model: SemanticIndex | None = None) -> Arm:
+def own_arm(name: str, engine: LocalEngine, model: SemanticIndex | None = None) -> Arm:
     """An arm of the benchmark, or `now`: what recall does now, or would do with another model."""
     if name != NOW:
         return arm(name)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Unavailable
 from triskele.evaluation import comparison
 from triskele.evaluation.arms import Arm, arm
@@ -16,6 +16,7 @@ from triskele.evaluation.harness import OwnHarness, Progress, quiet
 from triskele.evaluation.own.gate import MAX_MRR_DROP, MIN_QUESTIONS
 from triskele.evaluation.own.questions import FROM_WORDS, JudgedSet, Question, judged_set
 from triskele.evaluation.own.run import NOW, measure_own, own_arm
+from triskele.recall import plan as plans
 from triskele.recall.plan import Plan, adopt, values_of
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class TuningResult:
     seed: int = 0
 
 
-def tune(engine: Engine, *, budget: int = BUDGET, seed: int = 7, progress: Progress = quiet) -> TuningResult:
+def tune(engine: LocalEngine, *, budget: int = BUDGET, seed: int = 7, progress: Progress = quiet) -> TuningResult:
     """Search for a better plan and adopt it only if the held-out questions exclude a loss."""
     if not 1 <= budget <= len(GRID):
         raise BadInput(f"budget must be between 1 and {len(GRID)} configurations, not {budget}")
@@ -115,7 +116,13 @@ def tune(engine: Engine, *, budget: int = BUDGET, seed: int = 7, progress: Progr
     return result
 
 
-def configurations(engine: Engine, budget: int) -> list[Arm]:
+def roll_back(engine: LocalEngine) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Revert the adopted plan; returns its values, and those of the plan that is in force then."""
+    taken, present = plans.roll_back(engine.store)
+    return values_of(taken.plan), values_of(present.plan) if present else None
+
+
+def configurations(engine: LocalEngine, budget: int) -> list[Arm]:
     """The present plan and plans of the grid up to the budget, all with the user's weight of importance."""
     now, prior = own_arm(NOW, engine), engine.settings.recall.importance_prior
     shipped = Arm(name="shipped", about="what recall does as shipped", plan=Plan())

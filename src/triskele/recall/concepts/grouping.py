@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from triskele.index.entity_linking import read_names
 from triskele.index.lexical import LexicalIndex
 from triskele.index.mentions import MentionIndex
-from triskele.recall.concepts.view import Concept, View
+from triskele.recall.concepts.view import View
+from triskele.replies import Regrouped
 from triskele.stores.derived import BY_HAND, Merge, Name
 from triskele.stores.protocols import OwnerStore
-
-
-@dataclass(frozen=True, slots=True)
-class Regrouped:
-    """The names that were merged into a concept, or split from one; empty if nothing changed."""
-
-    names: tuple[str, ...]
-    concept: Concept
 
 
 def merge(view: View, one: str, other: str) -> Regrouped:
@@ -26,10 +18,10 @@ def merge(view: View, one: str, other: str) -> Regrouped:
     moving, target = view.find(one), view.find(other)
     concept = view.concept(target)
     if moving.concept == target.concept:
-        return Regrouped((), concept)
+        return Regrouped((), concept.name)
     names = view.store.entities.members([moving.concept])
     view.store.entities.regroup({name.name: target.concept for name in names}, BY_HAND)
-    return Regrouped(tuple(name.text for name in names), concept)
+    return Regrouped(tuple(name.text for name in names), concept.name)
 
 
 def split(view: View, text: str) -> Regrouped:
@@ -39,13 +31,13 @@ def split(view: View, text: str) -> Regrouped:
     leaving = _leaving(name, group, view.store.entities.merges(each.name for each in group))
     staying = [each for each in group if each not in leaving]
     if not staying:
-        return Regrouped((), view.concept(name))
+        return Regrouped((), view.concept(name).name)
     # The number of a concept is that of one of its names: the side that loses it takes its first name's.
     moving = staying if any(each.name == name.concept for each in leaving) else leaving
     head = min(each.name for each in moving)
     view.store.entities.regroup({each.name: head for each in moving}, BY_HAND)
     left = head if moving is staying else name.concept
-    return Regrouped(tuple(each.text for each in leaving), view.concepts([left])[left])
+    return Regrouped(tuple(each.text for each in leaving), view.concepts([left])[left].name)
 
 
 def _leaving(name: Name, group: Sequence[Name], merges: Sequence[Merge]) -> list[Name]:

@@ -2,85 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-
 import numpy as np
 
 from triskele.errors import NotFound
 from triskele.index.corpus import Ints
 from triskele.index.mentions import MentionIndex
 from triskele.recall.concepts.view import Concept, View
-from triskele.stores.derived import Edge, NameCounts
+from triskele.replies import (
+    CommonConcept,
+    ConceptDetails,
+    ConceptEdge,
+    ConceptOverview,
+    ConceptPath,
+    Hop,
+    Neighbour,
+    OtherName,
+)
 from triskele.types import Memory
 
 # Of a name that nearly every memory mentions, the newest mentions are enough.
 _MOST_LOOKED_AT = 2000
 MAX_HOPS = 6
-_SHOWN_HUBS = 10
+_SHOWN_COMMON = 10
 
 
-@dataclass(frozen=True, slots=True)
-class OtherName:
-    """Another name of the concept, why it was merged, and since when."""
-
-    name: str
-    reason: str | None = None
-    since: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A concept that some memories mention together with this one, and how many mention it at all."""
-
-    concept: Concept
-    together: int
-    memories: int
-
-
-@dataclass(frozen=True, slots=True)
-class Tie:
-    """An edge between two concepts by name, with the memory that states it."""
-
-    source: Concept
-    target: Concept
-    edge: Edge
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """The data of a concept: `memories` mention it, and it is the subject of `subjects` of them.
-
-    Lists are cut, counts are not; `mentioned_in` leaves out what it is the subject of.
-    """
-
-    concept: Concept
-    other_names: tuple[OtherName, ...]
-    memories: int
-    subjects: int
-    subject_of: tuple[Memory, ...]
-    mentioned_in: tuple[Memory, ...]
-    neighbours: tuple[Neighbour, ...]
-    ties: tuple[Tie, ...]
-
-
-def about(view: View, text: str, *, limit: int = 10, closed: bool = False) -> About:
+def details(view: View, text: str, *, limit: int = 10, closed: bool = False) -> ConceptDetails:
     """Everything about the concept of a name; `closed` includes edges that no longer hold."""
     name = view.find(text)
     concept = view.concept(name)
     rows, subjects = _rows(view, concept)
-    ties = _ties(view, concept, limit=limit, closed=closed)
-    if not len(rows) and not (closed and ties):
+    edges = _edges(view, concept, limit=limit, closed=closed)
+    if not len(rows) and not (closed and edges):
         raise _unseen(view, concept)
-    return About(
-        concept=concept,
+    return ConceptDetails(
+        concept=concept.name,
         other_names=_other_names(view, concept),
         memories=len(rows),
         subjects=len(subjects),
         subject_of=_newest(view, subjects, limit),
         mentioned_in=_newest(view, np.setdiff1d(rows, subjects), limit),
         neighbours=_neighbours(view, concept, rows, limit),
-        ties=ties,
+        edges=edges,
     )
 
 
@@ -127,45 +89,32 @@ def _neighbours(view: View, concept: Concept, rows: Ints, limit: int) -> tuple[N
     best = np.lexsort((numbers, frequency, -together))[:limit]
     named = view.concepts(numbers[best].tolist())
     return tuple(
-        Neighbour(named[number], count, total)
+        Neighbour(named[number].name, count, total)
         for number, count, total in zip(
             numbers[best].tolist(), together[best].tolist(), frequency[best].tolist(), strict=True
         )
     )
 
 
-def _ties(view: View, concept: Concept, *, limit: int, closed: bool) -> tuple[Tie, ...]:
+def _edges(view: View, concept: Concept, *, limit: int, closed: bool) -> tuple[ConceptEdge, ...]:
     edges = view.store.entities.edges(concept.number, projects=view.scope.projects, closed=closed, limit=limit)
     named = view.concepts({end for edge in edges for end in (edge.source, edge.target)})
-    return tuple(Tie(named[edge.source], named[edge.target], edge) for edge in edges)
+    return tuple(
+        ConceptEdge(**edge._asdict() | {"source": named[edge.source].name, "target": named[edge.target].name})
+        for edge in edges
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """A memory, and the concept that it leads to."""
-
-    memory: Memory
-    concept: Concept
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A path of memories and concepts; `hops` is None without a path, and empty where both ends are the same."""
-
-    start: Concept
-    end: Concept
-    hops: tuple[Hop, ...] | None
-
-
-def path(view: View, one: str, other: str) -> Way:
+def path(view: View, one: str, other: str) -> ConceptPath:
     """The shortest path between the concepts of two names, over memories in the scope."""
     start, end = (view.concept(view.find(text)) for text in (one, other))
     steps = _shortest(view, start.number, end.number)
     if steps is None:
-        return Way(start, end, None)
+        return ConceptPath(start.name, end.name, None)
     memories = view.store.rows(row for row, _ in steps)
     named = view.concepts(concept for _, concept in steps)
-    return Way(start, end, tuple(Hop(memories[row], named[concept]) for row, concept in steps))
+    hops = tuple(Hop(memories[row], named[concept].name) for row, concept in steps)
+    return ConceptPath(start.name, end.name, hops)
 
 
 def _shortest(view: View, start: int, goal: int) -> list[tuple[int, int]] | None:
@@ -205,52 +154,27 @@ def _back(row: int, goal: int, by_row: dict[int, int], by_concept: dict[int, int
     return steps[::-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Hub:
-    """A concept that many memories mention; one of too many memories connects none of them."""
-
-    concept: Concept
-    memories: int
-    connects: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """Counts of the graph; `connected` memories share a rare enough name with another one."""
-
-    counts: NameCounts
-    memories: int
-    connected: int
-    hubs: tuple[Hub, ...]
-    bytes: int
-
-    @property
-    def share(self) -> float:
-        """The share of memories that are connected with at least one other."""
-        return self.connected / self.memories if self.memories else 0.0
-
-
-def stats(view: View, mentions: MentionIndex) -> Stats:
+def overview(view: View, mentions: MentionIndex) -> ConceptOverview:
     """Counts inside a scope, and the size of the whole graph on disk."""
     place, concepts, _ = view.layers.concepts(view.rows)
     place, concepts = np.unique(np.stack([place, concepts]), axis=1)
     counted = np.bincount(concepts)
     usable = (counted[concepts] >= 2) & view.connects(concepts)
     counts = view.store.entities.counts()
-    return Stats(
-        counts=counts,
+    return ConceptOverview(
+        names=counts,
         memories=len(view.rows),
         connected=len(np.unique(place[usable])),
-        hubs=_hubs(view, counted),
+        common=_common(view, counted),
         bytes=counts.bytes + mentions.bytes(),
     )
 
 
-def _hubs(view: View, counted: np.typing.NDArray[np.int64]) -> tuple[Hub, ...]:
-    biggest = np.argsort(-counted, kind="stable")[:_SHOWN_HUBS]
+def _common(view: View, counted: np.typing.NDArray[np.int64]) -> tuple[CommonConcept, ...]:
+    biggest = np.argsort(-counted, kind="stable")[:_SHOWN_COMMON]
     biggest = biggest[counted[biggest] >= 2]
     named, connects = view.concepts(biggest.tolist()), view.connects(biggest)
     return tuple(
-        Hub(named[number], int(counted[number]), is_connecting)
+        CommonConcept(named[number].name, int(counted[number]), is_connecting)
         for number, is_connecting in zip(biggest.tolist(), connects.tolist(), strict=True)
     )

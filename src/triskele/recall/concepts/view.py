@@ -10,7 +10,7 @@ import numpy as np
 
 from triskele.errors import BadInput, NotFound
 from triskele.graph.canonical import block, key, same
-from triskele.index.catalog import Catalog
+from triskele.index.catalog import Columns
 from triskele.index.corpus import Bools, Ints
 from triskele.index.mentions import Layers, MentionIndex
 from triskele.recall.graph_leg import hub
@@ -43,10 +43,8 @@ class View:
     hub: int
 
     @staticmethod
-    def open(store: OwnerStore, mentions: MentionIndex, scope: Scope) -> View:
+    def open(store: OwnerStore, mentions: MentionIndex, columns: Columns, scope: Scope) -> View:
         """The graph as of now."""
-        # Vectors are not needed here.
-        columns = Catalog(store, "").view()
         return View(
             store, mentions.view(), scope, columns.rows[columns.scoped(scope).is_visible], hub(len(columns.rows))
         )

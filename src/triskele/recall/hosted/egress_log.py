@@ -9,6 +9,7 @@ from typing import Any
 from triskele.base import timestamps
 from triskele.errors import StoreUnavailable
 from triskele.models.egress import Bill, Departure
+from triskele.replies import Sent
 from triskele.stores.protocols import Document, OwnerStore
 
 _DAYS, _SENT = "departures", "sent"
@@ -27,15 +28,6 @@ class Day:
     characters: int = 0
     tokens: int = 0
     cost: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """When the text of a memory was first and last sent to a host."""
-
-    host: str
-    first: str
-    last: str
 
 
 class StoreLedger:

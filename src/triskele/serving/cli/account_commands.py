@@ -13,9 +13,10 @@ import click
 
 from triskele.base import timestamps
 from triskele.errors import BadInput
-from triskele.serving import shapes
+from triskele.serving import connect
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
 from triskele.serving.cli.options import FilePath, OrderedGroup
+from triskele.serving.http.codec import to_json
 from triskele.stores.access_keys import SCOPES, AccessKey, Quotas
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def create_user(
         user = accounts.create_user(name, is_admin=admin, quotas=Quotas(memories, requests, model_tokens))
         key, made = accounts.create_key(name, label="first key", scopes=SCOPES if admin else SCOPES[:3])
     if invocation.as_json:
-        return invocation.write_json({**shapes.plain(user), "key": key, "scopes": list(made.scopes), "project": None})
+        return invocation.write_json({**to_json(user), "key": key, "scopes": list(made.scopes), "project": None})
     click.echo(f"{_ONCE} ({name}, {', '.join(made.scopes)})", err=True)
     return click.echo(key)
 
@@ -68,10 +69,11 @@ def list_users(invocation: Invocation) -> None:
     """List the users."""
     with open_accounts(invocation) as accounts:
         found = accounts.users()
-    if invocation.as_json:
-        return invocation.write_json({"users": shapes.plain(found), "project": None})
     lines = [f"{user.name}{'  admin' if user.is_admin else ''}  since {user.created_at:%Y-%m-%d}" for user in found]
-    return click.echo("\n".join(lines) or "No users yet: `triskele users create NAME --admin` adds the first.")
+    invocation.emit(
+        {"users": to_json(found), "project": None},
+        lambda: "\n".join(lines) or "No users yet: `triskele users create NAME --admin` adds the first.",
+    )
 
 
 @users.command("delete", epilog=examples("triskele users delete bob --export bob.jsonl --yes"))
@@ -81,9 +83,6 @@ def list_users(invocation: Invocation) -> None:
 @common
 def delete_user(invocation: Invocation, name: str, target: Path, yes: bool) -> None:
     """Export the memories of a user, secrets included, then erase the user."""
-    from triskele.engine import Engine
-    from triskele.exchange.transfer import export_memories
-
     if target.exists():
         raise BadInput(f"{target} exists: choose another name")
     with open_accounts(invocation) as accounts:
@@ -91,13 +90,15 @@ def delete_user(invocation: Invocation, name: str, target: Path, yes: bool) -> N
         if not yes and not click.confirm(f"Erase {name} with all memories?", err=True):
             raise BadInput("not confirmed: nothing was erased")
         settings = invocation.settings()
-        own = replace(settings, memory=replace(settings.memory, owner=name))
-        with Engine(own, Path(Path.cwd().anchor)) as engine:
-            report = export_memories(engine, target, include_private=True, with_secrets=True)
+        server = replace(settings.server, url="")
+        own = replace(settings, memory=replace(settings.memory, owner=name), server=server)
+        with connect.open_store(own, Path(Path.cwd().anchor)) as engine:
+            report = engine.export_memories(target, private=True, with_secrets=True)
         accounts.erase_user(name)
-    if invocation.as_json:
-        return invocation.write_json({"user": name, "exported": report.written, "target": str(target), "project": None})
-    return click.echo(f"Exported {report.written:,} memories to {target}; erased {name}.")
+    invocation.emit(
+        {"user": name, "exported": report.written, "target": str(target), "project": None},
+        lambda: f"Exported {report.written:,} memories to {target}; erased {name}.",
+    )
 
 
 @click.group(cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele keys create ada --label laptop"))
@@ -122,7 +123,7 @@ def create_key(invocation: Invocation, user: str, label: str, scopes: str, days:
     with open_accounts(invocation) as accounts:
         key, made = accounts.create_key(user, label=label, scopes=wanted, expires_at=expires_at)
     if invocation.as_json:
-        return invocation.write_json({**shapes.plain(made), "key": key, "project": None})
+        return invocation.write_json({**to_json(made), "key": key, "project": None})
     click.echo(f"{_ONCE} ({made.id}, {', '.join(made.scopes)})", err=True)
     return click.echo(key)
 
@@ -134,9 +135,7 @@ def list_keys(invocation: Invocation, user: str | None) -> None:
     """List keys without their secret parts."""
     with open_accounts(invocation) as accounts:
         found = accounts.keys(user)
-    if invocation.as_json:
-        return invocation.write_json({"keys": shapes.plain(found), "project": None})
-    return click.echo("\n".join(map(_line, found)) or "No keys.")
+    invocation.emit({"keys": to_json(found), "project": None}, lambda: "\n".join(map(_line, found)) or "No keys.")
 
 
 @keys.command("revoke", epilog=examples("triskele keys revoke 3f2a90c1b7de"))
@@ -146,9 +145,7 @@ def revoke_key(invocation: Invocation, id: str) -> None:
     """Revoke a key at once."""
     with open_accounts(invocation) as accounts:
         found = accounts.revoke_key(id)
-    if invocation.as_json:
-        return invocation.write_json({**shapes.plain(found), "project": None})
-    return click.echo(f"Revoked {found.id} of {found.user}.")
+    invocation.emit({**to_json(found), "project": None}, lambda: f"Revoked {found.id} of {found.user}.")
 
 
 def _line(key: AccessKey) -> str:

@@ -13,11 +13,13 @@ import click
 
 from triskele import config
 from triskele.errors import BadInput, Conflict, NotFound, StoreClosed
+from triskele.serving import connect
+from triskele.serving.cli import views
 from triskele.serving.cli.invocation import Invocation, common, examples, standard_input
 from triskele.serving.clients.table import CLIENTS, Client
 
 if TYPE_CHECKING:
-    from triskele.engine import Engine
+    from triskele.engine.protocol import Engine
     from triskele.serving.clients.installer import Change, InstallTarget
     from triskele.serving.engine_host import SettingsWatch
 
@@ -214,7 +216,7 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: b
     if demo:
         return _serve_demo(invocation, http or "127.0.0.1:0")
     if http:
-        invocation.refuse_server()
+        connect.refuse_server(invocation.chosen())
     is_public = not invocation.settings().store.url.startswith("sqlite:")
     extra_addresses = resident.ExtraAddresses(
         listener.http_address(http, is_public=is_public) if http else None, socket.absolute() if socket else None
@@ -246,38 +248,29 @@ def hook(invocation: Invocation, event: str, explain: bool) -> None:
     return hook_client.answer(event, invocation.environ(), time.monotonic())
 
 
-# What a hook knows from elsewhere; an event cannot say it.
-_NOT_OF_THE_EVENT = {"client": "", "project": "", "sees_private": False}
-
-
 def _explain_hook(invocation: Invocation, event: str) -> None:
     """What the hook does with the event on standard input, and why; the folder is the one that the event names."""
     import json
 
-    from triskele.serving import shapes
     from triskele.serving.hook import explanation
 
-    invocation.refuse_server()
     try:
         payload = json.loads(standard_input().read() or b"{}")
     except ValueError:
         payload = None
     if not isinstance(payload, dict):
         raise BadInput("the event on standard input must be one JSON object")
-    with invocation.open_existing() as engine:
-        found = explanation.explain(engine, event, {**payload, **_NOT_OF_THE_EVENT})
-        if invocation.as_json:
-            considered = [
-                {"id": each.memory.id, "content": each.memory.content, "left_out": each.left_out}
-                for each in found.considered
-            ]
-            shape = {"verdict": found.verdict, "confidence": found.confidence, "considered": considered}
-            shape["folder"] = found.folder or None
-            return invocation.write_json({**shapes.plain(shape), "project": found.project})
-        from triskele.serving.cli import reports
-
-        short = engine.store.shorten(each.memory.id for each in found.considered)
-        return invocation.write(reports.hook_explanation(found, short))
+    with invocation.open_local_existing() as engine:
+        found = explanation.explain(engine, event, payload)
+        considered = [
+            {"id": each.memory.id, "content": each.memory.content, "left_out": each.left_out}
+            for each in found.considered
+        ]
+        shape = {"verdict": found.verdict, "confidence": found.confidence, "considered": considered}
+        invocation.emit(
+            {**shape, "folder": found.folder or None, "project": found.project},
+            lambda: [views.reports.hook_explanation(found, engine.shorten(each["id"] for each in considered))],
+        )
 
 
 @click.command(
@@ -303,11 +296,9 @@ def memory_tool(invocation: Invocation, client: str) -> None:
         raise BadInput(f"standard input is not one JSON object ({error})") from None
     if not isinstance(call, dict):
         raise BadInput("standard input is not one JSON object")
-    with invocation.open() as engine:
+    with invocation.open_local() as engine:
         answer = FileMemory(engine.acting_as(client_actor(client)), engine.project).run(call)
-        if invocation.as_json:
-            return invocation.write_json({"output": answer, "project": engine.project})
-        return click.echo(answer)
+        invocation.emit({"output": answer, "project": engine.project}, lambda: answer)
 
 
 def _serve_demo(invocation: Invocation, http: str) -> None:
@@ -336,10 +327,8 @@ def _report_status(invocation: Invocation, environ: dict[str, str], *, stop: boo
     found = resident.stop(place) if stop else resident.health(place)
     if found is None:
         raise NotFound("no process serves this data folder")
-    if invocation.as_json:
-        return invocation.write_json({"stopped": stop, **found, "project": None})
-    done = "Stopped" if stop else "Serving:"
-    return click.echo(f"{done} process {found['pid']}, version {found['version']}, {found['store']}")
+    done = f"{'Stopped' if stop else 'Serving:'} process {found['pid']}, version {found['version']}, {found['store']}"
+    return invocation.emit({"stopped": stop, **found, "project": None}, lambda: done)
 
 
 def _report_addresses(invocation: Invocation, addresses: dict[str, str]) -> None:
@@ -403,8 +392,10 @@ class _LazyEngine:
                 self._opened = None
             if self._opened is None:
                 watch = SettingsWatch(self._invocation.settings())
-                self._opened = lent(self._invocation.open_engine()), watch
-                self._opened[0].work_in_background()
+                engine = lent(self._invocation.open_engine())
+                if (store := connect.local(engine)) is not None:
+                    store.work_in_background()
+                self._opened = engine, watch
             return self._opened[0]
 
     def close(self) -> None:

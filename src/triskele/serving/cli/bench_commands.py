@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from triskele.serving.cli import views
 from triskele.serving.cli.invocation import Invocation, common, examples, progress_bar
 from triskele.serving.cli.options import listed
 
@@ -63,11 +64,7 @@ def bench(
             progress=lambda stage, done, total: advance(done, total, stage),
             public=public,
         )
-    if invocation.as_json:
-        return invocation.write_json(report)
-    from triskele.serving.cli import eval_report
-
-    return invocation.write(eval_report.bench(report, out, public=public))
+    return invocation.emit(report, lambda: [views.eval_report.bench(report, out, public=public)])
 
 
 def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Sequence[str] | None, seed: int) -> None:
@@ -89,11 +86,7 @@ def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Se
             seed=seed,
             progress=lambda stage, done, total: advance(done, total, stage),
         )
-    if invocation.as_json:
-        return invocation.write_json(report)
-    from triskele.serving.cli import eval_report
-
-    return invocation.write(eval_report.code_bench(report))
+    invocation.emit(report, lambda: [views.eval_report.code_bench(report)])
 
 
 def _folder(name: str) -> Path:

@@ -198,12 +198,11 @@ def _embed_later(invocation: Invocation, root: Path) -> bool:
 def _memories(invocation: Invocation, name: str) -> list[Memory]:
     """The memories of all projects that name a symbol."""
     from triskele.code.symbols import names
-    from triskele.stores import factory
 
-    if not (invocation.uses_server() or factory.exists(invocation.settings())):
+    if not invocation.exists():
         return []
     with invocation.open_existing() as engine:
-        hits = engine.recall(name, all_projects=True, limit=50).hits
+        hits = engine.recall(name, all_projects=True, limit=50, logged=False).hits
     return [hit.memory for hit in hits if names(hit.memory.content, name)][:_MOST_MEMORIES]
 
 

@@ -19,9 +19,10 @@ import click
 
 from triskele.config import COMMANDS, NO_MODEL, OUTSIDE, file_of, load, shown_url, words_of
 from triskele.errors import BadInput, TriskeleError
-from triskele.serving import shapes
+from triskele.serving.cli import views
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
 from triskele.serving.cli.options import OrderedGroup
+from triskele.serving.http.codec import to_json
 
 if TYPE_CHECKING:
     from triskele.config import Settings
@@ -61,12 +62,11 @@ def list_settings(invocation: Invocation) -> None:
 def _list(invocation: Invocation) -> None:
     settings = invocation.settings()
     values, file = _by_name(settings), file_of(os.environ, settings.home)
-    if invocation.as_json:
-        return invocation.write_json({"settings": values, "file": str(file), "project": settings.project})
-    from triskele.serving.cli import reports
-
     said = {name: (shown(name, each["value"]), str(each["origin"])) for name, each in values.items()}
-    return invocation.write(reports.settings(said, file))
+    invocation.emit(
+        {"settings": values, "file": str(file), "project": settings.project},
+        lambda: [views.reports.settings(said, file)],
+    )
 
 
 def about_ignored(name: str, settings: Settings) -> str:
@@ -101,12 +101,10 @@ def get(invocation: Invocation, key: str) -> None:
 
 def _model_in_use(invocation: Invocation, settings: Settings) -> str:
     """The model that recall uses; that of the settings if the store cannot say."""
-    from triskele.stores import factory
-
     with suppress(TriskeleError):
-        if not invocation.uses_server() and factory.exists(settings):
-            with invocation.open() as engine:
-                return engine.runtime.model
+        if invocation.exists():
+            with invocation.open_local() as engine:
+                return engine.upkeep.model_in_force()
     return settings.recall.model
 
 
@@ -397,7 +395,7 @@ def _by_name(settings: Settings) -> dict[str, Any]:
     for section, part in parts.items():
         if not is_dataclass(part):
             continue
-        values |= {f"{section}.{field.name}": shapes.plain(getattr(part, field.name)) for field in fields(part)}
+        values |= {f"{section}.{field.name}": to_json(getattr(part, field.name)) for field in fields(part)}
     values["store.url"] = shown_url(settings.store.url)
     values["store.read_url"] = settings.store.read_url and shown_url(settings.store.read_url)
     return {name: {"value": value, "origin": settings.origins.get(name, "default")} for name, value in values.items()}

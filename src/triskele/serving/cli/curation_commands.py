@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from triskele.errors import BadInput, Conflict, NotFound
+from triskele.errors import BadInput
+from triskele.replies import Verdict
+from triskele.serving.cli import views
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.serving.cli.options import OrderedGroup, writing_place, written_project
 
 if TYPE_CHECKING:
-    from triskele.curation.proposals import Proposal
-    from triskele.engine import Engine
+    from triskele.engine.protocol import Engine
+    from triskele.engine.upkeep import CurationPlan
+    from triskele.replies import Proposal
 
 _KEYS = (("a", "accept"), ("r", "reject"), ("s", "skip"), ("q", "stop"))
 _ACCEPT, _REJECT, _SKIP = "a", "r", "s"
@@ -43,13 +46,12 @@ def review(context: click.Context) -> None:
 @common
 def list_proposals(invocation: Invocation) -> None:
     """List the proposals that wait."""
-    from triskele.serving.cli import curation_report
-
     with invocation.open_existing() as engine:
-        waiting = engine.proposals.list()
-        if invocation.as_json:
-            return invocation.write_json({"proposals": [curation_report.proposal_shape(each) for each in waiting]})
-        return invocation.write(curation_report.proposals(waiting, _short(engine, waiting)))
+        pending = _pending(engine)
+        invocation.emit(
+            {"proposals": [views.curation_report.proposal_shape(each) for each in pending]},
+            lambda: [views.curation_report.proposals(pending, _short(engine, pending))],
+        )
 
 
 @review.command(epilog=examples("triskele review accept 5b86e0 1f20c3", "triskele review accept --above 0.9"))
@@ -61,16 +63,14 @@ def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) ->
 
     A proposal is skipped if one accepted before it replaced or forgot one of its memories.
     """
-    from triskele.base.ids import new_batch
-    from triskele.serving.cli import curation_report
-
+    if bool(ids) == (above is not None):
+        raise click.UsageError("give the ids of proposals, or --above")
     with invocation.open_existing() as engine:
-        batch, accepted, skipped = new_batch(), list[str](), list[str]()
-        for each in _chosen(engine, ids, above):
-            (accepted if _is_accepted(engine, each, batch) else skipped).append(each.id)
-        if invocation.as_json:
-            return invocation.write_json({"accepted": dict.fromkeys(accepted, batch), "skipped": skipped})
-        return invocation.write(*curation_report.accepted(accepted, skipped, batch))
+        done = engine.curation.accept(*ids, above=above)
+        invocation.emit(
+            {"accepted": dict.fromkeys(done.accepted, done.batch), "skipped": list(done.skipped)},
+            lambda: views.curation_report.accepted(done.accepted, done.skipped, done.batch),
+        )
 
 
 @review.command(epilog=examples("triskele review reject 5b86e0"))
@@ -79,65 +79,50 @@ def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) ->
 def reject(invocation: Invocation, ids: tuple[str, ...]) -> None:
     """Drop proposals; the same ones are not made again."""
     with invocation.open_existing() as engine:
-        chosen = _chosen(engine, ids, None)
-        for each in chosen:
-            engine.proposals.reject(each.id)
-        if invocation.as_json:
-            return invocation.write_json({"rejected": [each.id for each in chosen]})
-        return invocation.echo("\n".join(f"{each.id} rejected" for each in chosen))
+        rejected = engine.curation.reject(*ids).rejected
+        invocation.emit({"rejected": list(rejected)}, lambda: "\n".join(f"{id} rejected" for id in rejected))
 
 
-def _is_accepted(engine: Engine, proposal: Proposal, batch: str) -> bool:
-    """Whether a proposal was carried out; one whose memories changed since it was read is not."""
-    try:
-        engine.proposals.accept(proposal.id, batch=batch)
-    except (Conflict, NotFound):
-        return False
-    return True
+def _pending(engine: Engine) -> list[Proposal]:
+    """What waits for a review, without the conflicts of a sync, which `triskele list --conflicts` shows."""
+    return [each for each in engine.curation.proposals() if each.kind is not Verdict.CONFLICT]
 
 
-def _chosen(engine: Engine, ids: tuple[str, ...], above: float | None) -> list[Proposal]:
-    if bool(ids) == (above is not None):
-        raise click.UsageError("give the ids of proposals, or --above")
-    if above is not None:
-        return [each for each in engine.proposals.list() if each.confidence >= above]
-    return list({each.id: each for each in map(engine.proposals.get, ids)}.values())
-
-
-def _short(engine: Engine, waiting: list[Proposal]) -> dict[str, str]:
-    sides = [side for each in waiting if each.is_stored for side in (each.new, each.old) if side is not None]
-    return engine.store.shorten({side.id for side in sides}) if sides else {}
+def _short(engine: Engine, pending: list[Proposal]) -> dict[str, str]:
+    sides = [side for each in pending if each.is_stored for side in (each.new, each.old) if side is not None]
+    return engine.shorten({side.id for side in sides}) if sides else {}
 
 
 def _walk(invocation: Invocation) -> None:
     """One proposal, one key."""
     from triskele.base.ids import new_batch
-    from triskele.serving.cli import curation_report
     from triskele.serving.cli.judging_screen import has_keys
 
-    with invocation.open_existing() as engine:
-        waiting = engine.proposals.list()
-        if not waiting:
+    with invocation.open_local_existing() as engine:
+        pending = _pending(engine)
+        if not pending:
             return invocation.echo("Nothing waits for a review.")
         if invocation.as_json or not has_keys():
             raise BadInput("walking through proposals needs a terminal: use `triskele review list`, accept and reject")
         batch, accepted, skipped, rejected = new_batch(), list[str](), list[str](), 0
-        for number, proposal in enumerate(waiting, start=1):
-            if all(each.id != proposal.id for each in engine.proposals.list()):
+        for number, proposal in enumerate(pending, start=1):
+            if all(each.id != proposal.id for each in _pending(engine)):
                 skipped.append(proposal.id)
                 continue
-            invocation.write(curation_report.one_proposal(proposal, f"{number} of {len(waiting)}"))
+            invocation.write(views.curation_report.one_proposal(proposal, f"{number} of {len(pending)}"))
             key = _key()
             if key in _STOP:
                 break
             if key == _ACCEPT:
-                (accepted if _is_accepted(engine, proposal, batch) else skipped).append(proposal.id)
+                done = engine.curation.accept(proposal.id, batch=batch)
+                accepted += done.accepted
+                skipped += done.skipped
             elif key == _REJECT:
-                engine.proposals.reject(proposal.id)
+                engine.curation.reject(proposal.id)
                 rejected += 1
         if accepted or skipped:
-            invocation.write(*curation_report.accepted(accepted, skipped, batch))
-        left = len(engine.proposals.list())
+            invocation.write(*views.curation_report.accepted(accepted, skipped, batch))
+        left = len(_pending(engine))
         return invocation.echo(f"{len(accepted)} accepted, {rejected} rejected, {left} left.")
 
 
@@ -173,39 +158,29 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
     """
     if dry_run and threshold is not None:
         raise click.UsageError("--dry-run and --apply exclude each other")
-    from triskele.curation import upkeep
-    from triskele.curation.curator import Curator
-    from triskele.serving.cli import curation_report
-
-    with invocation.open_existing() as engine:
+    with invocation.open_local_existing() as engine:
         if engine.settings.curation.llm:
-            for problem in engine.runtime.problems():
+            for problem in engine.upkeep.model_problems():
                 click.echo(problem, err=True)
         if threshold is not None and not yes:
-            _confirm(invocation, engine, threshold)
+            _confirm(invocation, engine.upkeep.plan_curation(threshold))
         with progress_bar("Reviewing") as progress:
-            result = upkeep.curate(engine, threshold=threshold, is_dry=dry_run, limit=limit, progress=progress)
-        if invocation.as_json:
-            return invocation.write_json(curation_report.review_shape(result))
-        waiting = 0 if dry_run else len(Curator(engine).proposals.list())
-        return invocation.write(*curation_report.review(result, engine.store.shorten, waiting, is_dry=dry_run))
+            result = engine.upkeep.curate(threshold=threshold, is_dry=dry_run, limit=limit, progress=progress)
+        pending = 0 if dry_run else engine.stats().proposals
+        invocation.emit(
+            views.curation_report.review_shape(result),
+            lambda: views.curation_report.review(result, engine.shorten, pending, is_dry=dry_run),
+        )
 
 
-def _confirm(invocation: Invocation, engine: Engine, threshold: float) -> None:
+def _confirm(invocation: Invocation, plan: CurationPlan) -> None:
     """The brake: a run that would change more than the daily share of the store needs consent."""
-    from triskele.curation import upkeep
-    from triskele.curation.curator import Curator
-
-    found = upkeep.curate(engine, is_dry=True).findings
-    sure = [each for each in found if each.decision.is_sure and each.decision.confidence >= threshold]
-    live = engine.census().memories
-    most = Curator(engine).most_a_day()
-    said = f"this would change about {len(sure):,} of {live:,} memories"
-    if len(sure) <= most:
+    if not plan.needs_consent:
         return
+    change = f"this would change about {plan.changes:,} of {plan.memories:,} memories"
     if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
-        raise BadInput(f"{said}, more than {most:,} a day (curation.daily_share): confirm it with --yes")
-    if not click.confirm(f"{said[0].upper()}{said[1:]}. Go on?", err=True):
+        raise BadInput(f"{change}, more than {plan.most_a_day:,} a day (curation.daily_share): confirm it with --yes")
+    if not click.confirm(f"{change[0].upper()}{change[1:]}. Go on?", err=True):
         raise BadInput("not confirmed: nothing was changed")
 
 
@@ -235,14 +210,12 @@ def learn(
     With curation.llm = true the language model of [llm] reads the conversation too, except private ones; what it finds
     waits in `triskele review`, and --dry-run asks it as well.
     """
-    from triskele.serving import learning
-    from triskele.serving.cli import curation_report
-
-    with invocation.open() as engine:
+    with invocation.open_local() as engine:
         usual = engine.settings.curation.learn
         chosen = dial or (usual if usual != "off" else "normal")
         place = written_project(project, everywhere)
-        learned = learning.learn(engine, file, dial=chosen, project=place, is_dry=dry_run)
-        if invocation.as_json:
-            return invocation.write_json(curation_report.learned_shape(learned))
-        return invocation.write(*curation_report.learned(learned, is_dry=dry_run))
+        learned = engine.upkeep.learn(file, dial=chosen, project=place, is_dry=dry_run)
+        invocation.emit(
+            views.curation_report.learned_shape(learned),
+            lambda: views.curation_report.learned(learned, is_dry=dry_run),
+        )

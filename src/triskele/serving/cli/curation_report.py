@@ -9,15 +9,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from triskele.base import timestamps
-from triskele.curation.compare import Rationale, Verdict
+from triskele.replies import Rationale, Verdict
 from triskele.serving import shapes
 from triskele.serving.cli.render import ID, MATCH, QUIET, WARNING, counted, day, memories, note, one_line, table
 
 if TYPE_CHECKING:
-    from triskele.curation.proposals import Proposal
+    from triskele.agents.learning import Learned
     from triskele.curation.upkeep import ReviewResult, UpkeepFinding
     from triskele.evaluation.curation_pairs import CaptureReport, PairReport
-    from triskele.serving.learning import Learned
+    from triskele.replies import Proposal, Statistics
     from triskele.types import Memory
 
 VERBS = {
@@ -186,14 +186,15 @@ def _found(found: UpkeepFinding, short: Mapping[str, str]) -> RenderableType:
     return Group(*lines, note(reasons_text(decision.reasons), style=QUIET))
 
 
-def day_counts(waiting: int, today: Mapping[str, int], most_calls: int) -> RenderableType:
+def day_counts(counts: Statistics) -> RenderableType:
     """What curation did today, and what waits."""
-    parts = [f"{counted(waiting, 'proposal')} for `triskele review`"]
+    today = counts.today
+    parts = [f"{counted(counts.proposals, 'proposal')} for `triskele review`"]
     if changed := today.get("changed", 0):
         parts.append(f"{memories(changed)} changed without a review today")
     if calls := today.get("calls", 0):
         tokens = f" ({counted(today['tokens'], 'token')})" if today.get("tokens") else ""
-        parts.append(f"{calls} of {most_calls} calls of the language model today{tokens}")
+        parts.append(f"{calls} of {counts.llm_calls} calls of the language model today{tokens}")
     return note(f"Curation: {', '.join(parts)}")
 
 

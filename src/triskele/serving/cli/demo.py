@@ -16,11 +16,15 @@ import click
 from triskele import config
 from triskele.base import timestamps
 from triskele.serving import shapes
+from triskele.serving.cli import views
 from triskele.serving.cli.invocation import Invocation, common, examples, progress_bar
+from triskele.serving.http.codec import to_json
 from triskele.types import Add, Answer, Change, Connect, Link, LinkKind, Memory
 
 if TYPE_CHECKING:
-    from triskele.engine import Engine
+    from rich.console import RenderableType
+
+    from triskele.engine.local import LocalEngine
 
 SHOWN_HITS = 2
 _LINKS = {
@@ -58,34 +62,34 @@ SCENES = (
 
 def store_samples(settings: config.Settings) -> None:
     """Store the sample memories, in their project `demo`, in the store of some settings."""
-    from triskele.engine import open_memory
+    from triskele.engine.opening import open_memory
 
     with open_memory(settings=replace(settings, project="demo")) as engine:
         engine.apply(_changes(engine))
-        engine.embed()
+        engine.upkeep.embed()
 
 
 @contextmanager
-def temporary_memory(progress: Callable[[int], None] | None = None) -> Iterator[Engine]:
+def temporary_memory(progress: Callable[[int], None] | None = None) -> Iterator[LocalEngine]:
     """The sample memories in a temporary folder."""
     # Imported here: the help of all commands must not load the engine.
-    from triskele.engine import open_memory
+    from triskele.engine.opening import open_memory
 
     with TemporaryDirectory(prefix="triskele-demo-") as folder:
         settings = config.load({"TRISKELE_HOME": folder, "TRISKELE_PROJECT": "demo"})
         with open_memory(settings=settings) as engine:
             engine.apply(_changes(engine))
-            engine.reindex()
-            engine.embed(progress=progress)
+            engine.upkeep.reindex()
+            engine.upkeep.embed(progress=progress)
             yield engine
 
 
-def answer(engine: Engine, scene: Scene) -> Answer:
+def answer(engine: LocalEngine, scene: Scene) -> Answer:
     """The answer to a scene's question."""
     return engine.recall(scene.query, as_of=scene.as_of, all_projects=True, limit=SHOWN_HITS)
 
 
-def _changes(engine: Engine) -> list[Change]:
+def _changes(engine: LocalEngine) -> list[Change]:
     corpus = resources.files("triskele.samples") / "team" / "corpus.jsonl"
     rows = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
     memories = {row["id"]: _draft(engine, row) for row in rows}
@@ -104,7 +108,7 @@ def _changes(engine: Engine) -> list[Change]:
     return [*map(Add, memories.values()), *map(Connect, links)]
 
 
-def _draft(engine: Engine, row: dict[str, Any]) -> Memory:
+def _draft(engine: LocalEngine, row: dict[str, Any]) -> Memory:
     details = {name: value for name, value in row["meta"].items() if name not in _LINKS}
     return engine.draft(row["text"], created_at=details.pop("created"), **details)
 
@@ -117,16 +121,14 @@ def demo(invocation: Invocation) -> None:
     with progress_bar("Embedding") as progress, temporary_memory(progress) as engine:
         took_s = time.perf_counter() - started
         answers = [(scene, answer(engine, scene)) for scene in SCENES]
-        count = engine.census().memories
-        if invocation.as_json:
-            scenes = [{**shapes.plain(scene), **shapes.answer(found)} for scene, found in answers]
-            return invocation.write_json({"memories": count, "scenes": scenes, "project": engine.project})
-        from triskele.serving.cli import render, reports
+        count = engine.stats().memories
 
-        invocation.write(reports.demo_opening(count, took_s))
-        for number, (scene, found) in enumerate(answers, start=1):
-            short = engine.store.shorten(render.ids_in(found))
-            invocation.write(
-                reports.demo_scene(number, scene.shows, scene.command), render.answer(found, short, explain=True)
-            )
-        return invocation.write(reports.demo_closing())
+        def lines() -> Iterator[RenderableType]:
+            yield views.reports.demo_opening(count, took_s)
+            for number, (scene, found) in enumerate(answers, start=1):
+                yield views.reports.demo_scene(number, scene.shows, scene.command)
+                yield views.render.answer(found, engine.shorten(views.render.ids_in(found)), explain=True)
+            yield views.reports.demo_closing()
+
+        scenes = [{**to_json(scene), **shapes.answer(found)} for scene, found in answers]
+        invocation.emit({"memories": count, "scenes": scenes, "project": engine.project}, lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from triskele.serving.cli import views
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.serving.cli.options import OrderedGroup, listed
 
 if TYPE_CHECKING:
-    from triskele.engine import Engine
+    from triskele.engine.local import LocalEngine
     from triskele.evaluation.own.questions import Question
 
 _FILE = click.Path(path_type=Path)
@@ -58,25 +58,25 @@ def build(invocation: Invocation, size: int, seed: int, source: Path | None) -> 
     """Make questions from memories and past recalls, or import your own."""
     from triskele.evaluation.own import build as building
     from triskele.evaluation.own.judge import import_questions
-    from triskele.evaluation.own.questions import load_questions
+    from triskele.evaluation.own.questions import questions_of
 
-    with invocation.open() as engine:
+    with invocation.open_local() as engine:
         if source is not None:
             fresh = import_questions(engine, source)
-            questions = load_questions(engine.store)
-            if invocation.as_json:
-                return _answer(invocation, engine, added=len(fresh), questions=_listed(questions))
-            from triskele.serving.cli import eval_report
-
-            return invocation.write(eval_report.imported(fresh, len(questions)))
-        found = building.build(engine, size=size, seed=seed)
-        if invocation.as_json:
-            counts = {"added": len(found.added), "dropped": found.dropped}
-            details = {"refused": dict(found.refused), "missing": found.missing()}
-            return _answer(invocation, engine, **counts, **details, questions=_listed(found.questions))
-        from triskele.serving.cli import eval_report
-
-        return invocation.write(eval_report.built(found))
+            questions = questions_of(engine)
+            return invocation.emit(
+                {"added": len(fresh), "questions": _listed(questions), "project": engine.project},
+                lambda: [views.eval_report.imported(fresh, len(questions))],
+            )
+        built = building.build(engine, size=size, seed=seed)
+        document = {
+            "added": len(built.added),
+            "dropped": built.dropped,
+            "refused": dict(built.refused),
+            "missing": built.missing(),
+            "questions": _listed(built.questions),
+        }
+        return invocation.emit({**document, "project": engine.project}, lambda: [views.eval_report.built(built)])
 
 
 @eval_.command(
@@ -117,15 +117,13 @@ def judge(
         raise click.UsageError("--from FILE and --by NAME go together: name the judge of these labels", context)
     from triskele.evaluation.own.judge import import_grades, import_labels
 
-    with invocation.open_existing() as engine:
+    with invocation.open_local_existing() as engine:
         if source is not None and by is not None:
             agreement = import_labels(engine, source, by)
-            if invocation.as_json:
-                _answer(invocation, engine, accepted=agreement.is_accepted, **asdict(agreement))
-            else:
-                from triskele.serving.cli import eval_report
-
-                invocation.write(eval_report.agreement(agreement))
+            invocation.emit(
+                {"accepted": agreement.is_accepted, **asdict(agreement), "project": engine.project},
+                lambda: [views.eval_report.agreement(agreement)],
+            )
             context.exit(0 if agreement.is_accepted else 1)
         if target is not None:
             return _export(invocation, engine, target, seed)
@@ -157,14 +155,10 @@ def run(invocation: Invocation, suite: str, arms: str | None, baseline: str, see
         return _run_curation(invocation)
     from triskele.evaluation.own import run as own
 
-    with invocation.open_existing() as engine, _progress() as progress:
+    with invocation.open_local_existing() as engine, _progress() as progress:
         chosen = listed(arms) if arms is not None else None
         report = own.run(engine, arms=chosen, baseline=baseline, seed=seed, progress=progress)
-    if invocation.as_json:
-        return invocation.write_json(report)
-    from triskele.serving.cli import eval_report
-
-    return invocation.write(eval_report.bench(report, None), eval_report.run_notes(report))
+    return invocation.emit(report, lambda: [views.eval_report.bench(report, None), views.eval_report.run_notes(report)])
 
 
 def _run_curation(invocation: Invocation) -> None:
@@ -174,12 +168,12 @@ def _run_curation(invocation: Invocation) -> None:
     parts = (*curation_pairs.HALVES, curation_pairs.SPOKEN)
     reports = [curation_pairs.measure(pairs, part) for part in parts]
     captured = [curation_pairs.measure_capture(half) for half in curation_pairs.HALVES]
-    from triskele.serving.cli import curation_report
-
-    if invocation.as_json:
-        halves = [curation_report.pair_shape(report) for report in reports]
-        return invocation.write_json({"halves": halves, "capture": list(map(curation_report.capture_shape, captured))})
-    return invocation.write(*curation_report.pair_scores(reports), *curation_report.capture_scores(captured))
+    report = views.curation_report
+    halves = [report.pair_shape(each) for each in reports]
+    invocation.emit(
+        {"halves": halves, "capture": list(map(report.capture_shape, captured))},
+        lambda: [*report.pair_scores(reports), *report.capture_scores(captured)],
+    )
 
 
 @eval_.command(
@@ -206,24 +200,23 @@ def gate(
     if accepting and (improve or rollback_on_failure):
         raise click.UsageError("--accept keeps the present state without a check: give it alone", context)
     from triskele.evaluation.own import gate as gates
-    from triskele.evaluation.own.questions import load_questions
+    from triskele.evaluation.own.questions import questions_of
+    from triskele.evaluation.own.tune import roll_back
 
     if accepting:
         _accept(invocation)
         return
-    with invocation.open_existing() as engine:
+    with invocation.open_local_existing() as engine:
         with _progress() as progress:
-            found = gates.gate(engine, improve=improve, progress=progress)
-        reverts = rollback_on_failure and not found.passed and found.adopted
+            gate = gates.gate(engine, improve=improve, progress=progress)
+        reverts = rollback_on_failure and not gate.passed and gate.adopted
         if reverts:
-            _roll_back(engine)
-        if invocation.as_json:
-            _answer(invocation, engine, passed=found.passed, **asdict(found), rolled_back=reverts)
-        else:
-            from triskele.serving.cli import eval_report
-
-            invocation.write(eval_report.gate(found, load_questions(engine.store), reverts))
-    context.exit(0 if found.passed else 1)
+            roll_back(engine)
+        invocation.emit(
+            {"passed": gate.passed, **asdict(gate), "rolled_back": reverts, "project": engine.project},
+            lambda: [views.eval_report.gate(gate, questions_of(engine), reverts)],
+        )
+    context.exit(0 if gate.passed else 1)
 
 
 @eval_.command(
@@ -242,16 +235,11 @@ def tune(context: click.Context, invocation: Invocation, budget: int, seed: int)
     """
     from triskele.evaluation.own import tune as tuning
 
-    with invocation.open_existing() as engine:
+    with invocation.open_local_existing() as engine:
         with _progress() as progress:
-            found = tuning.tune(engine, budget=budget, seed=seed, progress=progress)
-        if invocation.as_json:
-            _answer(invocation, engine, **asdict(found))
-        else:
-            from triskele.serving.cli import eval_report
-
-            invocation.write(eval_report.tuning(found))
-    context.exit(0 if found.adopted else 1)
+            result = tuning.tune(engine, budget=budget, seed=seed, progress=progress)
+        invocation.emit({**asdict(result), "project": engine.project}, lambda: [views.eval_report.tuning(result)])
+    context.exit(0 if result.adopted else 1)
 
 
 @eval_.command(
@@ -260,30 +248,24 @@ def tune(context: click.Context, invocation: Invocation, budget: int, seed: int)
 @common
 def rollback(invocation: Invocation) -> None:
     """Revert the adopted plan to the one before."""
-    with invocation.open_existing() as engine:
-        taken, present = _roll_back(engine)
-        if invocation.as_json:
-            return _answer(invocation, engine, taken=taken, in_force=present)
-        from triskele.serving.cli import eval_report
+    from triskele.evaluation.own.tune import roll_back
 
-        return invocation.write(eval_report.rolled_back(taken, present))
-
-
-def _roll_back(engine: Engine) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    from triskele.recall import plan as plans
-
-    taken, present = plans.roll_back(engine.store)
-    return plans.values_of(taken.plan), plans.values_of(present.plan) if present else None
+    with invocation.open_local_existing() as engine:
+        taken, present = roll_back(engine)
+        invocation.emit(
+            {"taken": taken, "in_force": present, "project": engine.project},
+            lambda: [views.eval_report.rolled_back(taken, present)],
+        )
 
 
-def _judge_by_hand(engine: Engine, seed: int) -> None:
+def _judge_by_hand(engine: LocalEngine, seed: int) -> None:
     from triskele.errors import BadInput
     from triskele.evaluation.harness import OwnHarness
     from triskele.evaluation.own.judge import JudgingSession
-    from triskele.evaluation.own.questions import load_questions
+    from triskele.evaluation.own.questions import questions_of
     from triskele.serving.cli.judging_screen import show
 
-    questions = load_questions(engine.store)
+    questions = questions_of(engine)
     if not questions:
         raise BadInput("no questions yet: start with `triskele eval build`")
     with _progress() as progress:
@@ -293,54 +275,36 @@ def _judge_by_hand(engine: Engine, seed: int) -> None:
         show(JudgingSession(harness, seed))
 
 
-def _export(invocation: Invocation, engine: Engine, target: Path, seed: int) -> None:
+def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int) -> None:
     from triskele.evaluation.harness import OwnHarness
     from triskele.evaluation.own.judge import export_pairs, write_lines
 
     with _progress() as progress, OwnHarness(engine, progress) as harness:
         rows = list(export_pairs(harness, seed))
     write_lines(target, rows)
-    if invocation.as_json:
-        return _answer(invocation, engine, pairs=len(rows), path=str(target.absolute()))
-    from triskele.serving.cli import render
-
-    message = f"{render.counted(len(rows), 'pair')} written to {target}"
-    message += ": give each a grade from 0 to 3 and import them with --from."
-    return invocation.write(render.note(message))
+    written = f"{views.render.counted(len(rows), 'pair')} written to {target}"
+    invocation.emit(
+        {"pairs": len(rows), "path": str(target.absolute()), "project": engine.project},
+        lambda: [views.render.note(f"{written}: give each a grade from 0 to 3 and import them with --from.")],
+    )
 
 
-def _show_state(invocation: Invocation, engine: Engine) -> None:
-    from triskele.evaluation.own.questions import load_labels, load_questions
+def _show_state(invocation: Invocation, engine: LocalEngine) -> None:
+    from triskele.evaluation.own.questions import judging_state
 
-    questions = load_questions(engine.store).values()
-    state = {
-        "questions": len(questions),
-        "judged": sum(question.judged is not None for question in questions),
-        "waiting": sum(question.is_waiting for question in questions),
-        "labels": dict(Counter(label.by for label in load_labels(engine.store).values())),
-    }
-    if invocation.as_json:
-        return _answer(invocation, engine, **state)
-    from triskele.serving.cli import eval_report
-
-    return invocation.write(eval_report.state(state))
+    state = asdict(judging_state(engine))
+    invocation.emit({**state, "project": engine.project}, lambda: [views.eval_report.state(state)])
 
 
 def _accept(invocation: Invocation) -> None:
     from triskele.evaluation.own import gate as gates
 
-    with invocation.open_existing() as engine:
+    with invocation.open_local_existing() as engine:
         with _progress() as progress:
             baseline = gates.accept(engine, progress)
-        if invocation.as_json:
-            return _answer(invocation, engine, accepted=True, **baseline)
-        from triskele.serving.cli import eval_report
-
-        return invocation.write(eval_report.accepted(baseline))
-
-
-def _answer(invocation: Invocation, engine: Engine, **values: Any) -> None:
-    invocation.write_json({**values, "project": engine.project})
+        invocation.emit(
+            {"accepted": True, **baseline, "project": engine.project}, lambda: [views.eval_report.accepted(baseline)]
+        )
 
 
 def _listed(questions: Mapping[str, Question]) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from triskele.evaluation.comparison import UNDERPOWERED_BELOW, Decision, decision
 from triskele.evaluation.report.formatting import detectable
-from triskele.recall.plan import values_of
 from triskele.serving.cli.render import GOOD, ID, MATCH, QUIET, WARNING, counted, note, table
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from triskele.evaluation.own.judge import JudgeAgreement
     from triskele.evaluation.own.questions import Question
     from triskele.evaluation.own.tune import TuningResult
-    from triskele.recall.plan import Adopted
+    from triskele.replies import AdoptedPlan
 
 BAD = "red"
 _SHOWN_BROKEN = 10
@@ -39,8 +38,9 @@ def built(found: BuildResult) -> RenderableType:
     if not found.questions:
         return note("No questions can be made yet: there are no open memories. Start with `triskele add`.")
     judged = sum(question.judged is not None for question in found.questions.values())
-    added, total = counted(len(found.added), "question"), len(found.questions)
-    lines: list[RenderableType] = [note(f"{added} added, {total:,} in total, {judged:,} of them judged.")]
+    lines: list[RenderableType] = [
+        note(f"{questions(len(found.added))} added, {len(found.questions):,} in total, {judged:,} of them judged.")
+    ]
     made = table("type", "made from", "questions")
     counts: dict[tuple[str, str], int] = {}
     for question in found.questions.values():
@@ -59,7 +59,7 @@ def built(found: BuildResult) -> RenderableType:
 def imported(fresh: list[Question], total: int) -> RenderableType:
     """How many questions were imported."""
     judged = sum(question.judged is not None for question in fresh)
-    message = f"{counted(len(fresh), 'question')} imported, {judged:,} with answers; {total:,} in total."
+    message = f"{questions(len(fresh))} imported, {judged:,} with answers; {total:,} in total."
     return Group(note(message), _next("triskele eval judge"))
 
 
@@ -88,7 +88,7 @@ def agreement(found: JudgeAgreement) -> RenderableType:
 def run_notes(report: Mapping[str, Any]) -> RenderableType:
     """Notes on the figures of a run."""
     counts = report["manifest"]["counts"]
-    lines = [note(f"{counted(counts['measured'], 'question')}, {counts['labels']:,} labels.", QUIET)]
+    lines = [note(f"{questions(counts['measured'])}, {counts['labels']:,} labels.", QUIET)]
     lines += [note(f"{count:,} left out: {reason}.", QUIET) for reason, count in counts["left_out"].items()]
     if report["made_of_words"]:
         message = (
@@ -106,7 +106,7 @@ def accepted(found: Mapping[str, Any]) -> RenderableType:
     """The figures of the new baseline."""
     values = found["overall"]
     figures = f"MRR {values['mrr']:.4f}, recall@10 {values['recall@10']:.4f}, nDCG@10 {values['ndcg@10']:.4f}"
-    return note(f"Accepted as the baseline: {figures} on {counted(values['n'], 'question')} ({plan(found['plan'])}).")
+    return note(f"Accepted as the baseline: {figures} on {questions(values['n'])} ({plan(found['plan'])}).")
 
 
 def gate(found: Gate, asked: Mapping[str, Question], rolled_back: bool) -> RenderableType:
@@ -118,7 +118,7 @@ def gate(found: Gate, asked: Mapping[str, Question], rolled_back: bool) -> Rende
     lines += [note(f"    {asked[id].text}  ({id})", QUIET) for id in found.broken[:_SHOWN_BROKEN]]
     if len(found.broken) > _SHOWN_BROKEN:
         lines.append(note(f"    … and {len(found.broken) - _SHOWN_BROKEN:,} more", QUIET))
-    compared = f"{counted(found.questions, 'question')} against the baseline of {found.accepted[:16].replace('T', ' ')}"
+    compared = f"{questions(found.questions)} against the baseline of {found.accepted[:16].replace('T', ' ')}"
     more = f"; {found.not_shared:,} judged since then do not count" if found.not_shared else ""
     lines.append(note(f"{compared}{more}.", QUIET))
     if found.passed:
@@ -156,10 +156,15 @@ def rolled_back(taken: Mapping[str, Any], present: Mapping[str, Any] | None) -> 
     return note(f"Rolled back: {plan(taken)}. In force now: {plan(present or {})}.")
 
 
-def adopted(found: Adopted) -> RenderableType:
+def adopted(found: AdoptedPlan) -> RenderableType:
     """That recall ranks by an adopted plan."""
-    learned = f"since {found.since[:10]}, learned on {counted(found.questions, 'question')}"
-    return note(f"Adopted weights are in force {learned}: {plan(values_of(found.plan))}.", ID)
+    learned = f"since {found.since[:10]}, learned on {questions(found.questions)}"
+    return note(f"Adopted weights are in force {learned}: {plan(found.values)}.", ID)
+
+
+def questions(count: int) -> str:
+    """A number of questions, with the right plural."""
+    return f"{count:,} {'question' if count == 1 else 'questions'}"
 
 
 def plan(values: Mapping[str, Any]) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from triskele.curation.relations import Estimate, Extracted, RelationEdge
-from triskele.recall.concepts.grouping import Regrouped
-from triskele.recall.concepts.lookup import MAX_HOPS, About, Hop, OtherName, Stats, Tie, Way
+from triskele.recall.concepts.lookup import MAX_HOPS
 from triskele.serving.cli.render import (
     ID,
     MATCH,
@@ -28,17 +27,22 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SUPERSEDED_PREFIX
-from triskele.stores.derived import BY_HAND, Edge, NameCounts
+from triskele.stores.derived import BY_HAND
 from triskele.types import Memory
+
+if TYPE_CHECKING:
+    from triskele.curation.relations import Estimate, Extracted, RelationEdge
+    from triskele.engine.upkeep import RebuiltGraph
+    from triskele.replies import ConceptDetails, ConceptEdge, ConceptOverview, ConceptPath, Hop, OtherName, Regrouped
 
 _EXCERPT_CHARACTERS = 70
 _REASONS = {BY_HAND: "by hand"}
 
 
-def about(found: About, short: Short, superseded: set[str], project: str | None) -> RenderableType:
+def concept(found: ConceptDetails, short: Short, superseded: Set[str], project: str | None) -> RenderableType:
     """A concept with its names, memories, neighbours and edges."""
     counted = f"  in {memories(found.memories)}, subject of {found.subjects:,} · {place(project)}"
-    parts: list[RenderableType] = [_quoted(found.concept.name) + note(counted, style=QUIET)]
+    parts: list[RenderableType] = [_quoted(found.concept) + note(counted, style=QUIET)]
     if found.other_names:
         parts.append(note("also ", style=QUIET) + note(", ".join(map(_other_name, found.other_names))))
     for title, listed, count in (
@@ -50,10 +54,10 @@ def about(found: About, short: Short, superseded: set[str], project: str | None)
         if len(listed) < count:
             parts.append(note(f"… and {count - len(listed):,} more (--limit)", style=QUIET))
     if found.neighbours:
-        near = " · ".join(f"“{one_line(each.concept.name)}” {each.together:,}" for each in found.neighbours)
+        near = " · ".join(f"“{one_line(each.concept)}” {each.together:,}" for each in found.neighbours)
         parts += [Text(), note("Mentioned together with", style=MATCH), note(near)]
-    if found.ties:
-        parts += [Text(), note("Edges", style=MATCH), _ties(found.ties, short)]
+    if found.edges:
+        parts += [Text(), note("Edges", style=MATCH), _edges(found.edges, short)]
     return Group(*parts)
 
 
@@ -66,7 +70,7 @@ def _other_name(other: OtherName) -> str:
     return f"“{one_line(other.name)}”{why}"
 
 
-def _listing(listed: Sequence[Memory], short: Short, superseded: set[str]) -> RenderableType:
+def _listing(listed: Sequence[Memory], short: Short, superseded: Set[str]) -> RenderableType:
     made = _lines()
     for memory in listed:
         mark = Text(SUPERSEDED_PREFIX, style=OLD) if memory.id in superseded else Text()
@@ -78,13 +82,13 @@ def _listing(listed: Sequence[Memory], short: Short, superseded: set[str]) -> Re
     return made
 
 
-def _ties(ties: Iterable[Tie], short: Short) -> RenderableType:
+def _edges(edges: Iterable[ConceptEdge], short: Short) -> RenderableType:
     made = _lines()
-    for tie in ties:
+    for edge in edges:
         made.add_row(
-            Text(short.get(tie.edge.evidence, tie.edge.evidence), style=ID),
-            note(", ".join(_times(tie.edge)), style=QUIET),
-            note(f"“{one_line(tie.source.name)}” {tie.edge.kind} “{one_line(tie.target.name)}”"),
+            Text(short.get(edge.evidence, edge.evidence), style=ID),
+            note(", ".join(_times(edge)), style=QUIET),
+            note(f"“{one_line(edge.source)}” {edge.kind} “{one_line(edge.target)}”"),
         )
     return made
 
@@ -95,7 +99,7 @@ def _lines() -> Table:
     return made
 
 
-def _times(edge: Edge) -> Iterator[str]:
+def _times(edge: ConceptEdge) -> Iterator[str]:
     until = f" until {day(edge.known_to)}" if edge.known_to else ""
     yield f"known from {day(edge.known_from)}{until}"
     if edge.valid_from or edge.valid_to:
@@ -104,9 +108,9 @@ def _times(edge: Edge) -> Iterator[str]:
         yield f"valid{begins}{ends}"
 
 
-def way(found: Way, short: Short, superseded: set[str], project: str | None) -> RenderableType:
+def path(found: ConceptPath, short: Short, superseded: Set[str], project: str | None) -> RenderableType:
     """The chain from one concept to the other, one line per memory."""
-    start, end = one_line(found.start.name), one_line(found.end.name)
+    start, end = one_line(found.start), one_line(found.end)
     if found.hops is None:
         wider = "" if project is None else " Try --all-projects."
         said = f"No chain of at most {MAX_HOPS} memories connects “{start}” and “{end}” in {place(project)}.{wider}"
@@ -115,20 +119,20 @@ def way(found: Way, short: Short, superseded: set[str], project: str | None) -> 
         return note(f"Both are names of the concept “{start}”.")
     lines = [_quoted(start)]
     for hop in found.hops:
-        lines += [_step(hop, short, superseded), _quoted(hop.concept.name)]
+        lines += [_step(hop, short, superseded), _quoted(hop.concept)]
     return Group(*lines, note(f"{memories(len(found.hops))} apart · {place(project)}", style=QUIET))
 
 
-def _step(hop: Hop, short: Short, superseded: set[str]) -> Text:
+def _step(hop: Hop, short: Short, superseded: Set[str]) -> Text:
     said = one_line(hop.memory.content)
     cut = said if len(said) <= _EXCERPT_CHARACTERS else said[: _EXCERPT_CHARACTERS - 1] + "…"
     mark = Text(SUPERSEDED_PREFIX, style=OLD) if hop.memory.id in superseded else Text()
     return note("  — in ", style=QUIET) + Text(short[hop.memory.id], style=ID) + Text(" ") + mark + note(f"“{cut}” —")
 
 
-def stats(found: Stats) -> RenderableType:
-    """Counts of the graph, and its hubs."""
-    counts = found.counts
+def overview(found: ConceptOverview) -> RenderableType:
+    """Counts of the graph, and the concepts that most memories mention."""
+    counts = found.names
     by_hand = f" ({counts.by_hand:,} by hand)" if counts.by_hand else ""
     rows = [
         ("names", f"{counts.names:,}"),
@@ -137,35 +141,34 @@ def stats(found: Stats) -> RenderableType:
         ("merged", f"{counts.merges:,}{by_hand}"),
         ("read", f"{counted(counts.read, 'version')} of memories"),
         ("to read", f"{counts.waiting:,}"),
-        ("connected", f"{found.connected:,} of {memories(found.memories)} ({found.share:.0%})"),
+        ("connected", f"{found.connected:,} of {memories(found.memories)} ({found.connected_share:.0%})"),
         ("size", size(found.bytes)),
     ]
     parts: list[RenderableType] = [pairs((name, note(said)) for name, said in rows)]
-    if found.hubs:
+    if found.common:
         made = table("", "", "")
         made.show_header = False
-        for hub in found.hubs:
-            silent = "" if hub.connects else "too frequent to connect memories"
-            made.add_row(
-                note(one_line(hub.concept.name)), Text(f"{hub.memories:,}", justify="right"), note(silent, QUIET)
-            )
+        for each in found.common:
+            silent = "" if each.connects else "too frequent to connect memories"
+            made.add_row(note(one_line(each.concept)), Text(f"{each.memories:,}", justify="right"), note(silent, QUIET))
         parts += [Text(), note("Mentioned most", style=MATCH), made]
     if counts.waiting:
         parts.append(waiting(counts.waiting))
     return Group(*parts)
 
 
-def rebuilt(read: int, counts: NameCounts, took_ms: float) -> RenderableType:
+def rebuilt(done: RebuiltGraph, took_ms: float) -> RenderableType:
     """The result of a rebuild."""
+    counts = done.names
     kept = f"; {counted(counts.by_hand, 'manual change')} kept" if counts.by_hand else ""
     names = f"{counted(counts.names, 'name')} of {counted(counts.concepts, 'concept')}"
     found = f"{names}, {counted(counts.mentions, 'mention')}{kept}"
-    return note(f"Read {counted(read, 'version')} in {took_ms / 1000:.1f} s: {found}.")
+    return note(f"Read {counted(done.read, 'version')} in {took_ms / 1000:.1f} s: {found}.")
 
 
 def merged(done: Regrouped, asked: str) -> RenderableType:
     """The result of a merge."""
-    concept = one_line(done.concept.name)
+    concept = one_line(done.concept)
     if not done.names:
         return note(f"Nothing to change: “{one_line(asked)}” is already a name of “{concept}”.")
     undo = f'Undo with `triskele graph split "{one_line(done.names[0])}"`.'
@@ -176,7 +179,7 @@ def merged(done: Regrouped, asked: str) -> RenderableType:
 
 def split(done: Regrouped) -> RenderableType:
     """The result of a split."""
-    concept = one_line(done.concept.name)
+    concept = one_line(done.concept)
     if not done.names:
         return note(f"Nothing to change: “{concept}” has no other name.")
     undo = f'Undo with `triskele graph merge "{one_line(done.names[0])}" "{concept}"`.'

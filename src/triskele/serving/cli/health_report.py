@@ -12,8 +12,8 @@ from triskele.serving.cli.reports import waiting_jobs
 
 if TYPE_CHECKING:
     from triskele.curation.health import Health
+    from triskele.engine.upkeep import SyncedServer
     from triskele.recall.hosted.egress_log import Day
-    from triskele.serving.syncing import SyncedServer
 
 _SHOWN_PROBLEMS = 10
 _NO_MODEL = "✓ No hosted model is configured"

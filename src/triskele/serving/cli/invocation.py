@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from triskele.config import Settings
-    from triskele.engine import Engine
-    from triskele.serving.http.client import RemoteMemory
+    from triskele.engine.local import LocalEngine
+    from triskele.engine.protocol import Engine
 
 # How long a command may work after its output.
 SPARE_S = 2.0
@@ -46,9 +46,7 @@ class Invocation:
     has_answered: bool = False
     shows_all: bool = False
     related: tuple[str, ...] = ()
-    """ids of memories that the resident process found related to the text being added"""
-    remote: RemoteMemory | None = None
-    """the memory on the server of the settings, once it was opened"""
+    """what the resident process found related to the text being added, as `related_memories` writes it"""
 
     @property
     def is_resident(self) -> bool:
@@ -69,75 +67,65 @@ class Invocation:
         """The environment for other processes on the same store."""
         return {**os.environ, "TRISKELE_STORE": self.store} if self.store else dict(os.environ)
 
-    def open_engine(self) -> Engine:
-        """The engine of this run, or the server's."""
-        from pathlib import Path
-
-        from triskele.config import sqlite_path
-        from triskele.serving.chosen_memory import open_chosen
-
-        settings = self._chosen()
-        is_file = settings.store.url.startswith("sqlite:") and not settings.server.url
-        path = sqlite_path(settings.store.url) if is_file else None
-        was_empty = path is not None and path.is_file() and not path.stat().st_size
-        engine = open_chosen(settings, os.environ, Path.cwd(), _passphrase)
-        if settings.server.url:
-            self.remote = cast("RemoteMemory", engine)
-        if was_empty:
-            click.echo(f"{path} was an empty file: it is a new store now", err=True)
-        return engine
-
-    def _chosen(self) -> Settings:
+    def chosen(self) -> Settings:
         """The settings of this run; a store that the command names is used itself."""
         settings = self.settings()
         return settings if self.store is None else replace(settings, server=replace(settings.server, url=""))
 
-    def refuse_server(self) -> None:
-        """Refuse a command that works on files of the store, where this machine uses a server."""
-        if self.uses_server():
-            from triskele.serving.error_messages import only_at_the_store
+    def uses_server(self) -> bool:
+        """Whether the memory of this run is on a server."""
+        from triskele.serving import connect
 
-            raise only_at_the_store(self.settings().server.url)
+        return connect.uses_server(self.chosen())
+
+    def address(self) -> str:
+        """Where the memory of this run is."""
+        from triskele.serving import connect
+
+        return connect.address_of(self.chosen())
 
     @contextmanager
     def open(self) -> Iterator[Engine]:
-        """The engine of this run, or the server's; after the output it has what waits worked off."""
+        """The memory of this run, a store if need be a new one; after the output it has what waits worked off."""
+        from triskele.serving import connect
+
         with self.open_engine() as engine:
             yield engine
             sys.stdout.flush()
-            if self.remote is None:
-                self._work_off(engine)
-
-    def uses_server(self) -> bool:
-        """Whether this run uses the configured server; a store given on the command line is opened directly."""
-        return bool(self._chosen().server.url)
-
-    def _work_off(self, engine: Engine) -> None:
-        """Leave waiting jobs to the resident process, or do what fits into a moment."""
-        from triskele.errors import TriskeleError
-
-        # The answer is out: nothing here is an error of the command.
-        with suppress(TriskeleError, OSError):
-            if not engine.runtime.has_jobs():
-                return
-            from triskele import config
-
-            is_resident = engine.settings.agents.background and config.is_of_file(engine.settings, os.environ)
-            if not (is_resident and _start_resident(self.environ())):
-                engine.runtime.work_off(SPARE_S)
+            if (store := connect.local(engine)) is not None:
+                _work_off(store, self.environ())
 
     @contextmanager
     def open_existing(self, *, is_needed: bool = False) -> Iterator[Engine]:
-        """The memory that this run works on; if there is no store yet, a temporary empty one."""
+        """The same; if there is no store yet, a temporary empty one, or an error if one is needed."""
+        with self.open() if self.exists() else self._nothing(is_needed) as engine:
+            yield engine
+
+    @contextmanager
+    def open_local(self) -> Iterator[LocalEngine]:
+        """The store of this run, refused where that is on a server."""
+        from triskele.serving import connect
+
+        connect.refuse_server(self.chosen())
+        with self.open() as engine:
+            yield connect.store_of(engine)
+
+    @contextmanager
+    def open_local_existing(self, *, is_needed: bool = False) -> Iterator[LocalEngine]:
+        """The same; if there is no store yet, a temporary empty one, or an error if one is needed."""
+        from triskele.serving import connect
+
+        connect.refuse_server(self.chosen())
+        with self.open_existing(is_needed=is_needed) as engine:
+            yield connect.store_of(engine)
+
+    @contextmanager
+    def _nothing(self, is_needed: bool) -> Iterator[Engine]:
+        """A memory without content, whose file goes away."""
         from triskele.config import sqlite_path
         from triskele.errors import NotFound, StoreUnavailable
-        from triskele.stores import factory
 
-        settings = self.settings()
-        if self.uses_server() or factory.exists(settings):
-            with self.open() as engine:
-                yield engine
-            return
+        settings = self.chosen()
         path = sqlite_path(settings.store.url)
         state = "is an empty file" if path.exists() else "does not exist yet"
         missing = f"the store {path} {state}: `triskele add` creates it"
@@ -150,12 +138,45 @@ class Invocation:
             raise NotFound(f"{error} ({missing})") from None
         click.echo(missing, err=True)
 
-    def restore(self, source: Path) -> tuple[Engine, Path | None]:
-        """The memory after a backup replaced the store, and the path of the old content."""
-        from triskele.engine import restore_memory
+    def exists(self) -> bool:
+        """Whether the memory of this run exists already; a server's does."""
+        from triskele.stores import factory
 
-        self.refuse_server()
-        return restore_memory(source, settings=self.settings(), ask=_passphrase)
+        return self.uses_server() or factory.exists(self.chosen())
+
+    def open_engine(self) -> Engine:
+        """The memory of this run; what waits in a store stays."""
+        from pathlib import Path
+
+        from triskele.config import sqlite_path
+        from triskele.serving import connect
+
+        settings = self.chosen()
+        is_file = settings.store.url.startswith("sqlite:") and not self.uses_server()
+        path = sqlite_path(settings.store.url) if is_file else None
+        was_empty = path is not None and path.is_file() and not path.stat().st_size
+        engine = connect.open_engine(settings, os.environ, Path.cwd(), _passphrase)
+        if was_empty:
+            click.echo(f"{path} was an empty file: it is a new store now", err=True)
+        return engine
+
+    def restore(self, source: Path) -> tuple[LocalEngine, Path | None]:
+        """The memory after a backup replaced the store, and the path of the old content."""
+        from triskele.engine.opening import restore_memory
+        from triskele.serving import connect
+
+        settings = self.chosen()
+        connect.refuse_server(settings)
+        return restore_memory(source, settings=settings, ask=_passphrase)
+
+    def emit(
+        self, document: dict[str, Any], view: Callable[[], str | Iterable[RenderableType]], *, is_list: bool = False
+    ) -> None:
+        """Write a document with --json, otherwise its view for a person: a text, or parts that are laid out."""
+        if self.as_json:
+            return self.write_json(document)
+        shown = view()
+        return self.echo(shown) if isinstance(shown, str) else self.write(*shown, is_list=is_list)
 
     def write_json(self, document: dict[str, Any]) -> None:
         """Write one JSON document to standard output."""
@@ -195,6 +216,21 @@ def ignored_variables(environ: Mapping[str, str], settings: Settings) -> list[st
     )
 
 
+def _work_off(engine: LocalEngine, environ: dict[str, str]) -> None:
+    """Leave waiting jobs to the resident process, or do what fits into a moment."""
+    from triskele.errors import TriskeleError
+
+    # The answer is out: nothing here is an error of the command.
+    with suppress(TriskeleError, OSError):
+        if not engine.runtime.has_jobs():
+            return
+        from triskele import config
+
+        is_resident = engine.settings.agents.background and config.is_of_file(engine.settings, os.environ)
+        if not (is_resident and _start_resident(environ)):
+            engine.runtime.work_off(SPARE_S)
+
+
 def _start_resident(environ: dict[str, str]) -> bool:
     """Whether a resident process runs or was started; it looks for waiting jobs itself."""
     from triskele.serving import hook_client
@@ -209,11 +245,11 @@ def _start_resident(environ: dict[str, str]) -> bool:
 
 
 @contextmanager
-def _empty_memory(settings: Settings) -> Iterator[Engine]:
+def _empty_memory(settings: Settings) -> Iterator[LocalEngine]:
     """A memory without content, in a folder that goes away."""
     from tempfile import TemporaryDirectory
 
-    from triskele.engine import open_memory
+    from triskele.engine.opening import open_memory
 
     with TemporaryDirectory(prefix="triskele-") as folder:
         store = replace(settings.store, url=f"sqlite:///{folder}/memories.db")

@@ -13,8 +13,9 @@ from rich.rule import Rule
 from rich.text import Text
 
 from triskele.errors import BadInput
+from triskele.serving.cli.eval_report import questions
 from triskele.serving.cli.invocation import console
-from triskele.serving.cli.render import ID, MATCH, QUIET, WARNING, counted, day, note, visible
+from triskele.serving.cli.render import ID, MATCH, QUIET, WARNING, day, note, visible
 
 if TYPE_CHECKING:
     from triskele.evaluation.own.judge import JudgingItem, JudgingSession
@@ -69,7 +70,7 @@ def _view(item: JudgingItem, message: str) -> RenderableType:
     memory = item.memory
     details = [memory.category, day(memory.created_at), *memory.tags]
     parts: list[RenderableType] = [
-        note(f"{counted(item.questions_left, 'question')} left · memory {item.place} of {item.places}", style=QUIET),
+        note(f"{questions(item.questions_left)} left · memory {item.place} of {item.places}", style=QUIET),
         Text(),
         Text(visible(item.question.text), style=MATCH),
         Rule(style=QUIET),

@@ -18,6 +18,8 @@ from triskele.serving.cli.invocation import Invocation
 from triskele.types import Sensitivity
 
 MAX_LISTED = 1000
+# A list without an end.
+EVERY = 2**31 - 1
 _FUSIONS = tuple(method for method in FUSIONS if method != "share")
 _COMPLETIONS = 25
 _HINT_CHARACTERS = 60
@@ -59,13 +61,15 @@ class OrderedGroup(click.Group):
 
 def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
-        with context.ensure_object(Invocation).open_existing(is_needed=True) as engine:
-            ids = engine.store.find(incomplete.lower(), limit=_COMPLETIONS)
-            known = engine.store.memories(ids)
+        with context.ensure_object(Invocation).open_local_existing(is_needed=True) as engine:
+            known = engine.lookup(engine.find(incomplete.lower(), limit=_COMPLETIONS))
     except (TriskeleError, OSError, ValueError):
         # Completion must not print errors.
         return []
-    hints = {id: " ".join(known[id].content.split())[:_HINT_CHARACTERS] if id in known else "forgotten" for id in ids}
+    hints = {
+        id: "forgotten" if memory.forgotten else " ".join(memory.content.split())[:_HINT_CHARACTERS]
+        for id, memory in known.items()
+    }
     return [CompletionItem(id, help=hint) for id, hint in hints.items()]
 
 

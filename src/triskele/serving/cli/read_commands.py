@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.config import RerankSettings
-from triskele.errors import BadInput
-from triskele.exchange import CONFLICTS
-from triskele.recall.plan import CROSS
+from triskele.replies import History, Verdict
 from triskele.serving import shapes
-from triskele.serving.cli import code_commands
+from triskele.serving.cli import code_commands, views
 from triskele.serving.cli.help_screens import EverydayCommand
 from triskele.serving.cli.invocation import Invocation, common, examples
 from triskele.serving.cli.options import (
+    EVERY,
     MAX_LISTED,
     asking_options,
     category_option,
@@ -26,10 +23,13 @@ from triskele.serving.cli.options import (
     reading_place,
     tag_filter,
 )
-from triskele.types import OF_A_TAG, Action, JournalEntry, LinkKind, Memory, Sort
+from triskele.types import JournalEntry, LinkKind, Sort
 
 if TYPE_CHECKING:
-    from triskele.engine import Engine
+    from rich.console import RenderableType
+
+    from triskele.engine.protocol import Engine
+    from triskele.replies import Statistics
 
 _BOTH_PLACES = "--project and --all-projects"
 
@@ -70,9 +70,7 @@ def recall(
     """Find the memories that answer a question."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
-        if invocation.remote is None:
-            _check_rerank(engine.settings.rerank, options["rerank"])
-        found = engine.recall(
+        answer = engine.recall(
             query,
             project=project,
             all_projects=all_projects,
@@ -82,22 +80,16 @@ def recall(
         )
         times = shapes.times(options)
         if invocation.as_json:
-            invocation.write_json({**shapes.answer(found), "times": times})
-        elif not query.strip():
-            invocation.echo("The question is empty: nothing was searched. `triskele list` shows the memories.")
-        else:
-            from triskele.serving.cli import render
-
-            short = engine.store.shorten(render.ids_in(found))
-            is_remote = invocation.remote is not None
-            invocation.write(render.answer(found, short, explain=explain, times=times, is_remote=is_remote))
-            if project and not found.hits and project not in engine.census().by_project:
-                said = f"No memory belongs to a project called {project}; `triskele projects list` shows the projects."
-                invocation.write(render.note(render.visible(said)))
-
-        from triskele.curation import usage
-
-        engine.after_answer.put(partial(usage.note_recall, engine.store, found))
+            return invocation.write_json({**shapes.answer(answer), "times": times})
+        if not query.strip():
+            return invocation.echo("The question is empty: nothing was searched. `triskele list` shows the memories.")
+        short = engine.shorten(views.render.ids_in(answer))
+        embeds_here = not invocation.uses_server()
+        invocation.write(views.render.answer(answer, short, explain=explain, times=times, embeds_here=embeds_here))
+        if project and not answer.hits and project not in engine.stats().by_project:
+            note = f"No memory belongs to a project called {project}; `triskele projects list` shows the projects."
+            invocation.write(views.render.note(views.render.visible(note)))
+        return None
 
 
 @click.command(
@@ -117,21 +109,15 @@ def why_not(
     """Explain why a memory was not found, and what finds it."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
     with invocation.open_existing() as engine:
-        if invocation.remote is None:
-            _check_rerank(engine.settings.rerank, options["rerank"])
-        found = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
-        shape, times = shapes.why_not(found), shapes.times(options)
-        if invocation.as_json:
-            return invocation.write_json({**shape, "project": engine.project, "times": times})
-        from triskele.serving.cli import render, reports
-
-        return invocation.write(reports.why_not(found, shape["smallest_change"]), *render.time_lines(times))
-
-
-def _check_rerank(settings: RerankSettings, chosen: str) -> None:
-    """Refuse a cross-encoder that is not set, with the command that sets it."""
-    if chosen == CROSS and not (settings.model or settings.service):
-        raise BadInput("no cross-encoder is set: `triskele config set rerank.model bundled` sets the bundled one")
+        explained = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
+        shape, times = shapes.why_not(explained), shapes.times(options)
+        invocation.emit(
+            {**shape, "project": engine.project, "times": times},
+            lambda: [
+                views.reports.why_not(explained, shape["smallest_change"]),
+                *views.render.time_lines(times),
+            ],
+        )
 
 
 @click.command(
@@ -143,26 +129,21 @@ def show(invocation: Invocation, id: str) -> None:
     """Show one memory with all its details and links."""
     with invocation.open_existing() as engine:
         memory = engine.get(id)
-        links = engine.links(memory.id)
-        others = engine.store.memories({end for link in links for end in (link.source, link.target)} - {memory.id})
-        successors = [each.source for each in links if each.kind is LinkKind.SUPERSEDES and each.source in others]
-        superseded = memory.id in engine.superseded([memory.id])
-        used = engine.store.usage.counts([memory.id]).get(memory.id)
         named = code_commands.named_code(invocation, memory)
-        conflicts = _in_conflict(invocation, engine, [memory.id])
-        if invocation.as_json:
-            details = shapes.memory(memory, superseded=superseded)
-            connected = [shapes.link(link) for link in links]
-            details |= {"superseded_by": successors, "links": connected, "uses": shapes.use_count(used), "code": named}
-            return invocation.write_json({**details, "in_conflict": bool(conflicts)})
-        from triskele.serving.cli import render
-
-        short = engine.store.shorten([memory.id, *others])
-        shown = render.memory(
-            memory, links, others, short, superseded=superseded, used=used, in_conflict=bool(conflicts)
-        )
-        return invocation.write(
-            shown, *(f"code  {each['path']}:{each['start_line']}  {each['symbol']}" for each in named)
+        successors = [each.source for each in memory.links if each.kind is LinkKind.SUPERSEDES]
+        invocation.emit(
+            {
+                **shapes.memory(memory),
+                "superseded_by": [id for id in successors if id in memory.linked],
+                "links": [shapes.link(link) for link in memory.links],
+                "uses": shapes.use_count(memory.used),
+                "code": named,
+                "in_conflict": memory.in_conflict,
+            },
+            lambda: [
+                views.render.memory(memory, engine.shorten([memory.id, *memory.linked])),
+                *(f"code  {each['path']}:{each['start_line']}  {each['symbol']}" for each in named),
+            ],
         )
 
 
@@ -200,52 +181,43 @@ def list_memories(
     """List memories, newest or most important first."""
     only_one(project is not None, all_projects, _BOTH_PLACES)
     if conflicts:
-        return _list_conflicts(invocation)
+        _list_conflicts(invocation)
+        return
     with invocation.open_existing() as engine:
         filters |= {"project": project, "all_projects": all_projects}
-        memories = engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters)
-        ids = [memory.id for memory in memories]
-        superseded, disputed, times = (
-            engine.superseded(ids),
-            _in_conflict(invocation, engine, ids),
-            shapes.times(filters),
-        )
+        listed = engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters).memories
+        times = shapes.times(filters)
         place = None if all_projects else engine.project if project is None else project
-        if invocation.as_json:
-            listed = [
-                {**shapes.memory(memory, superseded=memory.id in superseded), "in_conflict": memory.id in disputed}
-                for memory in memories
-            ]
-            page = {"project": place, "limit": limit, "offset": offset, "times": times}
-            return invocation.write_json({"memories": listed, **page})
-        from triskele.serving.cli import render
-
-        short = engine.store.shorten(memory.id for memory in memories)
-        shown = render.listing(memories, short, superseded, place, offset=offset, limit=limit, disputed=disputed)
-        return invocation.write(shown, *render.time_lines(times), is_list=True)
-
-
-def _in_conflict(invocation: Invocation, engine: Engine, ids: Sequence[str]) -> frozenset[str]:
-    """Those of these memories that were changed here and on the sync server; a server has no such conflicts."""
-    return frozenset() if invocation.remote else frozenset(engine.store.documents.some(CONFLICTS, ids))
+        invocation.emit(
+            {
+                "memories": [{**shapes.memory(each), "in_conflict": each.in_conflict} for each in listed],
+                "project": place,
+                "limit": limit,
+                "offset": offset,
+                "times": times,
+            },
+            lambda: [
+                views.render.listing(
+                    listed, engine.shorten(each.id for each in listed), place, offset=offset, limit=limit
+                ),
+                *views.render.time_lines(times),
+            ],
+            is_list=True,
+        )
 
 
 def _list_conflicts(invocation: Invocation) -> None:
     """Both versions of every memory in conflict, of all projects."""
-    invocation.refuse_server()
-    with invocation.open_existing() as engine:
-        from triskele.exchange import sync_notes
-
-        found = sync_notes.conflicts(engine.store)
-        if invocation.as_json:
-            pairs = [
-                {"id": each.id, "mine": each.mine and shapes.memory(each.mine), "theirs": shapes.memory(each.theirs)}
-                for each in found
-            ]
-            return invocation.write_json({"conflicts": pairs, "project": engine.project})
-        from triskele.serving.cli import render
-
-        return invocation.write(render.conflicts(found, engine.store.shorten(each.id for each in found)))
+    with invocation.open_local_existing() as engine:
+        conflicts = engine.curation.proposals(kind=Verdict.CONFLICT)
+        pairs = [
+            {"id": each.id, "mine": each.old and shapes.memory(each.old), "theirs": shapes.memory(each.new)}
+            for each in conflicts
+        ]
+        invocation.emit(
+            {"conflicts": pairs, "project": engine.project},
+            lambda: [views.render.conflicts(conflicts, engine.shorten(each.id for each in conflicts))],
+        )
 
 
 @click.command(
@@ -259,33 +231,31 @@ def _list_conflicts(invocation: Invocation) -> None:
 def history(invocation: Invocation, id: str | None, limit: int) -> None:
     """Show the changes of a memory, or the latest ones of the store."""
     with invocation.open_existing() as engine:
-        entries = engine.store.newest_entries(limit=limit)[::-1] if id is None else engine.history(id)
-        ids = {id for entry in entries for id in _named(entry)}
-        versions = {(memory.id, memory.version): memory for _, memory in engine.store.versions(sorted(ids))}
-        if invocation.as_json:
-            lines = [_entry(entry, versions) for entry in entries]
-            own = [] if id is None else engine.versions(id)
-            about = {} if id is None else {"id": own[-1].id, "versions": [shapes.version(each) for each in own]}
-            return invocation.write_json({**about, "entries": lines, "project": engine.project})
-        from triskele.serving.cli import reports
-
-        shown = reports.history(entries, versions, engine.store.places(), engine.store.shorten(ids))
-        return invocation.write(shown, is_list=True)
-
-
-def _named(entry: JournalEntry) -> tuple[str, ...]:
-    """The memories that an entry names: an entry of a share also names its reader, and may be about a tag."""
-    if entry.action in (Action.SHARED, Action.UNSHARED):
-        return () if entry.id.startswith(OF_A_TAG) else (entry.id,)
-    return entry.ends
+        own = None if id is None else engine.get(id).id
+        changes = engine.journal(limit=limit) if own is None else engine.journal(id=own, limit=EVERY)
+        entries, versions = changes.entries[::-1], shapes.numbered(changes.versions)
+        document: dict[str, Any] = {} if own is None else {"id": own, "versions": _versions(own, changes)}
+        document |= {"entries": [_entry(entry, versions) for entry in entries], "project": engine.project}
+        ids = {id for entry in entries for id in entry.memories}
+        invocation.emit(
+            document,
+            lambda: [views.reports.history(entries, versions, changes.folders, engine.shorten(ids))],
+            is_list=True,
+        )
 
 
-def _entry(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory]) -> dict[str, Any]:
+def _versions(id: str, changes: History) -> list[shapes.Shape]:
+    """All versions of a memory, oldest first."""
+    own = [memory for memory in changes.versions if memory.id == id]
+    return [shapes.version(memory) for memory in sorted(own, key=lambda memory: memory.version)]
+
+
+def _entry(entry: JournalEntry, versions: shapes.Versions) -> shapes.Shape:
     """A journal entry with the text of the version that it made, or that it ended."""
     named = (versions.get((entry.id, number)) for number in (entry.version, entry.previous) if number is not None)
     memory = next((memory for memory in named if memory is not None), None)
-    about = {"content": memory and shapes.shown_content(memory, False), "project": memory and memory.project}
-    return {**shapes.journal_entry(entry), **about}
+    details = {"content": memory and shapes.shown_content(memory, False), "project": memory and memory.project}
+    return {**shapes.journal_entry(entry), **details}
 
 
 @click.command(
@@ -294,40 +264,21 @@ def _entry(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory]) -> d
 @common
 def stats(invocation: Invocation) -> None:
     """Count memories, links and usage."""
-    from triskele.config import shown_url
-    from triskele.serving.statistics import more_statistics
-
     with invocation.open_existing() as engine:
-        remote = invocation.remote
-        census, more = (engine.census(), more_statistics(engine)) if remote is None else remote.statistics()
-        address = shown_url(invocation.settings().store.url) if remote is None else remote.url
-        if invocation.as_json:
-            counts = {
-                **shapes.plain(census),
-                "waiting": more.jobs.embed,
-                "jobs": shapes.plain(more.jobs),
-                "graph": shapes.plain(more.names),
-                "adopted": shapes.plain(more.adopted),
-                "uses": shapes.uses(more.most_used, more.days),
-                "agreement": shapes.plain(more.agreement),
-                "curation": {"proposals": more.proposals, "today": more.today},
-            }
-            return invocation.write_json({**counts, "store": address, "project": engine.project})
-        from triskele.serving.cli import reports
+        counts, address = engine.stats(), invocation.address()
+        invocation.emit(
+            {**shapes.statistics(counts), "store": address, "project": engine.project},
+            lambda: _stats_view(engine, counts, address),
+        )
 
-        invocation.write(reports.stats(census, more.jobs, more.names, address, engine.project))
-        if more.proposals or more.today:
-            from triskele.serving.cli import curation_report
 
-            invocation.write(curation_report.day_counts(more.proposals, more.today, more.llm_calls))
-        if more.days:
-            short = engine.store.shorten(each.id for each in more.most_used)
-            used = {each.id: each for each in more.used}
-            invocation.write(reports.uses(list(more.most_used), list(more.days), used, short))
-        if more.adopted is not None:
-            from triskele.serving.cli import eval_report
-
-            invocation.write(eval_report.adopted(more.adopted))
-        if more.agreement is not None:
-            invocation.write(reports.agreement(more.agreement))
-        return None
+def _stats_view(engine: Engine, counts: Statistics, address: str) -> Iterator[RenderableType]:
+    yield views.reports.stats(counts, address, engine.project)
+    if counts.proposals or counts.today:
+        yield views.curation_report.day_counts(counts)
+    if counts.days:
+        yield views.reports.uses(counts, engine.shorten(each.id for each in counts.most_used))
+    if counts.adopted is not None:
+        yield views.eval_report.adopted(counts.adopted)
+    if counts.agreement is not None:
+        yield views.reports.agreement(counts.agreement)

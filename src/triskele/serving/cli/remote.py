@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from triskele import config
 from triskele.errors import BadInput, Conflict, Unavailable
+from triskele.serving import connect
 from triskele.serving.cli.invocation import Invocation, ignored_variables
 from triskele.serving.cli.main import cli
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from triskele.config import Settings
-    from triskele.engine import Engine
-    from triskele.serving.http.client import RemoteMemory
+    from triskele.engine.protocol import Engine
 
 
 @dataclass(slots=True)
@@ -92,15 +92,14 @@ def run(engine: Engine, request: Mapping[str, Any]) -> str:
     memory = engine.working_in(Path(request["folder"]), request["environ"].get("TRISKELE_PROJECT"))
     invocation = RemoteInvocation(
         engine=memory,
-        remote=cast("RemoteMemory", memory) if engine.settings.server.url else None,
         is_terminal=bool(request["is_terminal"]),
         size=(int(request["width"]), int(request["height"])),
         environ_of_client=request["terminal"],
     )
-    if request["arguments"][0] == "recall":
+    if request["arguments"][0] == "recall" and (store := connect.local(engine)) is not None:
         # As in the client's own process; texts that are being embedded in the background count as waiting.
         with suppress(Unavailable, OSError):
-            engine.embed(limit=engine.settings.recall.embed_first, wait=False)
+            store.upkeep.embed(limit=engine.settings.recall.embed_first, wait=False)
     with cli.make_context("triskele", list(request["arguments"]), obj=invocation) as context:
         cli.invoke(context)
     return invocation.output.getvalue()
@@ -113,9 +112,7 @@ def _check_settings(own: Settings, environ: Mapping[str, str]) -> None:
         raise BadInput("the client has another key")
     if ignored_variables(environ, theirs):
         raise BadInput("the client has variables to name on its standard error")
-    # Neither changes an answer: the request names its project, and here the resident process embeds. On a server's
-    # memory curation is the server's.
+    # Neither changes an answer: the request names its project, and here the resident process embeds.
     agents = replace(theirs.agents, background=own.agents.background)
-    curation = own.curation if own.server.url else theirs.curation
-    if replace(theirs, project=own.project, origins=own.origins, agents=agents, curation=curation) != own:
+    if replace(theirs, project=own.project, origins=own.origins, agents=agents) != own:
         raise BadInput("the client has other settings")

@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from triskele.base import periods, timestamps
+from triskele.replies import UseCount
 from triskele.serving.shapes import mark, shown_content
-from triskele.stores.protocols import UseCount
 from triskele.types import LEAST_CONFIDENCE, Answer, Hit, Link, LinkKind, Memory
 
 if TYPE_CHECKING:
+    from triskele.engine.upkeep import SyncState
     from triskele.exchange.sync import SyncReport
-    from triskele.exchange.sync_notes import SyncConflict
-    from triskele.serving.syncing import SyncState
+    from triskele.replies import MemoryDetails, MemoryView, Proposal
 
 _CONFLICT_PREFIX = "[in conflict] "
 _SETTLE = "`triskele list --conflicts` shows both versions, `triskele sync --resolve ID --keep mine|theirs` settles one"
@@ -99,11 +99,11 @@ def answer(
     *,
     explain: bool = False,
     times: Mapping[str, Any] | None = None,
-    is_remote: bool = False,
+    embeds_here: bool = True,
 ) -> RenderableType:
     """The hits of a recall, best first; `times` are the time options as they were understood.
 
-    `is_remote`: the memory is on a server, which embeds by itself.
+    `embeds_here`: the store is on this machine; a server embeds by itself.
     """
     # The answer itself shows since and until.
     asked = time_lines({name: time for name, time in (times or {}).items() if name not in ("since", "until")})
@@ -123,7 +123,7 @@ def answer(
     parts += [*_times(found), *asked]
     summary = (memories(len(found.hits)), place(found.project), f"confidence {found.confidence:.2f}")
     parts.append(note(" · ".join((*summary, f"recall took {found.took_ms:.0f} ms")), style=QUIET))
-    return Group(*parts, *_reservations(found, is_remote))
+    return Group(*parts, *_reservations(found, embeds_here))
 
 
 def _times(found: Answer) -> list[RenderableType]:
@@ -133,7 +133,7 @@ def _times(found: Answer) -> list[RenderableType]:
     return [note(line, style=QUIET) for line in lines]
 
 
-def _reservations(found: Answer, is_remote: bool) -> list[Text]:
+def _reservations(found: Answer, embeds_here: bool) -> list[Text]:
     """Notes on what the answer lacks."""
     lines = [note(f"{reason[:1].upper()}{reason[1:]}.", style=WARNING) for reason in found.missing]
     if found.wordings:
@@ -142,7 +142,7 @@ def _reservations(found: Answer, is_remote: bool) -> list[Text]:
         said = f"{found.agreement.kept * 100:.0f} % of the top five are the same (tau {found.agreement.tau:.2f})"
         lines.append(note(f"Reranked by the cross-encoder: {said}.", style=QUIET))
     if found.waiting:
-        advice = "" if is_remote else "; `triskele reindex` embeds everything"
+        advice = "; `triskele reindex` embeds everything" if embeds_here else ""
         lines.append(note(f"{memories(found.waiting)} not embedded yet, found by words only{advice}.", style=QUIET))
     return lines
 
@@ -241,18 +241,9 @@ def _memory_lines(memory: Memory) -> RenderableType:
     return Group(Text(visible(shown_content(memory, False))), _details(memory), Text())
 
 
-def memory(
-    value: Memory,
-    links: Sequence[Link],
-    others: Mapping[str, Memory],
-    short: Short,
-    *,
-    superseded: bool,
-    used: UseCount | None = None,
-    in_conflict: bool = False,
-) -> RenderableType:
+def memory(value: MemoryDetails, short: Short) -> RenderableType:
     """One memory with all details."""
-    content = Text(mark(value, superseded), style=OLD) + Text(visible(value.content), style="")
+    content = Text(mark(value, value.superseded), style=OLD) + Text(visible(value.content), style="")
     title = Text(short[value.id], style=ID) + note(f" {value.category}")
     panel = Panel(content, title=title, title_align="left", border_style=QUIET)
     rows = {
@@ -271,12 +262,12 @@ def memory(
         "updated": minute(value.updated_at) if value.version > 1 else "",
         "forgotten": minute(value.known_to) if value.known_to else "",
         "version": str(value.version),
-        "used": _used(used) if used else "",
-        "conflict": f"changed here and on the server: {_SETTLE}" if in_conflict else "",
+        "used": _used(value.used) if value.used else "",
+        "conflict": f"changed here and on the server: {_SETTLE}" if value.in_conflict else "",
     }
     table = pairs((name, note(said)) for name, said in rows.items() if said)
-    for link in links:
-        table.add_row(note("link", style=QUIET), _linked(link, value.id, others, short))
+    for link in value.links:
+        table.add_row(note("link", style=QUIET), _linked(link, value.id, value.linked, short))
     return Group(panel, Padding(table, (0, 2)))
 
 
@@ -317,14 +308,7 @@ def table(*headings: str, last_takes_rest: bool = False) -> Table:
 
 
 def listing(
-    listed: Sequence[Memory],
-    short: Short,
-    superseded: set[str],
-    project: str | None,
-    *,
-    offset: int,
-    limit: int,
-    disputed: frozenset[str] = frozenset(),
+    listed: Sequence[MemoryView], short: Short, project: str | None, *, offset: int = 0, limit: int
 ) -> RenderableType:
     """Memories line by line; those in conflict are marked."""
     if not listed:
@@ -336,7 +320,7 @@ def listing(
     for each in listed:
         details = [day(each.updated_at), each.category, *([each.project or "everywhere"] if places else [])]
         details += [each.shared_by or ""] if sharers else []
-        before = Text(_CONFLICT_PREFIX * (each.id in disputed) + mark(each, each.id in superseded), style=OLD)
+        before = Text(_CONFLICT_PREFIX * each.in_conflict + mark(each, each.superseded), style=OLD)
         made.add_row(
             Text(short[each.id], style=ID),
             *(note(detail, style=QUIET) for detail in details),
@@ -344,7 +328,7 @@ def listing(
         )
     following = f" · more with --offset {offset + limit}" if len(listed) == limit else ""
     counted = f"{offset + 1} to {offset + len(listed)} · {place(project)}{following}"
-    settling = [note(f"{_SETTLE}.", style=QUIET)] if disputed else []
+    settling = [note(f"{_SETTLE}.", style=QUIET)] if any(each.in_conflict for each in listed) else []
     return Group(made, note(counted, style=QUIET), *settling)
 
 
@@ -401,13 +385,13 @@ def resolved(id: str, kept: str) -> RenderableType:
     return note(f"Kept the server's version of {id}.")
 
 
-def conflicts(found: Sequence[SyncConflict], short: Mapping[str, str]) -> RenderableType:
+def conflicts(found: Sequence[Proposal], short: Mapping[str, str]) -> RenderableType:
     """Both versions of every memory in conflict."""
     if not found:
         return note("No conflicts.")
     made = table("id", "version", "memory", last_takes_rest=True)
     for each in found:
-        for side, memory in (("mine", each.mine), ("theirs", each.theirs)):
+        for side, memory in (("mine", each.old), ("theirs", each.new)):
             made.add_row(Text(short[each.id], style=ID), note(side, style=QUIET), Text(_said(memory)))
     return Group(made, note(f"{counted(len(found), 'conflict')} · {_SETTLE}", style=QUIET))
 

@@ -29,20 +29,28 @@ from triskele.serving.cli.render import (
     size,
     table,
 )
-from triskele.serving.shapes import SECRET_PREFIX, shown_content
+from triskele.serving.shapes import SECRET_PREFIX, Versions, numbered, shown_content
 from triskele.types import CURATION, IMPORT, USER, Action, JournalEntry, Memory, Outcome, Sensitivity, client_actor
 
 if TYPE_CHECKING:
-    from triskele.curation.agreement import AgreementStats
     from triskele.curation.projects import ProjectSummary
-    from triskele.curation.undo import UndoPlan
     from triskele.exchange.archive import ArchiveReport
-    from triskele.exchange.records import ExportReport, ImportReport, Preview
-    from triskele.recall.hosted.egress_log import Sent
-    from triskele.recall.why_not import WhyNot
+    from triskele.replies import (
+        AgreementStats,
+        DayCount,
+        ExportReport,
+        History,
+        ImportReport,
+        JobCounts,
+        Preview,
+        RegisteredFolder,
+        Sent,
+        Statistics,
+        Undone,
+        UseCount,
+    )
     from triskele.serving.hook.explanation import Explanation
-    from triskele.stores.derived import JobCounts, NameCounts
-    from triskele.stores.protocols import Census, DayCount, KnownPlace, UseCount
+    from triskele.types import WhyNot
 
 _ACTIONS = {
     Action.ADDED: "Added",
@@ -114,17 +122,18 @@ def example_keys(stored: Iterable[Memory]) -> list[RenderableType]:
 
 def changes(
     outcomes: Sequence[Outcome],
-    entries: Mapping[int, JournalEntry],
+    entries: Sequence[JournalEntry],
     short: Short,
     *,
     copies: Sequence[object] = (),
-    erased: Sequence[Path] = (),
+    erased: Sequence[str] = (),
     sent: Sequence[Sent] = (),
 ) -> RenderableType:
     """The result of each change, with its journal entry."""
     lines: list[RenderableType] = []
+    written = {entry.seq: entry for entry in entries}
     for each in outcomes:
-        entry = entries.get(each.seq or 0)
+        entry = written.get(each.seq or 0)
         lines.append(_outcome(each, short, f" {_detail(entry, {}, short)}." if entry and entry.link_kind else "."))
     forgotten = [each for each in outcomes if each.action is Action.FORGOTTEN]
     if forgotten:
@@ -141,13 +150,13 @@ def _outcome(outcome: Outcome, short: Short, closing: str) -> Text:
     return Text(f"{_ACTIONS[outcome.action]} ") + Text(short.get(outcome.id, outcome.id), style=ID) + note(closing)
 
 
-def undo_summary(planned: UndoPlan) -> str:
+def undo_summary(planned: Undone) -> str:
     """A batch in a few words: how much, by whom, where and when."""
     many, first = counted(len(planned.entries), "change"), planned.entries[0]
     return f"{many} by {_actor(first.actor)} {_places(planned.projects)} on {minute(first.at)}"
 
 
-def undo_plan(planned: UndoPlan, places: Sequence[KnownPlace], short: Short) -> RenderableType:
+def undo_plan(planned: Undone, short: Short) -> RenderableType:
     """What an undo takes back: each change with its text."""
     first = planned.entries[0]
     heading = f"Undoing a change by {_actor(first.actor)} {_places(planned.projects)} on {minute(first.at)}:"
@@ -156,27 +165,22 @@ def undo_plan(planned: UndoPlan, places: Sequence[KnownPlace], short: Short) -> 
     lines: list[RenderableType] = [note(heading)]
     for entry in planned.entries[:SHOWN_OUTCOMES]:
         if entry.action is Action.BOUND:
-            lines.append(note(f"  moved {_moved_place(entry, places)}"))
+            lines.append(note(f"  moved {_moved_folder(entry, planned.folders)}"))
             continue
-        said = _detail(entry, planned.versions, short)
+        said = _detail(entry, numbered(planned.versions), short)
         lines.append(note(f"  {entry.action} ") + Text(short[entry.id], style=ID) + note(f"  {said}"))
     return Group(*lines, *_more(len(planned.entries) - SHOWN_OUTCOMES))
 
 
-def undone(
-    outcomes: Sequence[Outcome],
-    histories: Mapping[str, Sequence[Memory]],
-    entries: Mapping[int, JournalEntry],
-    places: Sequence[KnownPlace],
-    short: Short,
-) -> RenderableType:
+def undone(outcomes: Sequence[Outcome], changed: History, short: Short) -> RenderableType:
     """The state after an undo: each memory with its current text."""
     lines: list[RenderableType] = []
+    entries = {entry.seq: entry for entry in changed.entries}
     for each in outcomes[:SHOWN_OUTCOMES]:
         if each.action is Action.BOUND:
-            lines.append(note(f"Moved {_place_name(each.id, places)} back to project {each.project}."))
+            lines.append(note(f"Moved {_folder_name(each.id, changed.folders)} back to project {each.project}."))
             continue
-        entry, history = entries.get(each.seq or 0), histories.get(each.id, ())
+        entry, history = entries.get(each.seq or 0), [memory for memory in changed.versions if memory.id == each.id]
         said = f": {one_line(shown_content(history[-1], False))}" if history else ""
         if entry is not None and entry.link_kind is not None:
             said = f" {_detail(entry, {}, short)}."
@@ -208,39 +212,36 @@ def _places(projects: Sequence[str]) -> str:
 
 
 def history(
-    entries: Sequence[JournalEntry],
-    versions: Mapping[tuple[str, int], Memory],
-    places: Sequence[KnownPlace],
-    short: Short,
+    entries: Sequence[JournalEntry], versions: Versions, folders: Sequence[RegisteredFolder], short: Short
 ) -> RenderableType:
     """Journal entries, oldest first, each with the whole text of its version."""
     if not entries:
         return note("No changes yet.")
     lines: list[RenderableType] = []
     for entry in entries:
-        is_place = entry.action is Action.BOUND
+        is_folder = entry.action is Action.BOUND
         project = next((memory.project for memory in _versions_of(entry, versions)), None)
-        where = "" if is_place or project is None else f" · {place(project)}"
+        where = "" if is_folder or project is None else f" · {place(project)}"
         undo = " (undo)" if entry.undoes is not None else ""
-        named = Text("moved") if is_place else Text(f"{entry.action} ") + Text(short.get(entry.id, entry.id), style=ID)
+        named = Text("moved") if is_folder else Text(f"{entry.action} ") + Text(short.get(entry.id, entry.id), style=ID)
         details = note(f"{undo} · by {_actor(entry.actor)}{where} · batch {entry.batch}", style=QUIET)
-        said = _moved_place(entry, places) if is_place else _detail(entry, versions, short)
+        said = _moved_folder(entry, folders) if is_folder else _detail(entry, versions, short)
         lines += [note(f"{minute(entry.at)}  ", style=QUIET) + named + details, Padding(note(said), (0, 0, 0, 4))]
     return Group(*lines, note("Undo a batch with `triskele undo --batch B`.", style=QUIET))
 
 
-def _place_name(id: str, places: Sequence[KnownPlace]) -> str:
-    """A place of the journal in words: its folder or repository."""
-    key = next((each.key for each in places if f"place {each.number}" == id), "")
+def _folder_name(id: str, folders: Sequence[RegisteredFolder]) -> str:
+    """What the journal names by a number, in words: a folder or a repository."""
+    key = next((each.key for each in folders if f"place {each.number}" == id), "")
     kind = "repository" if key.startswith(REMOTE) else "folder"
     return f"the {kind} {key.partition(':')[2]}" if key else "a folder"
 
 
-def _moved_place(entry: JournalEntry, places: Sequence[KnownPlace]) -> str:
-    return f"{_place_name(entry.id, places)} (before: project {entry.other})"
+def _moved_folder(entry: JournalEntry, folders: Sequence[RegisteredFolder]) -> str:
+    return f"{_folder_name(entry.id, folders)} (before: project {entry.other})"
 
 
-def _versions_of(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory]) -> list[Memory]:
+def _versions_of(entry: JournalEntry, versions: Versions) -> list[Memory]:
     """The versions after and before an entry; of a link the newest of its source."""
     numbers = [number for number in (entry.version, entry.previous) if number is not None]
     if entry.link_kind is not None:
@@ -248,7 +249,7 @@ def _versions_of(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory]
     return [versions[entry.id, number] for number in numbers if (entry.id, number) in versions]
 
 
-def _detail(entry: JournalEntry, versions: Mapping[tuple[str, int], Memory], short: Short) -> str:
+def _detail(entry: JournalEntry, versions: Versions, short: Short) -> str:
     """The text that an entry is about; of a link its kind and the other memory."""
     if entry.link_kind is not None and entry.other is not None:
         return f"{entry.link_kind} {short.get(entry.other, entry.other)}"
@@ -271,26 +272,27 @@ def why_not(found: WhyNot, change: str | None) -> RenderableType:
     return Group(*lines)
 
 
-def stats(census: Census, jobs: JobCounts, names: NameCounts, address: str, project: str) -> RenderableType:
+def stats(counts: Statistics, address: str, project: str) -> RenderableType:
     """Counts of the store."""
+    names, jobs = counts.names, counts.jobs
     graph = f"{counted(names.concepts, 'concept')}, {counted(names.mentions, 'mention')}"
     graph += f", {memories(names.waiting)} to read"
-    counts = pairs(
+    rows = pairs(
         [
             ("store", note(address)),
             ("project", note(project)),
-            ("memories", note(f"{census.memories:,}")),
-            ("superseded", note(f"{census.superseded:,}")),
-            ("forgotten", note(f"{census.forgotten:,}")),
-            ("links", note(f"{census.links:,}")),
-            ("changes", note(f"{census.journal:,}")),
+            ("memories", note(f"{counts.memories:,}")),
+            ("superseded", note(f"{counts.superseded:,}")),
+            ("forgotten", note(f"{counts.forgotten:,}")),
+            ("links", note(f"{counts.links:,}")),
+            ("changes", note(f"{counts.journal:,}")),
             ("to embed", note(f"{jobs.embed:,}")),
             ("graph", note(graph)),
-            ("size", note(size(census.bytes))),
+            ("size", note(size(counts.bytes))),
         ]
     )
-    parts: list[RenderableType] = [counts, *_failed_jobs(jobs)]
-    for title, groups in (("By category", census.by_category), ("By project", census.by_project)):
+    parts: list[RenderableType] = [rows, *_failed_jobs(jobs)]
+    for title, groups in (("By category", counts.by_category), ("By project", counts.by_project)):
         if groups:
             parts += [Text(), note(title, style="bold"), _bars(groups)]
     return Group(*parts)
@@ -314,19 +316,18 @@ def _failed_jobs(jobs: JobCounts) -> list[RenderableType]:
     return [note(said, style="red")]
 
 
-def uses(
-    most: Sequence[UseCount], days: Sequence[DayCount], texts: Mapping[str, Memory], short: Short
-) -> RenderableType:
+def uses(counts: Statistics, short: Short) -> RenderableType:
     """Usage by memory and by day."""
     parts: list[RenderableType] = []
-    if most:
+    texts = {memory.id: memory for memory in counts.used}
+    if counts.most_used:
         of_each = table("id", *_USES, "memory", last_takes_rest=True)
-        for count in most:
+        for count in counts.most_used:
             said = one_line(shown_content(texts[count.id], False)) if count.id in texts else "(forgotten)"
             of_each.add_row(Text(short[count.id], style=ID), *_numbers(count), note(said))
         parts += [Text(), note("Most used", style="bold"), of_each]
     of_days = table("day (UTC)", *_USES)
-    for day in days:
+    for day in counts.days:
         of_days.add_row(note(day.day, style=QUIET), *_numbers(day))
     return Group(*parts, Text(), note("Used by day", style="bold"), of_days)
 

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from triskele.errors import BadInput
-from triskele.serving import shapes
+from triskele.serving import connect, shapes
+from triskele.serving.cli import views
 from triskele.serving.cli.account_commands import open_accounts
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
 from triskele.serving.cli.options import OrderedGroup
-from triskele.serving.remaining_access import MOST_COUNTED, Extent, described, extent, remaining
-from triskele.stores.sharing import GroupStore, Share, ShareStore, UserGroup, checked, shares_of
+from triskele.serving.http.codec import to_json
+from triskele.serving.shapes import described
+from triskele.stores.sharing import checked
 
 if TYPE_CHECKING:
-    from triskele.engine import Engine
+    from triskele.engine.protocol import Engine
+    from triskele.replies import NewShare, Shares, UserGroup
+    from triskele.serving.http.client import RemoteEngine
+    from triskele.stores.sharing import GroupStore
 
 _SHOWN_CHARACTERS = 60
 _OWNER = click.option("--owner", help="The user whose shares these are; only where the store is.")
@@ -66,16 +73,17 @@ def add_share(
 ) -> None:
     """Share a memory, or all with a tag, with a user or a group."""
     subject, target, kind, grantee = checked(memory, tag, user, group)
-    with _opened(invocation, owner) as (engine, found):
-        id = engine.resolve(target) if subject == "memory" else target
-        before = [] if invocation.as_json else [described(each) for each in found.given()]
-        share = found.share(subject, id, kind, grantee, access="write" if write else "read", actor=engine.actor)
-        reached = extent(engine, share)
-    if invocation.as_json:
-        counts = {"memories": reached.memories, "left_out": reached.left_out}
-        return invocation.write_json({**shapes.plain(share), **counts, "project": None})
-    said, lines = described(share), _extent_lines(reached) if subject == "tag" else []
-    return invocation.echo("\n".join([f"{'Already shared:' if said in before else 'Shared'} {said}", *lines]))
+    with _opened(invocation, owner) as engine:
+        before = [] if invocation.as_json else engine.sharing.shares().given
+        new = engine.sharing.share(subject, target, kind, grantee, access="write" if write else "read")
+        is_known = described(new.share) in map(described, before)
+        counts = {"memories": new.memories, "left_out": new.left_out}
+        invocation.emit(
+            {**to_json(new.share), **counts, "project": None},
+            lambda: "\n".join(
+                [f"{'Already shared:' if is_known else 'Shared'} {described(new.share)}", *_extent_lines(new)]
+            ),
+        )
 
 
 @shares.command("remove", epilog=examples("triskele shares remove 1k2m --user bob"))
@@ -86,14 +94,13 @@ def remove_share(
 ) -> None:
     """End a share at once."""
     subject, target, kind, grantee = checked(memory, tag, user, group)
-    with _opened(invocation, owner) as (engine, found):
-        id = engine.resolve(target) if subject == "memory" else target
-        share = found.unshare(subject, id, kind, grantee, actor=engine.actor)
-        left = remaining(engine, found, share)
-    if invocation.as_json:
-        return invocation.write_json({**shapes.plain(share), "still_shared": shapes.plain(left), "project": None})
-    lines = [f"Still read by {each.said}" for each in left]
-    return invocation.echo("\n".join([f"No longer shared: {described(share)}", *lines]))
+    with _opened(invocation, owner) as engine:
+        ended = engine.sharing.unshare(subject, target, kind, grantee)
+        left = [f"Still read by {', '.join(each.readers)} through {described(each.share)}" for each in ended.remaining]
+        invocation.emit(
+            {**to_json(ended.share), "still_shared": to_json(ended.remaining), "project": None},
+            lambda: "\n".join([f"No longer shared: {described(ended.share)}", *left]),
+        )
 
 
 @shares.command("list", epilog=examples("triskele shares list", "triskele shares list --json"))
@@ -101,19 +108,21 @@ def remove_share(
 @common
 def list_shares(invocation: Invocation, owner: str | None) -> None:
     """List what is shared with others, and what others share."""
-    with _opened(invocation, owner) as (engine, found):
-        given, received = found.given(), found.received()
-        texts, trusted = _texts(engine, given), found.trusted()
-    if invocation.as_json:
-        shown = [{**shapes.plain(share), "content": texts.get(share.target)} for share in given]
-        others = {"received": shapes.plain(received), "trusted": trusted}
-        return invocation.write_json({"given": shown, **others, "project": None})
-    lines = [f"shared      {described(share)}{_beginning(texts.get(share.target))}" for share in given]
-    lines += [f"from {each.owner}  {each.id}  {each.access}" for each in received]
-    lines += [_trust_line(name, name in trusted) for name in sorted({*trusted, *(each.owner for each in received)})]
-    return invocation.echo(
-        "\n".join(lines) or "Nothing is shared: share with `triskele shares add MEMORY --user NAME`."
-    )
+    with _opened(invocation, owner) as engine:
+        shares = engine.sharing.shares()
+        ids = sorted({share.target for share in shares.given if share.subject == "memory"})
+        texts = {id: shapes.shown_content(memory, False) for id, memory in engine.lookup(ids).items()}
+        given = [{**to_json(share), "content": texts.get(share.target)} for share in shares.given]
+        others = {"received": to_json(shares.received), "trusted": list(shares.trusted)}
+        invocation.emit({"given": given, **others, "project": None}, lambda: _share_lines(shares, texts))
+
+
+def _share_lines(shares: Shares, texts: Mapping[str, str]) -> str:
+    lines = [f"shared      {described(share)}{_beginning(texts.get(share.target))}" for share in shares.given]
+    lines += [f"from {each.owner}  {each.id}  {each.access}" for each in shares.received]
+    names = sorted({*shares.trusted, *(each.owner for each in shares.received)})
+    lines += [_trust_line(name, name in shares.trusted) for name in names]
+    return "\n".join(lines) or "Nothing is shared: share with `triskele shares add MEMORY --user NAME`."
 
 
 @shares.command("trust", epilog=examples("triskele shares trust ada"))
@@ -125,9 +134,7 @@ def trust(invocation: Invocation, name: str, owner: str | None) -> None:
 
     Without it, recall and lists show what the user shares, but no hook gives it to an agent that did not ask.
     """
-    with _opened(invocation, owner) as (_, found):
-        found.trust(name)
-        _say_trust(invocation, name, found.trusted())
+    _trust(invocation, name, owner, trusted=True)
 
 
 @shares.command("distrust", epilog=examples("triskele shares distrust ada"))
@@ -136,9 +143,13 @@ def trust(invocation: Invocation, name: str, owner: str | None) -> None:
 @common
 def distrust(invocation: Invocation, name: str, owner: str | None) -> None:
     """Let agents find what a user shares only when they search; hooks do not inject it."""
-    with _opened(invocation, owner) as (_, found):
-        found.distrust(name)
-        _say_trust(invocation, name, found.trusted())
+    _trust(invocation, name, owner, trusted=False)
+
+
+def _trust(invocation: Invocation, name: str, owner: str | None, *, trusted: bool) -> None:
+    with _opened(invocation, owner) as engine:
+        names = engine.sharing.trust(name, trusted=trusted)
+        invocation.emit({"trusted": list(names), "project": None}, lambda: _trust_line(name, name in names))
 
 
 @shares.group("groups", cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele shares groups list"))
@@ -153,11 +164,12 @@ def groups(context: click.Context) -> None:
 @common
 def list_groups(invocation: Invocation) -> None:
     """List the groups with their members."""
-    with _opened(invocation) as (_, found):
-        known = found.groups()
-    if invocation.as_json:
-        return invocation.write_json({"groups": shapes.plain(known), "project": None})
-    return invocation.echo("\n".join(map(_group_line, known)) or "No groups yet.")
+    with _opened(invocation) as engine:
+        known = engine.sharing.groups()
+        invocation.emit(
+            {"groups": to_json(known), "project": None},
+            lambda: "\n".join(map(_group_line, known)) or "No groups yet.",
+        )
 
 
 @groups.command("create", epilog=examples("triskele shares groups create dev"))
@@ -165,8 +177,8 @@ def list_groups(invocation: Invocation) -> None:
 @common
 def create_group(invocation: Invocation, name: str) -> None:
     """Add a group."""
-    with _groups(invocation) as found:
-        _say_group(invocation, found.create(name))
+    with _groups(invocation) as groups:
+        _show_group(invocation, groups.create(name))
 
 
 @groups.command("delete", epilog=examples("triskele shares groups delete dev"))
@@ -174,11 +186,9 @@ def create_group(invocation: Invocation, name: str) -> None:
 @common
 def delete_group(invocation: Invocation, name: str) -> None:
     """Remove a group, and end all shares with it."""
-    with _groups(invocation) as found:
-        found.delete(name)
-    if invocation.as_json:
-        return invocation.write_json({"name": name, "project": None})
-    return invocation.echo(f"Removed the group {name}.")
+    with _groups(invocation) as groups:
+        groups.delete(name)
+    invocation.emit({"name": name, "project": None}, lambda: f"Removed the group {name}.")
 
 
 @groups.command("add", epilog=examples("triskele shares groups add dev bob"))
@@ -187,8 +197,8 @@ def delete_group(invocation: Invocation, name: str) -> None:
 @common
 def add_member(invocation: Invocation, name: str, user: str) -> None:
     """Add a user to a group."""
-    with _groups(invocation) as found:
-        _say_group(invocation, found.add(name, user))
+    with _groups(invocation) as groups:
+        _show_group(invocation, groups.add(name, user))
 
 
 @groups.command("remove", epilog=examples("triskele shares groups remove dev bob"))
@@ -197,36 +207,60 @@ def add_member(invocation: Invocation, name: str, user: str) -> None:
 @common
 def remove_member(invocation: Invocation, name: str, user: str) -> None:
     """Remove a user from a group."""
-    with _groups(invocation) as found:
-        _say_group(invocation, found.remove(name, user))
+    with _groups(invocation) as groups:
+        _show_group(invocation, groups.remove(name, user))
 
 
 @contextmanager
-def _opened(invocation: Invocation, owner: str | None = None) -> Iterator[tuple[Engine, ShareStore]]:
-    """The memory of this run with its shares; of another user where an admin of the store itself names one."""
+def _opened(invocation: Invocation, owner: str | None = None) -> Iterator[Engine]:
+    """The memory of this run; of another user where an admin of the store itself names one."""
     if owner is None:
         with invocation.open() as engine:
-            yield engine, shares_of(engine.store.shares)
+            yield engine
         return
-    from pathlib import Path
-
-    from triskele.engine import Engine
-
-    invocation.refuse_server()
+    connect.refuse_server(invocation.chosen())
     with open_accounts(invocation) as accounts:
         settings = invocation.settings()
         own = replace(settings, memory=replace(settings.memory, owner=accounts.user(owner).name))
-    with Engine(own, Path(Path.cwd().anchor)) as engine:
-        yield engine, shares_of(engine.store.shares)
+    with connect.open_store(own, Path(Path.cwd().anchor)) as store:
+        yield store
+
+
+class _ServerGroups:
+    """The groups of a server, over HTTP."""
+
+    def __init__(self, server: RemoteEngine) -> None:
+        self._server = server
+
+    def create(self, name: str) -> UserGroup:
+        """Add a group."""
+        return self._sent("create_group", name=name)
+
+    def delete(self, name: str) -> None:
+        """Remove a group."""
+        self._sent("delete_group", name=name)
+
+    def add(self, name: str, user: str) -> UserGroup:
+        """Add a user to a group."""
+        return self._sent("add_member", name=name, user=user)
+
+    def remove(self, name: str, user: str) -> UserGroup:
+        """Remove a user from a group."""
+        return self._sent("remove_member", name=name, user=user)
+
+    def _sent(self, method: str, **names: str) -> UserGroup:
+        from triskele.serving.http.server_operations import BY_METHOD, Administration
+
+        group: UserGroup = self._server.send(BY_METHOD[getattr(Administration, method)], names)
+        return group
 
 
 @contextmanager
 def _groups(invocation: Invocation) -> Iterator[GroupStore]:
-    """The groups of the server, over HTTP where this machine uses one."""
+    """What changes the groups of the server, over HTTP where this machine uses one."""
     if invocation.uses_server():
-        with invocation.open():
-            assert invocation.remote is not None
-            yield invocation.remote.store.groups
+        with connect.open_server(invocation.chosen(), os.environ, Path.cwd()) as server:
+            yield _ServerGroups(server)
         return
     if invocation.settings().store.url.startswith("sqlite:"):
         raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
@@ -234,46 +268,28 @@ def _groups(invocation: Invocation) -> Iterator[GroupStore]:
         yield accounts.groups
 
 
-def _extent_lines(found: Extent) -> list[str]:
+def _extent_lines(new: NewShare) -> list[str]:
     """How many memories a tag shares now, and how many it leaves out."""
-    from triskele.serving.cli.render import memories
-
-    if not found.is_complete:
-        return [f"{MOST_COUNTED:,} memories or more have this tag: the open ones are shared, later ones too"]
+    if new.share.subject == "memory":
+        return []
+    memories = views.render.memories
     lines = [
-        f"{memories(found.memories)} now; later ones are shared too"
-        if found.memories
+        f"{memories(new.memories)} now; later ones are shared too"
+        if new.memories
         else "No open memory has this tag yet; later ones will be shared"
     ]
-    if found.left_out:
-        lines.append(f"{memories(found.left_out, 'private or secret ')} left out: only open ones are shared")
+    if new.left_out:
+        lines.append(f"{memories(new.left_out, 'private or secret ')} left out: only open ones are shared")
     return lines
 
 
-def _texts(engine: Engine, given: Iterable[Share]) -> dict[str, str]:
-    """The texts of the memories that are shared one by one."""
-    ids = sorted({share.target for share in given if share.subject == "memory"})
-    return {id: shapes.shown_content(memory, False) for id, memory in engine.store.memories(ids).items()}
-
-
 def _beginning(text: str | None) -> str:
-    from triskele.serving.cli.render import one_line
-
-    line = one_line(text or "")
+    line = views.render.one_line(text or "")
     return f": {line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 1] + '…'}" if line else ""
 
 
-def _say_group(invocation: Invocation, group: UserGroup) -> None:
-    if invocation.as_json:
-        told: dict[str, Any] = shapes.plain(group)
-        return invocation.write_json({**told, "project": None})
-    return invocation.echo(_group_line(group))
-
-
-def _say_trust(invocation: Invocation, name: str, trusted: list[str]) -> None:
-    if invocation.as_json:
-        return invocation.write_json({"trusted": trusted, "project": None})
-    return invocation.echo(_trust_line(name, name in trusted))
+def _show_group(invocation: Invocation, group: UserGroup) -> None:
+    invocation.emit({**to_json(group), "project": None}, lambda: _group_line(group))
 
 
 def _trust_line(name: str, is_trusted: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,18 @@ import click
 from click.shell_completion import get_completion_class
 
 from triskele.config import KEY_SOURCES
-from triskele.serving import shapes
+from triskele.errors import BadInput, Conflict, StoreUnavailable
+from triskele.serving import connect, shapes
+from triskele.serving.cli import views
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.serving.cli.options import MAX_LISTED, FilePath, OrderedGroup, id_argument
-from triskele.types import Action, is_secret
+from triskele.serving.http.codec import to_json
+from triskele.types import Sensitivity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from rich.console import RenderableType
 
     from triskele.config import Settings
-    from triskele.engine import Engine
-    from triskele.stores.protocols import OwnerStore
-    from triskele.types import Change
 
 _FILE = FilePath(is_database=True)
 _SHELLS = ("bash", "zsh", "fish")
@@ -35,20 +36,17 @@ _SHELLS = ("bash", "zsh", "fish")
 @common
 def backup(invocation: Invocation, target: Path) -> None:
     """Write a verified copy of the store to a new file."""
-    with invocation.open_existing(is_needed=True) as engine:
-        engine.backup(target)
-        count = target.stat().st_size
-        if invocation.as_json:
-            document = {"path": str(target.absolute()), "bytes": count, "project": engine.project}
-            return invocation.write_json(document)
-        from triskele.serving.cli import render
+    with invocation.open_local_existing(is_needed=True) as engine:
+        size, has_vault = engine.upkeep.backup(target).stat().st_size, engine.upkeep.has_vault()
 
-        said = f"Backup written to {target} ({render.size(count)}); all checksums match."
-        lines = [render.note(said)]
-        if engine.vault.exists():
-            key = "The key of the vault is not in it: without a copy of the key, secrets cannot be read."
-            lines.append(render.note(key, style=render.WARNING))
-        return invocation.write(*lines)
+        def lines() -> Iterator[RenderableType]:
+            note = views.render.note
+            yield note(f"Backup written to {target} ({views.render.size(size)}); all checksums match.")
+            if has_vault:
+                key = "The key of the vault is not in it: without a copy of the key, secrets cannot be read."
+                yield note(key, style=views.render.WARNING)
+
+        invocation.emit({"path": str(target.absolute()), "bytes": size, "project": engine.project}, lines)
 
 
 @click.command(
@@ -61,44 +59,45 @@ def backup(invocation: Invocation, target: Path) -> None:
 @common
 def restore(invocation: Invocation, source: Path, yes: bool) -> None:
     """Replace the store by a backup; the old store is kept."""
-    invocation.refuse_server()
+    connect.refuse_server(invocation.chosen())
     if not yes and source.is_file() and (count := _sound_memories(invocation)):
         _confirm_restore(invocation, source, count)
     engine, kept = invocation.restore(source)
     with engine:
-        count = engine.census().memories
-        was_damaged = kept is not None and kept.is_dir()
-        if invocation.as_json:
-            document = {"restored": str(source), "kept": kept and str(kept), "was_damaged": was_damaged}
-            return invocation.write_json({**document, "memories": count, "project": engine.project})
-        from triskele.serving.cli import render
+        count, was_damaged = engine.stats().memories, kept is not None and kept.is_dir()
 
-        lines = [render.note(f"Restored {render.memories(count)} from {source}.")]
-        if kept is not None:
-            what = "The damaged files are" if was_damaged else "The old store is"
-            lines.append(render.note(f"{what} kept in {kept}", style=render.QUIET))
-        return invocation.write(*lines)
+        def lines() -> Iterator[RenderableType]:
+            render = views.render
+            yield render.note(f"Restored {render.memories(count)} from {source}.")
+            if kept is not None:
+                what = "The damaged files are" if was_damaged else "The old store is"
+                yield render.note(f"{what} kept in {kept}", style=render.QUIET)
+
+        invocation.emit(
+            {
+                "restored": str(source),
+                "kept": kept and str(kept),
+                "was_damaged": was_damaged,
+                "memories": count,
+                "project": engine.project,
+            },
+            lines,
+        )
 
 
 def _sound_memories(invocation: Invocation) -> int:
     """The number of memories that a restore would replace; 0 if the store is missing or damaged."""
-    from triskele.errors import StoreUnavailable
-    from triskele.stores import factory
-
     try:
-        if not factory.exists(invocation.settings()):
+        if not invocation.exists():
             return 0
         with invocation.open_engine() as engine:
-            return engine.census().memories
+            return engine.stats().memories
     except StoreUnavailable:
         return 0
 
 
 def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
-    from triskele.errors import BadInput, Conflict
-    from triskele.serving.cli import render
-
-    replaced = f"the store holds {render.memories(count)}, which {source} replaces"
+    replaced = f"the store holds {views.render.memories(count)}, which {source} replaces"
     if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
         raise BadInput(f"{replaced}: confirm it with --yes (the old store is kept)")
     if not click.confirm(f"{replaced[0].upper()}{replaced[1:]}. Go on? The old store is kept.", err=True):
@@ -111,29 +110,35 @@ def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
 @common
 def reindex(invocation: Invocation) -> None:
     """Rebuild the search indexes and embed what waits."""
-    invocation.refuse_server()
-    with invocation.open_existing() as engine:
-        started, count = time.perf_counter(), engine.census().versions
-        with progress_bar("Indexing", total=count) as progress:
-            engine.reindex(progress)
-        earlier, update = engine.runtime.model, engine.runtime.update()
-        waiting = engine.store.vectors.count_waiting() or (update[1] if update else 0)
-        with progress_bar("Embedding", total=waiting) as progress:
-            embedded = engine.embed(progress=progress) + (engine.runtime.advance_update(progress=progress) or 0)
-        elsewhere = engine.runtime.embed_hosted()
+    with invocation.open_local_existing() as engine:
+        started, upkeep, counts = time.perf_counter(), engine.upkeep, engine.stats()
+        with progress_bar("Indexing", total=counts.versions) as progress:
+            upkeep.reindex(progress)
+        earlier, update = upkeep.model_in_force(), upkeep.update()
+        with progress_bar("Embedding", total=counts.jobs.embed or (update[1] if update else 0)) as progress:
+            embedded = upkeep.embed(progress=progress) + upkeep.advance_update(progress=progress)
+        elsewhere = upkeep.embed_hosted()
         took_ms = round((time.perf_counter() - started) * 1000, 3)
-        if invocation.as_json:
-            done = {"indexed": count, "embedded": embedded, "elsewhere": elsewhere, "took_ms": took_ms}
-            return invocation.write_json({**done, "project": engine.project})
-        from triskele.serving.cli import render
+        is_over = update is not None and upkeep.update() is None
 
-        said = f"Indexed {render.counted(count, 'version')} and embedded {render.counted(embedded, 'text')}"
-        said += f" in {took_ms / 1000:.1f} s."
-        if elsewhere:
-            said += f" The hosted model embedded {elsewhere:,} of them."
-        if update and engine.runtime.update() is None:
-            said += f" {update[0]} is in use; `triskele models rollback` returns to {earlier}."
-        return invocation.write(render.note(said))
+        def lines() -> Iterator[RenderableType]:
+            counted = views.render.counted
+            done = f"Indexed {counted(counts.versions, 'version')} and embedded {counted(embedded, 'text')}"
+            hosted = f" The hosted model embedded {elsewhere:,} of them." if elsewhere else ""
+            yield views.render.note(f"{done} in {took_ms / 1000:.1f} s.{hosted}")
+            if update is not None and is_over:
+                yield views.render.note(f"{update[0]} is in use; `triskele models rollback` returns to {earlier}.")
+
+        invocation.emit(
+            {
+                "indexed": counts.versions,
+                "embedded": embedded,
+                "elsewhere": elsewhere,
+                "took_ms": took_ms,
+                "project": engine.project,
+            },
+            lines,
+        )
 
 
 @click.command(
@@ -148,22 +153,19 @@ def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: b
 
     Exits with 1 if something stays broken (✗); notes (·) do not count.
     """
-    from triskele.serving.syncing import synced_servers
-
-    with invocation.open_existing() as engine:
-        health = engine.inspect(deep=deep, repair=repair)
-        synced = synced_servers(engine)
+    with invocation.open_local_existing() as engine:
+        health = engine.upkeep.inspect(deep=deep, repair=repair)
+        synced = engine.upkeep.synced_servers()
         without_token = _clients_without_token(engine.settings)
-        if invocation.as_json:
-            document = {"healthy": health.is_working, "deep": deep, **shapes.plain(health)}
-            document |= {"synced": shapes.plain(synced), "clients_without_token": without_token}
-            invocation.write_json({**document, "project": engine.project})
-        else:
-            from triskele.serving.cli import health_report
-
-            server = invocation.settings().server.url
-            report = health_report.health(health, deep=deep, synced=synced, server=server)
-            invocation.write(report, *health_report.clients_without_token(without_token))
+        document = {"healthy": health.is_working, "deep": deep, **to_json(health)}
+        document |= {"synced": to_json(synced), "clients_without_token": without_token, "project": engine.project}
+        invocation.emit(
+            document,
+            lambda: [
+                views.health_report.health(health, deep=deep, synced=synced, server=invocation.settings().server.url),
+                *views.health_report.clients_without_token(without_token),
+            ],
+        )
     context.exit(0 if health.is_working else 1)
 
 
@@ -191,9 +193,7 @@ def completion(context: click.Context, invocation: Invocation, shell: str) -> No
     assert maker is not None
     program = context.find_root().command
     script = maker(program, {}, "triskele", "_TRISKELE_COMPLETE").source()
-    if invocation.as_json:
-        return invocation.write_json({"shell": shell, "script": script})
-    return click.echo(script)
+    invocation.emit({"shell": shell, "script": script}, lambda: script)
 
 
 @click.group(
@@ -215,13 +215,8 @@ def secrets(context: click.Context) -> None:
 def reveal(invocation: Invocation, id: str) -> None:
     """Show the text of a secret; the journal records it."""
     with invocation.open_existing() as engine:
-        memory = engine.get(id)
-        text = engine.reveal(memory.id)
-        if invocation.as_json:
-            return invocation.write_json(
-                {"id": memory.id, "title": memory.content, "text": text, "project": memory.project}
-            )
-        return click.echo(text)
+        project, secret = engine.get(id).project, engine.reveal(id)
+        invocation.emit({**to_json(secret), "project": project}, lambda: secret.text)
 
 
 @secrets.command("list", epilog=examples("triskele secrets list", "triskele secrets list --json"))
@@ -229,17 +224,17 @@ def reveal(invocation: Invocation, id: str) -> None:
 def list_secrets(invocation: Invocation) -> None:
     """List the titles of the secrets of all projects."""
     with invocation.open_existing() as engine:
-        ids = list(dict.fromkeys(row.id for row in engine.store.sealed()))
-        found = [each for each in engine.store.memories(ids).values() if is_secret(each)][:MAX_LISTED]
-        if invocation.as_json:
-            return invocation.write_json({"memories": [shapes.memory(each) for each in found], "project": None})
-        from triskele.serving.cli import render
-
-        if not found:
-            return invocation.write(render.note("No secrets; `triskele add - --secret --title WORDS` seals one."))
-        short = engine.store.shorten(each.id for each in found)
-        shown = render.listing(found, short, set(), None, offset=0, limit=MAX_LISTED)
-        return invocation.write(shown, is_list=True)
+        page = engine.browse(all_projects=True, sensitivities=[Sensitivity.SECRET], limit=MAX_LISTED)
+        secrets = sorted(page.memories, key=lambda memory: memory.id)
+        if secrets or invocation.as_json:
+            return invocation.emit(
+                {"memories": [shapes.memory(each) for each in secrets], "project": None},
+                lambda: [
+                    views.render.listing(secrets, engine.shorten(each.id for each in secrets), None, limit=MAX_LISTED)
+                ],
+                is_list=True,
+            )
+        return invocation.write(views.render.note("No secrets; `triskele add - --secret --title WORDS` seals one."))
 
 
 @secrets.command(
@@ -251,30 +246,23 @@ def list_secrets(invocation: Invocation) -> None:
 def seal(invocation: Invocation, id: str, title: str | None) -> None:
     """Seal all versions of a memory, and erase what was derived from its text."""
     with invocation.open_existing() as engine:
-        sent = engine.sent(id)
-        outcome = engine.seal(id, title=title)
-        copies = engine.earlier_copies()
-        if invocation.as_json:
-            told = {
-                "kept_copies": shapes.plain(copies),
-                "erased_copies": shapes.plain(engine.erased_copies),
-                "sent": shapes.plain(sent),
-                "project": engine.project,
-            }
-            return invocation.write_json({**shapes.outcome(outcome), **told})
-        from triskele.serving.cli import render, reports
+        erasure = engine.seal(id, title=title)
+        [outcome] = erasure.outcomes
 
-        short = engine.store.shorten([outcome.id])
-        shown = f"It is shown as {shapes.shown_content(engine.get(outcome.id), False)}"
-        said = reports.changes(
-            [outcome],
-            {},
-            short,
-            copies=[*map(str, copies), *engine.out_of_reach()],
-            erased=engine.erased_copies,
-            sent=sent,
-        )
-        return invocation.write(said, render.note(shown))
+        def lines() -> Iterator[RenderableType]:
+            yield views.reports.changes(
+                [outcome],
+                [],
+                engine.shorten([outcome.id]),
+                copies=(*erasure.remaining_copies, *erasure.out_of_reach),
+                erased=erasure.erased_copies,
+                sent=erasure.sent,
+            )
+            yield views.render.note(f"It is shown as {shapes.shown_content(engine.get(outcome.id), False)}")
+
+        copies = {"kept_copies": erasure.remaining_copies, "erased_copies": erasure.erased_copies}
+        details = {**copies, "sent": erasure.sent, "project": engine.project}
+        invocation.emit({**shapes.outcome(outcome), **to_json(details)}, lines)
 
 
 @secrets.command(epilog=examples("triskele secrets rotate --renew", "triskele secrets rotate --to passphrase"))
@@ -285,14 +273,14 @@ def rotate(invocation: Invocation, to: str | None, renew: bool) -> None:
     """Change the key of the vault; safe to interrupt."""
     if to is None and not renew:
         raise click.UsageError("nothing to change: give --to, --renew or both")
-    with invocation.open_existing() as engine:
-        done = engine.vault.rotate(to, renew=renew)
-        if invocation.as_json:
-            return invocation.write_json({**shapes.plain(done), "project": engine.project})
-        from triskele.serving.cli import render
+    with invocation.open_local_existing() as engine:
+        done = engine.upkeep.rotate_key(to, renew=renew)
 
-        anew = f"; {render.counted(done.resealed, 'text')} re-encrypted" if done.renewed else ""
-        return invocation.write(render.note(f"The vault now uses the key source {done.source}{anew}."))
+        def lines() -> Iterator[RenderableType]:
+            anew = f"; {views.render.counted(done.resealed, 'text')} re-encrypted" if done.renewed else ""
+            yield views.render.note(f"The vault now uses the key source {done.source}{anew}.")
+
+        invocation.emit({**to_json(done), "project": engine.project}, lines)
 
 
 @click.group(
@@ -315,15 +303,9 @@ def projects(context: click.Context) -> None:
 @common
 def list_projects(invocation: Invocation) -> None:
     """List the projects with their memories and places."""
-    from triskele.curation.projects import summaries
-
-    with invocation.open_existing() as engine:
-        found = summaries(engine.store)
-        if invocation.as_json:
-            return invocation.write_json({"projects": shapes.plain(found), "project": engine.project})
-        from triskele.serving.cli import reports
-
-        return invocation.write(reports.projects(found, engine.project))
+    with invocation.open_local_existing() as engine:
+        known, here = engine.upkeep.projects(), engine.project
+        invocation.emit({"projects": to_json(known), "project": here}, lambda: [views.reports.projects(known, here)])
 
 
 @projects.command(epilog=examples("triskele projects rename api billing-api"))
@@ -332,10 +314,7 @@ def list_projects(invocation: Invocation) -> None:
 @common
 def rename(invocation: Invocation, old: str, new: str) -> None:
     """Give a project another name; undo takes it back."""
-    from triskele.curation.projects import rename
-
-    with invocation.open_existing() as engine:
-        _move(invocation, engine, rename, old, new)
+    _move(invocation, old, new, merge=False)
 
 
 @projects.command(epilog=examples("triskele projects merge api-2 api"))
@@ -344,31 +323,17 @@ def rename(invocation: Invocation, old: str, new: str) -> None:
 @common
 def merge(invocation: Invocation, source: str, target: str) -> None:
     """Move all memories and places of SOURCE into TARGET; undo takes it back."""
-    from triskele.curation.projects import merge
-
-    with invocation.open_existing() as engine:
-        _move(invocation, engine, merge, source, target)
+    _move(invocation, source, target, merge=True)
 
 
-def _move(
-    invocation: Invocation,
-    engine: Engine,
-    move: Callable[[OwnerStore, str, str], list[Change]],
-    source: str,
-    target: str,
-) -> None:
-    from triskele.curation.projects import project_of
+def _move(invocation: Invocation, source: str, target: str, *, merge: bool) -> None:
+    with invocation.open_local_existing() as engine:
+        moved = engine.upkeep.move_project(source, target, merge=merge)
+        document = {"from": source, "to": moved.name, "memories": moved.memories, "batch": moved.batch}
 
-    if engine.project == source and not engine.settings.project:
-        # This folder moves with its project, even if nothing was written from it yet.
-        project_of(engine.store, Path.cwd(), writing=True)
-    outcomes = engine.apply(move(engine.store, source, target))
-    moved = [each.id for each in outcomes if each.action is Action.EDITED]
-    batch, name = outcomes[0].batch, outcomes[0].project
-    if invocation.as_json:
-        document = {"from": source, "to": name, "memories": len(moved), "batch": batch, "project": name}
-        return invocation.write_json(document)
-    from triskele.serving.cli import render
+        def lines() -> Iterator[RenderableType]:
+            belong = "belongs" if moved.memories == 1 else "belong"
+            done = f"{views.render.memories(moved.memories)} of {source} now {belong} to {moved.name}."
+            yield views.render.note(f"{done} Undo with `triskele undo --batch {moved.batch}`.")
 
-    said = f"{render.memories(len(moved))} of {source} now {'belongs' if len(moved) == 1 else 'belong'} to {name}."
-    return invocation.write(render.note(f"{said} Undo with `triskele undo --batch {batch}`."))
+        invocation.emit({**document, "project": moved.name}, lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from triskele.errors import BadInput, ModelUnavailable
-from triskele.serving import shapes
+from triskele.errors import BadInput, ModelUnavailable, NotFound
+from triskele.serving import connect
+from triskele.serving.cli import views
 from triskele.serving.cli.invocation import Invocation, common, console, examples, progress_bar
 from triskele.serving.cli.options import FilePath, writing_place, written_project
+from triskele.serving.http.codec import to_json
 
 if TYPE_CHECKING:
-    from triskele.exchange.records import ExportReport, ImportReport
-    from triskele.serving.http.client import RemoteMemory
-    from triskele.stores.protocols import OwnerStore
+    from rich.console import RenderableType
+
+    from triskele.engine.local import LocalEngine
+    from triskele.engine.protocol import Engine
+    from triskele.replies import ExportReport
 
 _PATH = FilePath()
 _ARCHIVE = "archive"
@@ -83,101 +87,87 @@ def import_(
     with invocation.open_existing() if dry_run else invocation.open() as engine:
         from triskele.exchange.claude_notes import named_source
         from triskele.exchange.sources import resolved
-        from triskele.exchange.transfer import files_of, import_memories
+        from triskele.exchange.transfer import choose, files_of
 
         path = resolved(named_source(source, Path.cwd()))
         asked: dict[str, Any] = {"dry_run": dry_run, "project": place, "keep_origin": keep_origin}
-        with progress_bar("Importing") as progress:
-            if invocation.remote is not None:
-                report = _uploaded(invocation.remote, path, format, **asked)
-            else:
-                report = import_memories(engine, path, format=format, progress=progress, **asked)
-        if not dry_run and invocation.remote is None:
-            with (
-                progress_bar("Embedding", total=engine.store.vectors.count_waiting()) as progress,
-                suppress(ModelUnavailable),
-            ):
-                engine.embed(progress=progress)
-        files = [str(file.relative_to(path)) for file in files_of(path)] if path.is_dir() else []
-        if invocation.as_json:
-            shape = {**shapes.plain(report), "source": str(path), "files": files, "dry_run": dry_run}
-            invocation.write_json({**shape, "project": engine.project if place is None else place})
+        if (store := connect.local(engine)) is None:
+            report = engine.import_memories(path, format=choose(path, format), **asked)
         else:
-            from triskele.serving.cli import render, reports
-
-            said = render.note(_files_read(path, files), style=render.QUIET)
-            invocation.write(said, reports.imported(report, dry_run=dry_run))
+            with progress_bar("Importing") as progress:
+                report = store.import_memories(path, format=format, progress=progress, **asked)
+            if not dry_run:
+                _embed(store)
+        files = [str(file.relative_to(path)) for file in files_of(path)] if path.is_dir() else []
+        document = {**to_json(report), "source": str(path), "files": files, "dry_run": dry_run}
+        invocation.emit(
+            {**document, "project": engine.project if place is None else place},
+            lambda: [
+                views.render.note(_files_read(path, files), style=views.render.QUIET),
+                views.reports.imported(report, dry_run=dry_run),
+            ],
+        )
     # Only a dry run gets here with problems: a real import refuses them.
     context.exit(1 if report.problems else 0)
 
 
+def _embed(store: LocalEngine) -> None:
+    """Embed what was imported, if there is a model."""
+    with progress_bar("Embedding", total=store.stats().jobs.embed) as progress, suppress(ModelUnavailable):
+        store.upkeep.embed(progress=progress)
+
+
 def _files_read(path: Path, files: Sequence[str]) -> str:
     from triskele.exchange.sources import printable
-    from triskele.serving.cli.render import counted
 
     if not files:
         return f"Read {printable(str(path))}."
     names = ", ".join(map(printable, files[:_SHOWN_FILES])) + (", …" if len(files) > _SHOWN_FILES else "")
-    return f"Read {counted(len(files), 'file')} of {printable(str(path))}: {names}."
+    return f"Read {views.render.counted(len(files), 'file')} of {printable(str(path))}: {names}."
 
 
 def _import_archive(invocation: Invocation, source: Path, **asked: bool) -> None:
     """Take everything of an archive; nothing is embedded that it has vectors for."""
-    invocation.refuse_server()
-    with invocation.open_existing() if asked["dry_run"] else invocation.open() as engine:
+    with invocation.open_local_existing() if asked["dry_run"] else invocation.open_local() as engine:
         from triskele.exchange.archive import import_archive
 
         with progress_bar("Importing") as progress:
             report = import_archive(engine, source, progress=progress, **asked)
-        if invocation.as_json:
-            invocation.write_json({**shapes.plain(report), "format": _ARCHIVE, "dry_run": asked["dry_run"]})
-            return
-        from triskele.serving.cli import render, reports
 
-        invocation.write(reports.archived(report, "would be imported" if asked["dry_run"] else "imported"))
-        if not asked["dry_run"] and not engine.settings.project and (said := _elsewhere(engine.store)):
-            invocation.write(render.note(said, style=render.QUIET))
+        def lines() -> Iterator[RenderableType]:
+            yield views.reports.archived(report, "would be imported" if asked["dry_run"] else "imported")
+            if not asked["dry_run"] and not engine.settings.project and (advice := _elsewhere(engine)):
+                yield views.render.note(advice, style=views.render.QUIET)
+
+        invocation.emit({**to_json(report), "format": _ARCHIVE, "dry_run": asked["dry_run"]}, lines)
 
 
-def _elsewhere(store: OwnerStore) -> str:
+def _elsewhere(engine: LocalEngine) -> str:
     """The projects of a store's memories if none is in that of this folder, and the command that merges them."""
-    from triskele.curation.projects import project_of, summaries
-
-    here, found = project_of(store, Path.cwd()), [each.name for each in summaries(store) if each.memories]
-    if not found or here in found:
+    # The import may have brought the folder's project.
+    here = engine.working_in(Path.cwd()).project
+    known = [each.name for each in engine.upkeep.projects() if each.memories]
+    if not known or here in known:
         return ""
-    names = ", ".join(found[:_SHOWN_PROJECTS]) + (", …" if len(found) > _SHOWN_PROJECTS else "")
-    binding = f"triskele projects merge {quote(here)} {quote(found[0]) if len(found) == 1 else 'PROJECT'}"
+    names = ", ".join(known[:_SHOWN_PROJECTS]) + (", …" if len(known) > _SHOWN_PROJECTS else "")
+    binding = f"triskele projects merge {quote(here)} {quote(known[0]) if len(known) == 1 else 'PROJECT'}"
     return f"The memories are in {names}, not in {here}, the project of this folder: `{binding}` changes that."
 
 
 def _export_archive(invocation: Invocation, target: Path | None, *, private: bool, all_owners: bool) -> None:
     """Write an archive of a local store."""
-    invocation.refuse_server()
     if target is None and invocation.as_json:
         raise BadInput("an archive is a file: name one")
-    with invocation.open_existing() as engine:
+    with invocation.open_local_existing() as engine:
         from triskele.exchange.archive import export_archive
 
         with progress_bar("Exporting") as progress:
             place = sys.stdout if target is None else target
             report = export_archive(engine, place, include_private=private, all_owners=all_owners, progress=progress)
         if invocation.as_json:
-            return invocation.write_json({**shapes.plain(report), "format": _ARCHIVE, "target": str(target)})
-        from triskele.serving.cli import reports
-
-        return console(is_error=target is None).print(reports.archived(report, f"written to {target or 'the output'}"))
-
-
-def _uploaded(memory: RemoteMemory, path: Path, format: str | None, **asked: Any) -> ImportReport:
-    """Let a server import a file."""
-    from triskele.exchange import sources
-    from triskele.exchange.transfer import choose
-
-    name = choose(sources.resolved(path), format)
-    if path.is_dir():
-        raise BadInput(f"a server takes one file at a time, and {path} is a folder: import its files")
-    return memory.import_memories(path, format=name, **asked)
+            return invocation.write_json({**to_json(report), "format": _ARCHIVE, "target": str(target)})
+        shown = views.reports.archived(report, f"written to {target or 'the output'}")
+        return console(is_error=target is None).print(shown)
 
 
 @click.command(
@@ -228,34 +218,34 @@ def export(
 
     checked(format, (*EXPORTS, _ARCHIVE))
     with invocation.open_existing() as engine:
-        asked = {"include_private": private, "with_secrets": with_secrets, "current_only": current_only}
-        with progress_bar("Exporting") as progress:
-            place = stream if target is None else target
-            if invocation.remote is not None:
-                report = _downloaded(invocation.remote, place, format, **asked)
-            else:
-                report = export_memories(engine, place, format=format, progress=progress, **asked)
+        place = stream if target is None else target
+        if (store := connect.local(engine)) is None:
+            report = _downloaded(engine, place, format, private, with_secrets=with_secrets, current_only=current_only)
+        else:
+            asked = {"include_private": private, "with_secrets": with_secrets, "current_only": current_only}
+            with progress_bar("Exporting") as progress:
+                report = export_memories(store, place, format=format, progress=progress, **asked)
         if invocation.as_json:
-            document = {**shapes.plain(report), "format": format, "project": engine.project}
+            document = {**to_json(report), "format": format, "project": engine.project}
             return invocation.write_json({**document, **_exported_to(target, stream)})
-        from triskele.serving.cli import reports
-
         # The data may be on standard output: messages must not mix with it.
-        return console(is_error=target is None).print(reports.exported(report, target))
+        return console(is_error=target is None).print(views.reports.exported(report, target))
 
 
-def _downloaded(memory: RemoteMemory, target: Path | TextIO, format: str, **asked: bool) -> ExportReport:
+def _downloaded(
+    memory: Engine, target: Path | TextIO, format: str, private: bool, *, with_secrets: bool, current_only: bool
+) -> ExportReport:
     """Write the export of a server; a file appears only when it is complete."""
     from triskele.exchange.transfer import EXPORTS, checked
 
     if checked(format, EXPORTS) != "jsonl":
         raise BadInput("a server exports jsonl: `triskele import` and `triskele export` of a local store convert it")
-    if asked["with_secrets"] and not isinstance(target, Path):
+    if with_secrets and not isinstance(target, Path):
         raise BadInput("secrets can only be exported into a jsonl file: name one")
     folder = target.absolute().parent if isinstance(target, Path) else None
     with TemporaryDirectory(prefix=".triskele-", dir=folder) as beside:
         taken = Path(beside) / "export.jsonl"
-        report = memory.export_memories(taken, **asked)
+        report = memory.export_memories(taken, private=private, with_secrets=with_secrets, current_only=current_only)
         if isinstance(target, Path):
             taken.chmod(0o600)
             taken.replace(target)
@@ -304,24 +294,24 @@ def sync(invocation: Invocation, is_status: bool, is_elsewhere: bool, resolve: s
     """
     if (resolve is None) != (keep is None) or ((is_status or is_elsewhere) and resolve is not None):
         raise BadInput("--resolve ID takes --keep mine or --keep theirs, and nothing else")
-    invocation.refuse_server()
-    with invocation.open() as engine:
-        from triskele.exchange import sync_notes
+    with invocation.open_local() as engine:
         from triskele.serving import syncing
-        from triskele.serving.cli import render
 
         if resolve is not None:
-            id = engine.resolve(resolve)
-            sync_notes.resolve(engine, id, keep_mine=keep == "mine")
-            if invocation.as_json:
-                return invocation.write_json({"id": id, "kept": keep, "project": engine.project})
-            return invocation.write(render.resolved(engine.store.shorten([id])[id], str(keep)))
+            memory = engine.get(resolve)
+            if not memory.in_conflict:
+                raise NotFound(f"{memory.id} has no conflict: `triskele list --conflicts` shows all")
+            id = memory.id
+            (engine.curation.reject if keep == "mine" else engine.curation.accept)(id)
+            return invocation.emit(
+                {"id": id, "kept": keep, "project": engine.project},
+                lambda: [views.render.resolved(engine.shorten([id])[id], str(keep))],
+            )
         if is_status:
-            state = syncing.status(engine)
-            if invocation.as_json:
-                return invocation.write_json({**shapes.plain(state), "project": engine.project})
-            return invocation.write(render.sync_state(state, engine.store.shorten([*state.waiting, *state.conflicts])))
+            state = engine.upkeep.sync_state()
+            return invocation.emit(
+                {**to_json(state), "project": engine.project},
+                lambda: [views.render.sync_state(state, engine.shorten([*state.waiting, *state.conflicts]))],
+            )
         report = syncing.sync(engine, is_elsewhere=is_elsewhere)
-        if invocation.as_json:
-            return invocation.write_json({**shapes.plain(report), "project": engine.project})
-        return invocation.write(render.synced(report))
+        return invocation.emit({**to_json(report), "project": engine.project}, lambda: [views.render.synced(report)])

@@ -32,7 +32,7 @@ def ui(invocation: Invocation, no_browser: bool) -> None:
     ten minutes; the session lasts twelve hours, or until the process ends.
     """
     if invocation.uses_server():
-        url = invocation.settings().server.url
+        url = invocation.address()
         raise BadInput(f"the pages show the store of this machine, and your memory is at {url}: open {url}/ui")
     environ = invocation.environ()
     place = hook_client.address(environ)

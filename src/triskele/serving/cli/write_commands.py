@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,13 @@ import click
 
 from triskele.base import periods
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError
+from triskele.replies import Erasure, History
 from triskele.serving import shapes
+from triskele.serving.cli import related_memories, views
 from triskele.serving.cli.help_screens import EverydayCommand
 from triskele.serving.cli.invocation import Invocation, common, examples, standard_input
 from triskele.serving.cli.options import (
+    EVERY,
     category_option,
     id_argument,
     id_option,
@@ -23,17 +26,21 @@ from triskele.serving.cli.options import (
     writing_place,
     written_project,
 )
-from triskele.types import Action, JournalEntry, LinkKind, Memory, Outcome, Role, Sensitivity
+from triskele.serving.http.codec import to_json
+from triskele.types import Action, LinkKind, Outcome, Role, Sensitivity, is_secret
 
 if TYPE_CHECKING:
-    from triskele.curation.decide import PairDecision
-    from triskele.curation.undo import UndoPlan
-    from triskele.engine import Engine
-    from triskele.recall.hosted.egress_log import Sent
+    from rich.console import RenderableType
+
+    from triskele.engine.protocol import Engine
+    from triskele.replies import MemoryDetails, Related, Sent, Undone
+    from triskele.requests import Draft
 
 _SHOWN_MEMORIES = 10
 _NONE = "none"
 _ROLES = [role.value for role in Role]
+# Related memories are asked about before the add only if the text alone tells what they are to it.
+_SAID_BY = ("speaker", "role", "session", "valid_from", "valid_to")
 
 
 @click.command(
@@ -82,77 +89,90 @@ def add(
     details["project"] = written_project(project, everywhere)
     details |= {"sensitivity": sensitivity, "title": title}
     content = given_text(text)
-    from triskele.serving.cli import related_memories
-
-    asked: list[PairDecision] | None = None
     with invocation.open() as engine:
+        related: Sequence[Related] | None = None
         if split:
-            outcomes = engine.remember_all(engine.draft_pieces(content, **details))
+            outcomes = engine.remember_all(_pieces(engine, content, details))
         else:
-            if supersedes is None and not quiet and related_memories.can_ask(invocation):
-                supersedes, asked = related_memories.ask(invocation, engine, engine.draft(content, **details))
+            if supersedes is None and not quiet and _may_ask(invocation, content, details):
+                supersedes, related = related_memories.ask(invocation, engine, content, details["project"])
             outcomes = [engine.remember(content, supersedes=supersedes, **details)]
         if quiet and not invocation.as_json:
             return invocation.echo("\n".join(each.id for each in outcomes))
-        is_given = bool(details["valid_from"] or details["valid_to"])
-        added = [each.id for each in outcomes if each.action is Action.ADDED and not is_given]
-        dated = [memory for memory in engine.store.memories(added).values() if periods.held(memory)]
-        is_marked = sensitivity is Sensitivity.SECRET
         is_plain = not split and supersedes is None and outcomes[0].action is Action.ADDED
-        related = asked if is_plain else []
-        if related is None:
-            related = related_memories.related(invocation, engine, engine.get(outcomes[0].id))
-        times = shapes.times(details)
-        return _report_added(
-            invocation,
-            engine,
-            outcomes,
-            dated,
-            times,
-            older=supersedes,
-            related=related,
-            is_split=split,
-            is_marked=is_marked,
-        )
+        if not is_plain:
+            related = []
+        elif related is None:
+            related = engine.related(id=outcomes[0].id)[: related_memories.MOST]
+        added = _Added(engine, outcomes, details, related, supersedes)
+        return invocation.emit(added.document(is_split=split), added.lines)
 
 
-def _report_added(
-    invocation: Invocation,
-    engine: Engine,
-    outcomes: Sequence[Outcome],
-    dated: Sequence[Memory],
-    times: shapes.Shape,
-    *,
-    older: str | None,
-    related: Sequence[PairDecision],
-    is_split: bool,
-    is_marked: bool,
-) -> None:
-    from triskele.serving.cli import related_memories
+def _pieces(engine: Engine, text: str, details: Mapping[str, Any]) -> list[Draft]:
+    """The drafts of a longer text."""
+    from triskele.ingest import Drafter
 
-    secrets = [each.id for each in outcomes if each.sensitivity is Sensitivity.SECRET]
-    detected = [] if is_marked else secrets
-    if invocation.as_json:
-        first = next((each for each in outcomes if each.action is Action.ADDED), outcomes[0])
-        document = {**shapes.outcome(first), "project": first.project, "batch": _batch(outcomes)}
-        document |= {"secret": bool(secrets), "detected": bool(detected), "times": times}
-        document["valid"] = {memory.id: shapes.period(periods.held(memory)) for memory in dated}.get(first.id)
-        if related:
-            document["similar"] = related_memories.shape(related)
+    return Drafter(engine.settings.memory, "").draft_pieces(text, **details)
+
+
+def _may_ask(invocation: Invocation, content: str, details: Mapping[str, Any]) -> bool:
+    """Whether to ask about older memories before this one is stored; a secret does not travel before that."""
+    if not related_memories.can_ask(invocation) or any(details[name] is not None for name in _SAID_BY):
+        return False
+    from triskele.privacy import detect
+
+    sensitivity = details["sensitivity"]
+    return sensitivity is not Sensitivity.SECRET and (sensitivity is not None or not detect.find(content))
+
+
+class _Added:
+    """What an add did."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        outcomes: Sequence[Outcome],
+        details: Mapping[str, Any],
+        related: Sequence[Related],
+        superseded: str | None,
+    ) -> None:
+        self._engine = engine
+        self._outcomes = outcomes
+        self._related = related
+        self._superseded = superseded
+        self._times = shapes.times(details)
+        self._memories = engine.lookup(each.id for each in outcomes)
+        self._secrets = [each.id for each in outcomes if each.sensitivity is Sensitivity.SECRET]
+        self._detected = [] if details["sensitivity"] is Sensitivity.SECRET else self._secrets
+        is_dated = bool(details["valid_from"] or details["valid_to"])
+        new = [each.id for each in outcomes if each.action is Action.ADDED and not is_dated]
+        known = [self._memories[id] for id in new if id in self._memories]
+        self._dated = [memory for memory in known if periods.held(memory)]
+
+    def document(self, *, is_split: bool) -> shapes.Shape:
+        """It as JSON."""
+        first = next((each for each in self._outcomes if each.action is Action.ADDED), self._outcomes[0])
+        document = {**shapes.outcome(first), "project": first.project, "batch": _batch(self._outcomes)}
+        document |= {"secret": bool(self._secrets), "detected": bool(self._detected), "times": self._times}
+        document["valid"] = {each.id: shapes.period(periods.held(each)) for each in self._dated}.get(first.id)
+        if self._related:
+            document["similar"] = related_memories.shape(self._related)
         if is_split:
-            document["memories"] = [shapes.outcome(each) for each in outcomes]
-        return invocation.write_json(document)
-    from triskele.serving.cli import render, reports
+            document["memories"] = [shapes.outcome(each) for each in self._outcomes]
+        return document
 
-    replaced = [engine.resolve(older)] if older is not None else []
-    short = engine.store.shorten([*(each.id for each in outcomes), *replaced])
-    sealed = list(engine.store.memories(detected).values())
-    added = engine.store.memories(each.id for each in outcomes).values()
-    successions = [render.note(f"It supersedes {short[id]}.", style=render.QUIET) for id in replaced]
-    told = [*successions, *render.time_lines(times), *reports.dated(dated, short)]
-    lines = [*told, *reports.detected_secrets(sealed, short), *reports.example_keys(added)]
-    hints = map(render.note, related_memories.lines(related, engine, outcomes[0].id))
-    return invocation.write(reports.added(outcomes, short), *lines, *hints)
+    def lines(self) -> Iterator[RenderableType]:
+        """It for a person."""
+        render, reports = views.render, views.reports
+        replaced = [self._engine.get(self._superseded).id] if self._superseded is not None else []
+        short = self._engine.shorten([*(each.id for each in self._outcomes), *replaced])
+        yield reports.added(self._outcomes, short)
+        yield from (render.note(f"It supersedes {short[id]}.", style=render.QUIET) for id in replaced)
+        yield from render.time_lines(self._times)
+        yield from reports.dated(self._dated, short)
+        yield from reports.detected_secrets([self._memories[id] for id in self._detected], short)
+        yield from reports.example_keys(self._memories.values())
+        yield from map(render.note, related_memories.lines(self._related, self._engine, self._outcomes[0].id))
 
 
 @click.command(
@@ -202,21 +222,26 @@ def edit(
     if restore and changes:
         raise click.UsageError("--restore brings a memory back unchanged: change it with a second command")
     with invocation.open_existing() as engine:
-        before = engine.sent(id)
+        before = engine.get(id)
+        seals = sensitivity is Sensitivity.SECRET and not (is_secret(before) or before.forgotten)
+        erasure = Erasure(outcomes=())
         if restore:
-            outcome = engine.restore(id)
+            [outcome] = engine.restore(before.id)
+        elif seals and changes.keys() <= {"sensitivity", "title"}:
+            erasure = engine.seal(before.id, title=changes.get("title"))
+            [outcome] = erasure.outcomes
         else:
-            outcome = engine.edit(id, **(changes or _edited_by_hand(invocation, engine, id)))
-        sent = [] if outcome.sensitivity is Sensitivity.OPEN else before
-        about = {"project": outcome.project, "times": shapes.times(changes)}
-        _report_changes(invocation, engine, [outcome], about, sent=sent)
+            [outcome] = engine.edit(before.id, **(changes or _edited_by_hand(invocation, before)))
+        sent = () if outcome.sensitivity is Sensitivity.OPEN else before.sent
+        more = {"project": outcome.project, "times": shapes.times(changes)}
+        _report_changes(invocation, engine, [outcome], more, erased=erasure.erased_copies, sent=sent)
 
 
-def _edited_by_hand(invocation: Invocation, engine: Engine, id: str) -> dict[str, str]:
+def _edited_by_hand(invocation: Invocation, memory: MemoryDetails) -> dict[str, str]:
     from triskele.curation.undo import changeable
 
     # Before the editor opens: what is typed there would be lost.
-    memory = changeable(engine.get(id))
+    changeable(memory)
     if memory.sensitivity is Sensitivity.SECRET:
         # An editor may leave the text in temporary files.
         raise BadInput("a secret cannot be opened in an editor: give its new text on standard input (`-`)")
@@ -239,9 +264,8 @@ def link(invocation: Invocation, source: str, kind: str, target: str, remove: bo
     KIND is supersedes, resolved-by, part-of or see-also.
     """
     with invocation.open_existing() as engine:
-        change = engine.unlink if remove else engine.link
-        outcome = change(source, LinkKind(kind), target)
-        ends = {"source": outcome.id, "kind": kind, "target": engine.resolve(target)}
+        outcome = (engine.unlink if remove else engine.link)(source, kind, target)
+        ends = {"source": outcome.id, "kind": kind, "target": engine.get(target).id}
         _report_changes(invocation, engine, [outcome], ends)
 
 
@@ -257,32 +281,29 @@ def link(invocation: Invocation, source: str, kind: str, target: str, remove: bo
 def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) -> None:
     """Stop recalling memories; undo brings them back, unless --hard."""
     with invocation.open_existing() as engine:
-        references = list(dict.fromkeys(engine.resolve(id) for id in ids))
         if hard and not yes:
-            _confirm_erasure(invocation, engine, references)
+            _confirm_erasure(invocation, engine, ids)
         if not hard:
-            return _report_changes(invocation, engine, engine.forget(*references))
-        outcomes = engine.erase(*references)
-        copies = engine.earlier_copies()
-        told = {"kept_copies": shapes.plain(copies), "erased_copies": shapes.plain(engine.erased_copies)}
-        if beyond := engine.out_of_reach():
-            told["out_of_reach"] = beyond
-        return _report_changes(invocation, engine, outcomes, told, copies=[*map(str, copies), *beyond])
+            return _report_changes(invocation, engine, engine.forget(*ids))
+        erasure = engine.erase(*ids)
+        more = {"kept_copies": list(erasure.remaining_copies), "erased_copies": list(erasure.erased_copies)}
+        if erasure.out_of_reach:
+            more["out_of_reach"] = list(erasure.out_of_reach)
+        copies = (*erasure.remaining_copies, *erasure.out_of_reach)
+        return _report_changes(invocation, engine, erasure.outcomes, more, erased=erasure.erased_copies, copies=copies)
 
 
 def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str]) -> None:
     """Show what would be erased and ask for consent."""
+    memories = {memory.id: memory for memory in map(engine.get, ids)}
     if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
         raise BadInput("erasing cannot be undone: confirm it with --yes")
-    from triskele.serving.cli import render
-
-    memories = engine.store.memories(ids)
-    for id in ids[:_SHOWN_MEMORIES]:
-        text = shapes.shown_content(memories[id], False) if id in memories else "(forgotten)"
-        click.echo(f"{id}  {render.one_line(text)}", err=True)
-    if len(ids) > _SHOWN_MEMORIES:
-        click.echo(f"… and {len(ids) - _SHOWN_MEMORIES:,} more", err=True)
-    if not click.confirm(f"Erase {render.memories(len(ids))}? This cannot be undone.", err=True):
+    for memory in list(memories.values())[:_SHOWN_MEMORIES]:
+        text = "(forgotten)" if memory.forgotten else shapes.shown_content(memory, False)
+        click.echo(f"{memory.id}  {views.render.one_line(text)}", err=True)
+    if len(memories) > _SHOWN_MEMORIES:
+        click.echo(f"… and {len(memories) - _SHOWN_MEMORIES:,} more", err=True)
+    if not click.confirm(f"Erase {views.render.memories(len(memories))}? This cannot be undone.", err=True):
         raise Conflict("not confirmed: nothing was erased")
 
 
@@ -306,43 +327,32 @@ def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: 
     """
     with invocation.open_existing() as engine:
         try:
-            planned = _planned(invocation, engine, batch, all_projects=all_projects, anyone=anyone)
+            planned = engine.undo(batch, all_projects=all_projects, anyone=anyone, dry_run=True)
         except NotFound as error:
-            hint = ": `triskele history` shows the batches" if batch else _wider_undo(invocation, engine)
+            hint = ": `triskele history` shows the batches" if batch else _wider_undo(engine)
             raise NotFound(f"{error}{hint}") from None
         is_plain = planned.size == 1 and planned.is_own(engine.actor)
         if not (yes or is_plain):
             _confirm_undo(invocation, engine, planned)
         elif not invocation.as_json:
             _show_plan(invocation, engine, planned)
-        _report_undone(invocation, engine, planned, engine.undo(planned.batch))
+        _report_undone(invocation, engine, engine.undo(planned.batch))
 
 
-def _planned(invocation: Invocation, engine: Engine, batch: str | None, **wider: bool) -> UndoPlan:
-    if invocation.remote is not None:
-        return invocation.remote.undo_plan(batch, **wider)
-    from triskele.curation.undo import plan
-
-    return plan(engine.store, engine.actor, engine.project, batch, **wider)
-
-
-def _wider_undo(invocation: Invocation, engine: Engine) -> str:
+def _wider_undo(engine: Engine) -> str:
     """A hint at the last change outside the project and the user's own changes."""
     with suppress(TriskeleError):
-        other = _planned(invocation, engine, None, all_projects=True, anyone=True)
-        from triskele.serving.cli import reports
-
+        other = engine.undo(all_projects=True, anyone=True, dry_run=True)
         is_here = engine.project in other.projects or "" in other.projects
         options = ("" if is_here else " --all-projects") + ("" if other.is_own(engine.actor) else " --anyone")
-        return f" of yours in project {engine.project}: `triskele undo{options}` undoes {reports.undo_summary(other)}"
+        what = views.reports.undo_summary(other)
+        return f" of yours in project {engine.project}: `triskele undo{options}` undoes {what}"
     return ""
 
 
-def _confirm_undo(invocation: Invocation, engine: Engine, planned: UndoPlan) -> None:
+def _confirm_undo(invocation: Invocation, engine: Engine, planned: Undone) -> None:
     """Show what would be undone and ask for consent."""
-    from triskele.serving.cli import reports
-
-    what = reports.undo_summary(planned)
+    what = views.reports.undo_summary(planned)
     if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
         raise BadInput(f"this would undo {what}: confirm it with `triskele undo --batch {planned.batch} --yes`")
     _show_plan(invocation, engine, planned)
@@ -350,31 +360,25 @@ def _confirm_undo(invocation: Invocation, engine: Engine, planned: UndoPlan) -> 
         raise Conflict("not confirmed: nothing was undone")
 
 
-def _show_plan(invocation: Invocation, engine: Engine, planned: UndoPlan) -> None:
-    from triskele.serving.cli import reports
-
-    ids = {id for entry in planned.entries for id in entry.ends}
-    invocation.write(reports.undo_plan(planned, engine.store.places(), engine.store.shorten(ids)))
+def _show_plan(invocation: Invocation, engine: Engine, planned: Undone) -> None:
+    ids = {id for entry in planned.entries for id in entry.memories}
+    invocation.write(views.reports.undo_plan(planned, engine.shorten(ids)))
 
 
-def _report_undone(invocation: Invocation, engine: Engine, planned: UndoPlan, outcomes: Sequence[Outcome]) -> None:
+def _report_undone(invocation: Invocation, engine: Engine, undone: Undone) -> None:
     if invocation.as_json:
-        undone = [
+        entries = [
             {
                 **shapes.journal_entry(entry),
                 "content": shapes.shown_content(versions[0], False) if versions else None,
                 "project": versions[0].project if versions else None,
             }
-            for entry in planned.entries
-            for versions in [planned.named(entry)]
+            for entry, versions in undone.named()
         ]
-        return _report_changes(invocation, engine, outcomes, {"undone": undone})
-    from triskele.serving.cli import reports
-
-    short = engine.store.shorten({each.id for each in outcomes} | {id for id, _ in planned.versions})
-    histories = {each.id: engine.store.history(each.id) for each in outcomes[: reports.SHOWN_OUTCOMES]}
-    places = engine.store.places()
-    return invocation.write(reports.undone(outcomes, histories, _entries(engine, outcomes), places, short))
+        return _report_changes(invocation, engine, undone.outcomes, {"undone": entries})
+    changed = _changed(engine, undone.outcomes)
+    short = engine.shorten({id for entry in changed.entries for id in entry.memories})
+    return invocation.write(views.reports.undone(undone.outcomes, changed, short))
 
 
 def _report_changes(
@@ -382,41 +386,38 @@ def _report_changes(
     engine: Engine,
     outcomes: Sequence[Outcome],
     more: Mapping[str, Any] | None = None,
-    copies: Sequence[object] = (),
+    *,
+    copies: Sequence[str] = (),
+    erased: Sequence[str] = (),
     sent: Sequence[Sent] = (),
 ) -> None:
-    if invocation.as_json:
-        changes = [shapes.outcome(each) for each in outcomes]
-        # A single change is also at the top level; the list is for programs that always read lists.
-        single = changes[0] if len(changes) == 1 else {}
-        return invocation.write_json(
-            {
-                **single,
-                "changes": changes,
-                "batch": _batch(outcomes),
-                "project": engine.project,
-                "sent": shapes.plain(sent),
-                **(more or {}),
-            }
-        )
-    from triskele.serving.cli import render, reports
+    changes = [shapes.outcome(each) for each in outcomes]
+    # A single change is also at the top level; the list is for programs that always read lists.
+    document = {**(changes[0] if len(changes) == 1 else {}), "changes": changes, "batch": _batch(outcomes)}
+    document |= {"project": engine.project, "sent": to_json(sent), **(more or {})}
 
-    entries = _entries(engine, outcomes)
-    ids = {each.id for each in outcomes} | {id for entry in entries.values() for id in entry.ends}
-    short = engine.store.shorten(ids)
-    shown = reports.changes(outcomes, entries, short, copies=copies, erased=engine.erased_copies, sent=sent)
-    return invocation.write(shown, *render.time_lines((more or {}).get("times", {})))
+    def lines() -> Iterator[RenderableType]:
+        entries = _changed(engine, outcomes).entries
+        short = engine.shorten({each.id for each in outcomes} | {id for entry in entries for id in entry.memories})
+        yield views.reports.changes(outcomes, entries, short, copies=copies, erased=erased, sent=sent)
+        yield from views.render.time_lines((more or {}).get("times", {}))
+
+    invocation.emit(document, lines)
 
 
 def _batch(outcomes: Sequence[Outcome]) -> str | None:
     return next((each.batch for each in outcomes if each.batch), None)
 
 
-def _entries(engine: Engine, outcomes: Sequence[Outcome]) -> dict[int, JournalEntry]:
-    """The journal entries of these changes."""
+def _changed(engine: Engine, outcomes: Sequence[Outcome]) -> History:
+    """The journal entries of these changes, with the versions that they name."""
     written = {each.seq: each.batch for each in outcomes if each.seq is not None}
-    entries = [entry for batch in set(written.values()) for entry in engine.store.journal(batch=batch, limit=2**31)]
-    return {entry.seq: entry for entry in entries if entry.seq in written}
+    histories = [engine.journal(batch=batch, limit=EVERY) for batch in dict.fromkeys(written.values())]
+    return History(
+        tuple(entry for each in histories for entry in each.entries if entry.seq in written),
+        tuple(memory for each in histories for memory in each.versions),
+        tuple(folder for each in histories for folder in each.folders),
+    )
 
 
 MAX_BYTES = 4_000_000

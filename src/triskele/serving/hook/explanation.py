@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+from triskele.agents import injection
+from triskele.agents.injection import Conversation
+from triskele.agents.respond import EVENTS
 from triskele.base.text import has_topic
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
-from triskele.serving.hook import injection
-from triskele.serving.hook.events import EVENTS
-from triskele.serving.hook.injection import Conversation, text_in
+from triskele.replies import HookCall
+from triskele.serving.hook import hook_call
 from triskele.types import Answer, Memory
 
 _SILENT = ("pre-compact", "stop", "session-end")
@@ -49,22 +51,23 @@ class Explanation:
         return f"The event names no folder (cwd){narrowed}."
 
 
-def explain(engine: Engine, event: str, payload: Mapping[str, Any]) -> Explanation:
+def explain(engine: LocalEngine, event: str, payload: Mapping[str, Any]) -> Explanation:
     """Why the hook would give memories or none."""
     if event not in EVENTS:
         raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(EVENTS)}")
-    if not injection.is_from_user(payload):
+    call = hook_call(event, payload)
+    if not injection.is_from_user(call):
         return Explanation(verdict="silent: no person caused the event, but a subagent, a loop or the client")
     if event in _SILENT:
         return Explanation(verdict=f"silent: {event} never gives memories, it only updates the records")
-    conversation = Conversation.of(engine, payload)
-    return replace(_explained(engine, event, payload, conversation), folder=text_in(payload, "cwd"))
+    conversation = Conversation.of(engine, call)
+    return replace(_explained(engine, call, conversation), folder=call.folder)
 
 
-def _explained(engine: Engine, event: str, payload: Mapping[str, Any], conversation: Conversation) -> Explanation:
-    if event == "session-start":
+def _explained(engine: LocalEngine, call: HookCall, conversation: Conversation) -> Explanation:
+    if call.event == "session-start":
         return _session_start(engine, conversation)
-    query = injection.query_of(text_in(payload, "prompt"))
+    query = injection.query_of(call.prompt)
     if not query:
         return Explanation(
             verdict="silent: the prompt is empty or a command to the client", project=conversation.project
@@ -72,7 +75,7 @@ def _explained(engine: Engine, event: str, payload: Mapping[str, Any], conversat
     return _prompt(engine, query, conversation)
 
 
-def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanation:
+def _prompt(engine: LocalEngine, query: str, conversation: Conversation) -> Explanation:
     settings = engine.settings.agents
     answer = injection.recalled(engine, query, conversation)
     chosen = injection.for_prompt(engine, query, answer, conversation)
@@ -118,7 +121,7 @@ def _prompt(engine: Engine, query: str, conversation: Conversation) -> Explanati
     )
 
 
-def _untrusted(engine: Engine, answer: Answer, conversation: Conversation) -> dict[str, str]:
+def _untrusted(engine: LocalEngine, answer: Answer, conversation: Conversation) -> dict[str, str]:
     """Why hits are left out that users share or wrote whom the reader does not trust, by id."""
     memories = [hit.memory for hit in answer.hits]
     writers = injection.untrusted_writers(engine, memories, conversation)
@@ -129,7 +132,7 @@ def _untrusted(engine: Engine, answer: Answer, conversation: Conversation) -> di
 
 
 def _considered(
-    engine: Engine,
+    engine: LocalEngine,
     answer: Answer,
     memory: Memory,
     given: Sequence[Memory],
@@ -159,7 +162,7 @@ def _considered(
     return Considered(memory, reason)
 
 
-def _session_start(engine: Engine, conversation: Conversation) -> Explanation:
+def _session_start(engine: LocalEngine, conversation: Conversation) -> Explanation:
     lost = injection.lost_to_compaction(engine, conversation)
     memories = [*lost, *injection.standing(engine, conversation)]
     budget = injection.start_budget(engine, lost)

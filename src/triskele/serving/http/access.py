@@ -10,7 +10,7 @@ from triskele.serving.http.problems import AccessDenied
 from triskele.stores.access_keys import SCOPES, USUAL_QUOTAS, Quotas
 
 if TYPE_CHECKING:
-    from triskele.engine import Engine
+    from triskele.engine.local import LocalEngine
 
 # Where the guard puts the principal of a request.
 PRINCIPAL = "triskele.principal"
@@ -49,7 +49,7 @@ class Access:
 class AccessPolicy(Protocol):
     """The checks of the API before and after it serves a principal."""
 
-    def engine_of(self, principal: Principal) -> Engine:
+    def engine_of(self, principal: Principal) -> LocalEngine:
         """The memory of the principal."""
         ...
 
@@ -73,10 +73,10 @@ class AccessPolicy(Protocol):
 class SingleOwner:
     """The policy of a personal machine: one owner, no quotas; the journal records what was changed."""
 
-    def __init__(self, open_engine: Callable[[], Engine]) -> None:
+    def __init__(self, open_engine: Callable[[], LocalEngine]) -> None:
         self._open_engine = open_engine
 
-    def engine_of(self, principal: Principal) -> Engine:
+    def engine_of(self, principal: Principal) -> LocalEngine:
         """The memory of the owner."""
         del principal
         return self._open_engine()

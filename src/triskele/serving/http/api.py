@@ -14,63 +14,27 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from triskele import __version__
 from triskele.base import timestamps
 from triskele.serving.app import error_place
-from triskele.serving.http import admin_api, memory_api, openapi, problems, share_api, sync_api, transfer_api
+from triskele.serving.http import openapi, operations, problems, server_operations
 from triskele.serving.http.access import PRINCIPAL, Access, Principal
+from triskele.serving.http.dispatch import JSON, TARGET, serve
 from triskele.serving.http.metrics import MEDIA_TYPE
 from triskele.serving.http.mount import ApiContext
-from triskele.serving.http.operations import JSON, TARGET, Call, Operation, serve
-from triskele.serving.http.replies import ReadyReply
+from triskele.serving.http.operations import Operation
 from triskele.stores.access_keys import READ, WRITE
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def health(_: Call) -> ReadyReply:
-    """That the process answers."""
-    return ReadyReply("ok", __version__)
-
-
-def ready(call: Call) -> ReadyReply:
-    """That the store can be read."""
-    call.engine.store.position()
-    return ReadyReply("ready", __version__)
-
-
-OPERATIONS: Sequence[Operation] = (
-    *memory_api.OPERATIONS,
-    *transfer_api.OPERATIONS,
-    *sync_api.OPERATIONS,
-    Operation(
-        name="health",
-        method="GET",
-        path="/v1/health",
-        summary="Whether the process answers",
-        run=health,
-        reply=ReadyReply,
-        tag="server",
-    ),
-    Operation(
-        name="ready",
-        method="GET",
-        path="/v1/ready",
-        summary="Whether the store can be read",
-        run=ready,
-        reply=ReadyReply,
-        tag="server",
-    ),
-    *share_api.OPERATIONS,
-    *admin_api.OPERATIONS,
-)
+OPERATIONS: Sequence[Operation] = (*operations.OPERATIONS, *server_operations.OPERATIONS)
 
 
 def build(context: ApiContext) -> Starlette:
     """The application."""
     by_path: dict[str, dict[str, Operation]] = {}
     for each in OPERATIONS:
-        by_path.setdefault(each.path, {})[each.method] = each
+        by_path.setdefault(each.path, {})[each.verb] = each
     served = _Served(context)
     routes = [Route(path, served.endpoint(methods), methods=[*methods]) for path, methods in by_path.items()]
     app = Starlette(
@@ -114,7 +78,7 @@ class _Served:
         principal: Principal = request.scope[PRINCIPAL]
         address = request.client.host if request.client else ""
         target = request.scope.get(TARGET, "")
-        if operation.scope != READ or operation.is_audited or status in (403, 429):
+        if operation.scope != READ or status in (403, 429):
             try:
                 access = Access(principal, operation.name, target, status, address)
                 await to_thread.run_sync(self._context.policy.audit, access)

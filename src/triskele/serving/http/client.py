@@ -1,29 +1,25 @@
-"""A memory on a server: the everyday methods of `Engine`, with the same values and the same errors."""
+"""A memory on a server: `Engine` over HTTP, with the same values and the same errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 from urllib.parse import quote, urlsplit
 
 import httpx
 
 from triskele import __version__
-from triskele.config import Settings
-from triskele.curation.decide import PairDecision
-from triskele.curation.projects import project_of
-from triskele.curation.undo import UndoPlan
+from triskele.base import project as folders
+from triskele.engine.protocol import Agents, Concepts, Curation, Engine, Sharing
 from triskele.errors import BadInput, NotFound, StoreClosed, TriskeleError, Unavailable
-from triskele.exchange.records import ExportReport, ImportReport
-from triskele.ingest import Drafter
-from triskele.recall.why_not import WhyNot
-from triskele.serving import shapes
+from triskele.replies import ExportReport, Injection
+from triskele.requests import MAX_BATCH
 from triskele.serving.error_messages import only_at_the_store
-from triskele.serving.http import replies
-from triskele.serving.http.bodies import MAX_BATCH
+from triskele.serving.http import codec
 from triskele.serving.http.mount import (
     CLIENT_HEADER,
     POSITION_HEADER,
@@ -32,29 +28,60 @@ from triskele.serving.http.mount import (
     REPORT_HEADER,
     VERSION_HEADER,
 )
+from triskele.serving.http.operations import BY_METHOD, Operation
 from triskele.serving.http.problems import AccessDenied, raised_again
-from triskele.serving.http.remote_store import RemoteStore
-from triskele.serving.http.replies import adapter
-from triskele.serving.statistics import MoreStatistics
-from triskele.stores.protocols import Census
-from triskele.types import USER, Answer, JournalEntry, Link, Memory, Outcome, Sort
-from triskele.validation import FilePath, check_kind, check_name, check_path, check_text, check_texts
+from triskele.types import EVERYWHERE, USER
+from triskele.validation import check_drafts, check_name, check_path, check_texts
+
+if TYPE_CHECKING:
+    from triskele.config import Settings
+    from triskele.replies import (
+        Access,
+        ConceptDetails,
+        ConceptOverview,
+        ConceptPath,
+        ConversationUse,
+        EndedShare,
+        Erasure,
+        GranteeKind,
+        History,
+        HookCall,
+        ImportReport,
+        MemoryDetails,
+        MemoryView,
+        Neighbourhood,
+        NewShare,
+        Page,
+        Proposal,
+        Regrouped,
+        Related,
+        Reviewed,
+        Secret,
+        Shares,
+        Statistics,
+        Subject,
+        Undone,
+        UserGroup,
+    )
+    from triskele.requests import AskOptions, Changes, Details, Draft, ListOptions, Moment, Place, RecallOptions
+    from triskele.types import Answer, Memory, Outcome, WhyNot
+    from triskele.validation import FilePath
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _TIMEOUT_S = 60.0
+_HOOK_PATIENCE_S = 10.0
 # A transfer may take as long as it moves.
 _TRANSFER = httpx.Timeout(60.0, write=600.0, read=600.0)
-
 # How a server of another version may refuse unknown operations.
 _UNKNOWN_TO_OTHERS = (404, 405, 409, 422)
-
-# In the query of an address one text would pass for a list.
-_LISTS = ("tags", "legs", "sensitivities", "origins")
+_PIECE = 65536
+# Lists over a query string: one text would pass for a list.
+_LISTS = ("tags", "legs", "sensitivities", "origins", "add_tags", "remove_tags")
 
 Value = TypeVar("Value")
 
 
-class RemoteMemory:
+class RemoteEngine:
     """A memory on a server; what only the owner of the store can do is refused with a hint."""
 
     def __init__(
@@ -70,24 +97,19 @@ class RemoteMemory:
         self.project = project
         self.actor = USER
         self._settings = settings
-        self._told = {"User-Agent": f"triskele/{__version__}"}
+        self._headers = {"User-Agent": f"triskele/{__version__}"}
         headers = {"Authorization": f"Bearer {_checked_key(key)}"}
         # The environment is not read: a variable set in a project's folder could redirect requests.
         self._http = httpx.Client(
             base_url=self.url, headers=headers, timeout=_TIMEOUT_S, trust_env=False, transport=transport
         )
 
-    def __enter__(self) -> RemoteMemory:
+    def __enter__(self) -> Self:
         self._refuse_closed()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise only_at_the_store(self.url)
 
     def close(self) -> None:
         """Close the connections."""
@@ -96,303 +118,290 @@ class RemoteMemory:
     @property
     def settings(self) -> Settings:
         """The settings of this machine, if the memory was opened with them."""
-        return self.__getattr__("settings") if self._settings is None else self._settings
+        if self._settings is None:
+            raise only_at_the_store(self.url)
+        return self._settings
 
-    def acting_as(self, actor: str) -> RemoteMemory:
-        """The same memory; the journal names this client instead of the user."""
+    @property
+    def upkeep(self) -> NoReturn:
+        """Refuse what only the owner of the store can do."""
+        raise only_at_the_store(self.url)
+
+    def acting_as(self, actor: str) -> Self:
+        """Return the same memory for another actor."""
         other = copy(self)
         other.actor = actor
-        other._told = {**self._told, CLIENT_HEADER: quote(actor.removeprefix("client:"))}
+        other._headers = {**self._headers, CLIENT_HEADER: quote(actor.removeprefix("client:"))}
         return other
 
-    def working_in(self, folder: Path, named: str | None = None) -> RemoteMemory:
-        """The same memory; its project is the named one, or that of this folder."""
+    def working_in(self, folder: Path, project: str | None = None) -> Self:
+        """Return the same memory for a named project, or for the name of a folder."""
         other = copy(self)
-        other.project = check_name(named, "the project") if named else project_of(self.store, folder)  # type: ignore[arg-type]
+        # Folders are of this machine: on a server a project goes by the name of its folder.
+        name = project or next(iter(folders.discover(folder).names()))
+        other.project = check_name(name, "the project")
         return other
 
-    # The server does the embedding and indexing.
+    # Writes
 
-    def embed(self, **_: object) -> int:
-        """Nothing to embed here."""
-        self._refuse_closed()
-        return 0
+    def remember(self, content: str, *, supersedes: str | None = None, **details: Unpack[Details]) -> Outcome:
+        """Store one memory; a text that is already stored returns its memory."""
+        return self.call(Engine.remember, content=content, supersedes=supersedes, **self._placed(details))
 
-    def work_in_background(self) -> None:
-        """Nothing to do here."""
-        self._refuse_closed()
+    def remember_all(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Store up to 100 memories in one transaction."""
+        return self.call(Engine.remember_all, drafts=[self._placed(draft) for draft in check_drafts(drafts)])
 
-    # Writing
+    def edit(self, *ids: str, **changes: Unpack[Changes]) -> list[Outcome]:
+        """Change memories in one batch; their older versions stay in the history."""
+        return self.call(Engine.edit, ids=ids, **changes)
 
-    def remember(self, content: str, *, supersedes: str | None = None, **details: Any) -> Outcome:
-        """Store one memory durably; details are those of `Engine.remember`."""
-        body = {**self._written(details), "content": content, "supersedes": supersedes}
-        return self.asked(Outcome, "POST", "/v1/memories", json=body)
+    def forget(self, *ids: str) -> list[Outcome]:
+        """Stop recalling memories; history and undo keep them."""
+        return self.call(Engine.forget, ids=ids)
 
-    def remember_all(self, memories: Iterable[Mapping[str, Any]]) -> list[Outcome]:
-        """Store up to 100 memories in one transaction, each given by its `content` and details."""
-        listed = list(memories)
-        if not all(isinstance(each, Mapping) for each in listed):
-            raise BadInput("each of the memories must be a dictionary with its `content`")
-        body = {"memories": [self._written(each) for each in listed]}
-        return self.asked(list[Outcome], "POST", "/v1/batch", json=body)
+    def erase(self, *ids: str) -> Erasure:
+        """Remove memories for good; backups made before keep them."""
+        return self.call(Engine.erase, ids=ids)
 
-    def draft(self, content: str, **details: Any) -> Memory:
-        """A checked memory that is not stored yet."""
-        return Drafter(self.settings.memory, self.project).draft(content, **details)
+    def restore(self, *ids: str) -> list[Outcome]:
+        """Bring forgotten memories back, unchanged."""
+        return self.call(Engine.restore, ids=ids)
 
-    def draft_pieces(self, text: str, *, position: int | None = None, **details: Any) -> list[Mapping[str, Any]]:
-        """A longer text as several memories for `remember_all`."""
-        pieces = Drafter(self.settings.memory, self.project).pieces(text, details.pop("sensitivity", None))
-        if len(pieces) > MAX_BATCH:
-            raise BadInput(f"the text has {len(pieces):,} paragraphs, a server takes {MAX_BATCH} at once: import it")
-        places = [None if position is None else position + place for place in range(len(pieces))]
-        return [
-            {**details, "content": piece, "sensitivity": kind, "position": place}
-            for place, (piece, kind) in zip(places, pieces, strict=True)
-        ]
+    def seal(self, id: str, *, title: str | None = None) -> Erasure:
+        """Make all versions of a memory secret, and erase what was derived from its text."""
+        return self.call(Engine.seal, id=id, title=title)
 
-    def edit(self, reference: str, **changes: Any) -> Outcome:
-        """Change a memory's content or details; the older version stays in the history."""
-        return self.asked(Outcome, "PATCH", _one(reference), json=_listed(changes))
-
-    def forget(self, *references: str) -> list[Outcome]:
-        """Stop recalling these memories; history and undo keep them."""
-        return self.asked(list[Outcome], "POST", "/v1/forget", json={"ids": references})
-
-    def erase(self, *references: str) -> list[Outcome]:
-        """Remove these memories for good; backups made before keep them."""
-        return [self.asked(Outcome, "DELETE", _one(each), params={"hard": True}) for each in references]
-
-    def restore(self, reference: str) -> Outcome:
-        """Bring a forgotten memory back."""
-        return self.asked(Outcome, "POST", f"{_one(reference)}/restore")
-
-    def reveal(self, reference: str) -> str:
-        """The text of a secret; the journal notes that it was shown."""
-        return self.asked(replies.SecretReply, "POST", f"{_one(reference)}/reveal").text
+    def reveal(self, id: str) -> Secret:
+        """Read the text of a secret; the journal records it."""
+        return self.call(Engine.reveal, id=id)
 
     def link(self, source: str, kind: str, target: str) -> Outcome:
         """Link two memories."""
-        return self.asked(Outcome, "POST", "/v1/links", json=_tie(source, kind, target))
+        return self.call(Engine.link, source=source, kind=kind, target=target)
 
     def unlink(self, source: str, kind: str, target: str) -> Outcome:
         """Close a link; the history keeps it."""
-        return self.asked(Outcome, "DELETE", "/v1/links", params=_tie(source, kind, target))
+        return self.call(Engine.unlink, source=source, kind=kind, target=target)
 
-    def undo(self, batch: str | None = None, *, project: str | None = None, **wider: bool) -> list[Outcome]:
-        """Undo a batch, or the last change to the project."""
-        body = {"batch": batch, "project": self._place(project), **wider}
-        return self.asked(list[Outcome], "POST", "/v1/undo", json=body)
+    def undo(
+        self,
+        batch: str | None = None,
+        *,
+        project: str | None = None,
+        all_projects: bool = False,
+        anyone: bool = False,
+        dry_run: bool = False,
+    ) -> Undone:
+        """Undo a batch, or the last change to the project; an undo can be undone."""
+        return self.call(
+            Engine.undo,
+            batch=batch,
+            project=self.project if project is None else project,
+            all_projects=all_projects,
+            anyone=anyone,
+            dry_run=dry_run,
+        )
 
-    def undo_plan(self, batch: str | None = None, **wider: bool) -> UndoPlan:
-        """What an undo would take back; the changes themselves are the server's."""
-        params = given({"batch": batch, "project": self.project, **wider})
-        found = self.asked(replies.UndoReply, "GET", "/v1/undo", params=params)
-        versions = {(memory.id, memory.version): memory for memory in found.versions}
-        return UndoPlan(found.entries, (), versions)
+    # Reads
 
-    def hook(self, event: str, payload: Mapping[str, str], *, sees_private: bool, timeout_s: float) -> str:
-        """The text that a hook event gives an agent, in one request; `payload` names the project."""
-        # The way back takes time too: what comes late must not count as given.
-        headers = {"X-Triskele-Deadline-Ms": f"{timeout_s * 800:.0f}", PROJECT_HEADER: quote(self.project)}
-        headers |= {PRIVATE_HEADER: "yes"} if sees_private else {}
-        with self._errors():
-            answer = self._http.post(
-                f"/hook/{event}", json=dict(payload), headers={**self._told, **headers}, timeout=timeout_s
-            )
-        if answer.status_code not in (httpx.codes.OK, httpx.codes.NO_CONTENT):
-            raise self._raised(answer)
-        return answer.text
+    def recall(self, text: str, **options: Unpack[RecallOptions]) -> Answer:
+        """Find the memories that answer a question, each with its reason."""
+        return self.call(Engine.recall, text=text, **self._placed(options))
 
-    # Reading
+    def why_not(self, id: str, text: str, **options: Unpack[AskOptions]) -> WhyNot:
+        """Explain why a memory was not found, and what finds it."""
+        return self.call(Engine.why_not, id=id, text=text, **self._placed(options))
 
-    def recall(self, text: str, *, project: str | None = None, **options: Any) -> Answer:
-        """The memories that answer a question, each with its reasons; options are those of `Engine.recall`."""
-        body = {**given(options), "query": text, "project": self._place(project)}
-        return replies.to_answer(self.asked(replies.RecallReply, "POST", "/v1/recall", json=body))
+    def related(
+        self, *, id: str | None = None, content: str | None = None, project: str | None = None
+    ) -> list[Related]:
+        """List older memories that a memory or a text repeats, extends or contradicts."""
+        return self.call(Engine.related, id=id, content=content, project=self.project if project is None else project)
 
-    def why_not(self, reference: str, text: str, *, project: str | None = None, **options: Any) -> WhyNot:
-        """Why a memory is not among the hits of this recall, and what would bring it there."""
-        body = {**given(options), "id": reference, "query": text, "project": self._place(project)}
-        return replies.to_why_not(self.asked(replies.WhyNotReply, "POST", "/v1/why-not", json=body))
+    def get(self, id: str) -> MemoryDetails:
+        """Read the last version of a memory, with its links and its use."""
+        return self.call(Engine.get, id=id)
 
-    def browse(self, *, sort: str = Sort.RECENCY, project: str | None = None, **filters: Any) -> list[Memory]:
-        """Memories of a scope, newest or most important first; at most 200 at a time."""
-        asked = {**given(filters), "sort": sort, "project": self._place(project)}
-        page = self.asked(replies.PageReply, "GET", "/v1/memories", params=asked)
-        return [replies.to_memory(each) for each in page.memories]
+    def lookup(self, ids: Iterable[str]) -> dict[str, MemoryView]:
+        """Read the last versions of memories by their whole ids; unknown ones are left out."""
+        return self._in_batches(Engine.lookup, ids)
 
-    def get(self, reference: str) -> Memory:
-        """The current version of a memory, or the last one of a forgotten one."""
-        return replies.to_memory(self._shown(reference))
+    def browse(self, **options: Unpack[ListOptions]) -> Page:
+        """List memories, a page at a time."""
+        return self.call(Engine.browse, **self._placed(options))
 
-    def resolve(self, reference: str) -> str:
-        """The id that starts with a prefix."""
-        return self._shown(reference).id
+    def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 50) -> History:
+        """List changes, newest first, of all or of one memory or batch."""
+        return self.call(Engine.journal, id=id, batch=batch, limit=limit)
 
-    def versions(self, reference: str) -> list[Memory]:
-        """Every version of a memory, oldest first."""
-        return list(self._history(reference).versions)
+    def shorten(self, ids: Iterable[str]) -> dict[str, str]:
+        """Give the shortest unique prefix of each id, for display."""
+        return self._in_batches(Engine.shorten, ids)
 
-    def history(self, reference: str) -> list[JournalEntry]:
-        """What happened to a memory, oldest first."""
-        return list(self._history(reference).entries)
+    def stats(self) -> Statistics:
+        """Count what is stored, pending and used."""
+        return self.call(Engine.stats)
 
-    def links(self, reference: str) -> list[Link]:
-        """The links of a memory, in either direction."""
-        return self.asked(list[Link], "GET", f"{_one(reference)}/links")
-
-    def related(self, memory: Memory, *, is_stored: bool = True) -> list[PairDecision]:
-        """What a memory repeats, extends or contradicts, as the server finds it; the surest first."""
-        body = {"id": memory.id} if is_stored else {"content": memory.content, "project": memory.project}
-        found = self.asked(list[replies.RelatedReply], "POST", "/v1/related", json=body)
-        return [PairDecision(each.verdict, memory, replies.to_memory(each.memory), each.confidence) for each in found]
-
-    def superseded(self, ids: Iterable[str]) -> set[str]:
-        """Those of these memories that another one replaces."""
-        return {each.id for each in self.lookup(ids) if each.superseded}
-
-    # Copies of the store, and what left it for hosted models, are known only to the server.
-
-    erased_copies: tuple[Path, ...] = ()
-
-    def earlier_copies(self) -> list[Path]:
-        """No copies of the store on this machine."""
-        return []
-
-    def out_of_reach(self) -> list[str]:
-        """What an erasure cannot reach, in words."""
-        return [f"backups and write-ahead logs of {self.url}"]
-
-    def sent(self, _: str) -> list[str]:
-        """Nothing left this machine for a hosted model."""
-        return []
-
-    @property
-    def after_answer(self) -> RemoteStore:
-        """What would be written after an answer."""
-        return self.store
-
-    @property
-    def store(self) -> RemoteStore:
-        """Further reads that commands need."""
-        return RemoteStore(self)
-
-    def census(self) -> Census:
-        """Counts of what is stored."""
-        return _census(self.asked(replies.CensusReply, "GET", "/v1/stats", params={"more": False}))
-
-    def statistics(self) -> tuple[Census, MoreStatistics]:
-        """Counts of memories, and further statistics."""
-        counted = self.asked(replies.CensusReply, "GET", "/v1/stats")
-        if counted.more is None:
-            raise Unavailable(f"{self.url} answered something else: is it a triskele server?")
-        return _census(counted), counted.more
-
-    # Transfer
+    # Files
 
     def export_memories(
         self,
         target: FilePath,
         *,
-        include_private: bool = False,
+        format: str = "jsonl",
+        private: bool = False,
         with_secrets: bool = False,
         current_only: bool = False,
     ) -> ExportReport:
-        """Write all memories to a new file, one JSON record a line."""
+        """Write all memories to a new file."""
         path = check_path(target)
-        params = {"private": include_private, "with_secrets": with_secrets, "current_only": current_only}
-        details: dict[str, Any] = {"params": params, "headers": self._told, "timeout": _TRANSFER}
-        with self._errors(), self._http.stream("GET", "/v1/export", **details) as answer:
-            if answer.status_code != httpx.codes.OK:
-                answer.read()
-                raise self._raised(answer)
+        params = {
+            "format": format, "private": private, "with_secrets": with_secrets, "current_only": current_only,
+        }  # fmt: skip
+        details: dict[str, Any] = {"params": params, "headers": self._headers, "timeout": _TRANSFER}
+        with self._errors(), self._http.stream("GET", "/v1/export", **details) as response:
+            if response.status_code != httpx.codes.OK:
+                response.read()
+                raise self._raised(response)
             with path.open("xb") as file:
-                for piece in answer.iter_bytes():
+                for piece in response.iter_bytes():
                     file.write(piece)
-            return self._read(ExportReport, answer, answer.headers.get(REPORT_HEADER, "").encode())
+            report: ExportReport = self._read(ExportReport, response, response.headers.get(REPORT_HEADER, ""))
+            return report
 
     def import_memories(
         self,
         source: FilePath,
         *,
-        format: str = "jsonl",
+        format: str | None = None,
         dry_run: bool = False,
         project: str | None = None,
         keep_origin: bool = False,
     ) -> ImportReport:
         """Import the memories of a file, all or none; notes that name no project get this memory's."""
-        params = given({"format": format, "dry_run": dry_run, "keep_origin": keep_origin, "project": project})
-        headers = {PROJECT_HEADER: quote(self.project)}
         self._refuse_closed()
-        with check_path(source).open("rb") as file:
-            return self.asked(
-                ImportReport,
-                "POST",
-                "/v1/import",
-                params=params,
-                headers=headers,
-                content=_pieces(file),
-                timeout=_TRANSFER,
-            )
+        path = check_path(source)
+        if path.is_dir():
+            raise BadInput(f"a server takes one file at a time, and {path} is a folder: import its files")
+        with path.open("rb") as file:
+            options = {"format": format, "dry_run": dry_run, "project": project, "keep_origin": keep_origin}
+            headers = {PROJECT_HEADER: quote(self.project)}
+            operation, details = BY_METHOD[Engine.import_memories], {"content": _pieces(file), "timeout": _TRANSFER}
+            report: ImportReport = self.send(operation, options, headers=headers, **details)
+            return report
 
-    def _shown(self, reference: str) -> replies.MemoryReply:
-        return self.asked(replies.MemoryReply, "GET", _one(reference))
+    # Rooms
 
-    def lookup(self, ids: Iterable[str]) -> list[replies.MemoryReply]:
-        """The last versions of any number of memories."""
-        return [each for some in self.in_batches(list[replies.MemoryReply], "/v1/lookup", ids) for each in some]
+    @property
+    def concepts(self) -> Concepts:
+        """The concept graph."""
+        return _RemoteConcepts(self)
 
-    def _history(self, reference: str) -> replies.HistoryReply:
-        return self.asked(replies.HistoryReply, "GET", f"{_one(reference)}/history")
+    @property
+    def curation(self) -> Curation:
+        """The review queue."""
+        return _RemoteCuration(self)
 
-    def _place(self, project: str | None) -> str:
-        return self.project if project is None else project
+    @property
+    def agents(self) -> Agents:
+        """What agents are given."""
+        return _RemoteAgents(self)
 
-    def _written(self, details: Mapping[str, Any]) -> dict[str, Any]:
-        return {**given(details), "project": self._place(details.get("project"))}
+    @property
+    def sharing(self) -> Sharing:
+        """Shares with other users."""
+        return _RemoteSharing(self)
 
-    def in_batches(self, kind: type[Value], path: str, ids: Iterable[str]) -> Iterator[Value]:
-        """The answers for any number of memories."""
-        wanted = sorted(set(ids))
-        for start in range(0, len(wanted), MAX_BATCH):
-            yield self.asked(kind, "POST", path, json={"ids": wanted[start : start + MAX_BATCH]})
-
-    def asked(self, kind: type[Value], method: str, path: str, **details: Any) -> Value:
-        """The answer to a request as a value; a problem is raised as the engine would raise it."""
-        for name in ("json", "params"):
-            if name in details:
-                details[name] = shapes.plain(details[name])
-        details["headers"] = {**self._told, **details.get("headers", {})}
+    def _hook(self, call: HookCall, patience_s: float) -> Injection:
+        """Send an event without the paths of this machine."""
+        event = {
+            "prompt": call.prompt,
+            "session_id": call.session,
+            "source": call.source,
+            "reason": call.reason,
+            "agent_id": call.agent,
+        }
+        # The way back takes time too: what comes late must not count as given.
+        headers = {"X-Triskele-Deadline-Ms": f"{patience_s * 800:.0f}", PROJECT_HEADER: quote(self._project_of(call))}
+        if call.sees_private or (self._settings and self._settings.agents.shows_private_to(call.client)):
+            headers[PRIVATE_HEADER] = "yes"
         with self._errors():
-            answer = self._http.request(method, path, **details)
-        if answer.status_code != httpx.codes.OK:
-            raise self._raised(answer)
-        if position := answer.headers.get(POSITION_HEADER):
+            response = self._http.post(
+                f"/hook/{call.event}", json=event, headers={**self._headers, **headers}, timeout=patience_s
+            )
+        if response.status_code not in (httpx.codes.OK, httpx.codes.NO_CONTENT):
+            raise self._raised(response)
+        return Injection(response.text)
+
+    def _project_of(self, call: HookCall) -> str:
+        """The named project, else the name of the agent's folder, else only memories without a project."""
+        named = call.project or (self._settings.project if self._settings else "") or ""
+        path = Path(call.folder)
+        try:
+            if named or path.is_absolute():
+                return self.working_in(path, named or None).project
+        except (OSError, ValueError, RuntimeError, BadInput):
+            return EVERYWHERE
+        return EVERYWHERE
+
+    # Requests
+
+    def call(self, method: Callable[..., Value], /, **options: Any) -> Value:
+        """Carry out an operation on the server; an option that is absent is not sent."""
+        value: Value = self.send(BY_METHOD[method], options)
+        return value
+
+    def _placed(self, options: Any) -> dict[str, Any]:
+        """The options, with this memory's project where they name none."""
+        lists: dict[str, Any] = {
+            name: check_texts(options[name], name) for name in _LISTS if options.get(name) is not None
+        }
+        if options.get("project") is None and not options.get("all_projects"):
+            lists["project"] = self.project
+        return {**options, **lists}
+
+    def _in_batches(self, method: Callable[..., dict[str, Value]], ids: Iterable[str]) -> dict[str, Value]:
+        wanted, values = sorted(set(ids)), dict[str, Value]()
+        for start in range(0, len(wanted), MAX_BATCH):
+            values |= self.call(method, ids=wanted[start : start + MAX_BATCH])
+        return values
+
+    def send(self, operation: Operation, options: Any, **details: Any) -> Any:
+        """Carry out any operation of a server."""
+        path, rest = operation.fill(codec.to_json(options))
+        if operation.has_body:
+            details["json"] = rest
+        else:
+            details["params"] = {name: value for name, value in rest.items() if value is not None}
+        details["headers"] = {**self._headers, **details.get("headers", {})}
+        with self._errors():
+            response = self._http.request(operation.verb, path, **details)
+        if response.status_code != httpx.codes.OK:
+            raise self._raised(response)
+        if position := response.headers.get(POSITION_HEADER):
             # Another instance may answer next, and must have replayed the write.
             self._http.headers[POSITION_HEADER] = position
-        return self._read(kind, answer, answer.content)
+        return self._read(operation.reply, response, response.text)
 
-    def _read(self, kind: type[Value], answer: httpx.Response, content: bytes) -> Value:
+    def _read(self, kind: Any, response: httpx.Response, text: str) -> Any:
         try:
-            value: Value = adapter(kind).validate_json(content)
-            return value
+            return codec.from_json(kind, json.loads(text))
         except ValueError as error:
-            said = _other_version(answer) or "is it a triskele server?"
-            raise Unavailable(f"{self.url} answered something else: {said}") from error
+            hint = _other_version(response) or "is it a triskele server?"
+            raise Unavailable(f"{self.url} answered something else: {hint}") from error
 
-    def _raised(self, answer: httpx.Response) -> TriskeleError:
-        """The error of an answer; an error that only another version explains names the version."""
-        found = raised_again(answer.status_code, answer.content, answer.reason_phrase)
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
+    def _raised(self, response: httpx.Response) -> TriskeleError:
+        """The error of a response; an error that only another version explains names the version."""
+        error = raised_again(response.status_code, response.content, response.reason_phrase)
+        if response.status_code == httpx.codes.UNAUTHORIZED:
             return AccessDenied(
                 f"{self.url} does not accept the key: it is wrong, expired or revoked; ask an admin for another one"
             )
-        is_unknown = answer.status_code in _UNKNOWN_TO_OTHERS
-        if is_unknown and not isinstance(found, NotFound) and (said := _other_version(answer)):
-            return Unavailable(f"{self.url} refused the request ({found}): {said}")
-        return found
+        is_unknown = response.status_code in _UNKNOWN_TO_OTHERS
+        if is_unknown and not isinstance(error, NotFound) and (hint := _other_version(response)):
+            return Unavailable(f"{self.url} refused the request ({error}): {hint}")
+        return error
 
     def _refuse_closed(self) -> None:
         if self._http.is_closed:
@@ -410,43 +419,106 @@ class RemoteMemory:
             raise Unavailable(f"the server {self.url} does not answer ({type(error).__name__})") from None
 
 
-def _other_version(answer: httpx.Response) -> str:
+class _RemoteConcepts:
+    def __init__(self, engine: RemoteEngine) -> None:
+        self._engine = engine
+
+    def show(self, name: str, *, limit: int = 10, closed: bool = False, **place: Unpack[Place]) -> ConceptDetails:
+        return self._engine.call(Concepts.show, name=name, limit=limit, closed=closed, **self._engine._placed(place))
+
+    def path(self, start: str, end: str, **place: Unpack[Place]) -> ConceptPath:
+        return self._engine.call(Concepts.path, start=start, end=end, **self._engine._placed(place))
+
+    def overview(self) -> ConceptOverview:
+        return self._engine.call(Concepts.overview)
+
+    def neighbourhood(
+        self, *, concept: str = "", memory: str = "", at: Moment | None = None, most: int = 60
+    ) -> Neighbourhood:
+        return self._engine.call(Concepts.neighbourhood, concept=concept, memory=memory, at=at, most=most)
+
+    def merge(self, name: str, into: str) -> Regrouped:
+        return self._engine.call(Concepts.merge, name=name, into=into)
+
+    def split(self, name: str) -> Regrouped:
+        return self._engine.call(Concepts.split, name=name)
+
+
+class _RemoteCuration:
+    def __init__(self, engine: RemoteEngine) -> None:
+        self._engine = engine
+
+    def proposals(self, *, kind: str | None = None) -> list[Proposal]:
+        return self._engine.call(Curation.proposals, kind=kind)
+
+    def accept(self, *ids: str, above: float | None = None) -> Reviewed:
+        return self._engine.call(Curation.accept, ids=ids, above=above)
+
+    def reject(self, *ids: str) -> Reviewed:
+        return self._engine.call(Curation.reject, ids=ids)
+
+
+class _RemoteAgents:
+    def __init__(self, engine: RemoteEngine) -> None:
+        self._engine = engine
+
+    def respond(self, call: HookCall) -> Injection:
+        from triskele.agents.respond import is_answered
+
+        patience_s = _HOOK_PATIENCE_S if call.deadline_s is None else call.deadline_s
+        # A transcript does not leave this machine, so a server learns nothing from the end of a turn.
+        if not is_answered(call) or call.event == "stop" or patience_s <= 0:
+            return Injection()
+        return self._engine._hook(call, patience_s)
+
+    def digest(self, *, project: str | None = None) -> list[Memory]:
+        return self._engine.call(Agents.digest, project=self._engine.project if project is None else project)
+
+    def conversations(self, *, key: str | None = None, limit: int = 20, offset: int = 0) -> list[ConversationUse]:
+        return self._engine.call(Agents.conversations, key=key, limit=limit, offset=offset)
+
+
+class _RemoteSharing:
+    def __init__(self, engine: RemoteEngine) -> None:
+        self._engine = engine
+
+    def shares(self) -> Shares:
+        return self._engine.call(Sharing.shares)
+
+    def share(
+        self, subject: Subject, target: str, grantee_kind: GranteeKind, grantee: str, *, access: Access = "read"
+    ) -> NewShare:
+        return self._engine.call(
+            Sharing.share, subject=subject, target=target, grantee_kind=grantee_kind, grantee=grantee, access=access
+        )
+
+    def unshare(self, subject: Subject, target: str, grantee_kind: GranteeKind, grantee: str) -> EndedShare:
+        return self._engine.call(
+            Sharing.unshare, subject=subject, target=target, grantee_kind=grantee_kind, grantee=grantee
+        )
+
+    def trust(self, user: str, *, trusted: bool = True) -> tuple[str, ...]:
+        return self._engine.call(Sharing.trust, user=user, trusted=trusted)
+
+    def groups(self) -> list[UserGroup]:
+        return self._engine.call(Sharing.groups)
+
+
+def _other_version(response: httpx.Response) -> str:
     """A sentence about the server's other version; empty if it is the same or unknown."""
-    version = answer.headers.get(VERSION_HEADER, __version__)
+    version = response.headers.get(VERSION_HEADER, __version__)
     if version == __version__:
         return ""
     return f"it runs triskele {version[:20]}, this is {__version__}; upgrade the older one"
 
 
-def _census(counted: replies.CensusReply) -> Census:
-    return Census(**{name: getattr(counted, name) for name in Census.__slots__})
-
-
-def connect(url: str, key: str, *, project: str = "") -> RemoteMemory:
-    """The memory on a server; `project` is the default of calls without one."""
-    return RemoteMemory(url, key, project=project)
-
-
-def _one(reference: str) -> str:
-    return f"/v1/memories/{quote(check_text(reference, 'an id'), safe='')}"
-
-
-def _tie(source: str, kind: str, target: str) -> dict[str, str]:
-    return {"source": source, "kind": check_kind(kind), "target": target}
-
-
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are set."""
-    return {name: value for name, value in _listed(options).items() if value is not None}
-
-
-def _listed(options: Mapping[str, Any]) -> dict[str, Any]:
-    lists = {name: check_texts(options[name], name) for name in _LISTS if options.get(name) is not None}
-    return {**options, **lists}
+def connect(url: str, key: str, *, project: str = "") -> RemoteEngine:
+    """Open the memory on a server; `project` is the default of calls without one."""
+    return RemoteEngine(url, key, project=project)
 
 
 def _pieces(file: Any) -> Iterator[bytes]:
-    while piece := file.read(65536):
+    while piece := file.read(_PIECE):
         yield piece
 
 
@@ -468,3 +540,7 @@ def _checked_key(key: str) -> str:
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise BadInput("the key is empty or holds an invalid character: copy it again")
     return key
+
+
+if TYPE_CHECKING:
+    _implements: type[Engine] = RemoteEngine

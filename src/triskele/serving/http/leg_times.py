@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast
 
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Corpus
 from triskele.index.database import DatabaseCorpus
 from triskele.models.embedders import Embedder
@@ -35,9 +35,10 @@ _spent_s: ContextVar[dict[str, float] | None] = ContextVar("spent_s", default=No
 
 
 @contextmanager
-def timed(engine: Engine) -> Iterator[dict[str, float]]:
-    """The seconds that each leg takes while the block runs, in this thread."""
-    engine.runtime.watch = _watched
+def timed(engine: LocalEngine | None) -> Iterator[dict[str, float]]:
+    """The seconds that each leg takes while the block runs, in this thread; none without an engine."""
+    if engine is not None:
+        engine.runtime.watch = _watched
     spent: dict[str, float] = {}
     token = _spent_s.set(spent)
     try:

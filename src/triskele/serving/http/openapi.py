@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
 from triskele import __version__
-from triskele.serving.http.operations import JSON, Operation
+from triskele.serving.http.dispatch import JSON, NDJSON
+from triskele.serving.http.operations import Operation
 from triskele.serving.http.problems import MEDIA_TYPE, ProblemDetails
-from triskele.serving.http.replies import adapter
 
 _REF = "#/components/schemas/{model}"
 # What any operation may answer besides its own reply.
@@ -41,7 +41,7 @@ def document(operations: Sequence[Operation]) -> Schema:
     schemas = _Schemas(operations)
     paths: dict[str, Schema] = {}
     for each in operations:
-        paths.setdefault(each.path, {})[each.method.lower()] = _described(each, schemas)
+        paths.setdefault(each.path, {})[each.verb.lower()] = _described(each, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -63,43 +63,52 @@ def document(operations: Sequence[Operation]) -> Schema:
 
 
 class _Schemas:
-    """The schemas of all types, by what they are used for."""
+    """The schemas of all requests and replies."""
 
-    def __init__(self, operations: Iterable[Operation]) -> None:
-        wanted: list[tuple[Any, JsonSchemaMode, Any]] = []
-        for each in operations:
-            wanted.append((_key(each.reply), "serialization", adapter(each.reply)))
-            wanted += [(_key(part), "validation", adapter(part)) for part in (each.body, each.query) if part]
-        wanted.append((_key(ProblemDetails), "serialization", adapter(ProblemDetails)))
-        unique = {(key, mode): (key, mode, found) for key, mode, found in wanted}
-        found, rest = TypeAdapter.json_schemas(unique.values(), ref_template=_REF)
-        self._by_use = found
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        wanted: list[tuple[Any, JsonSchemaMode, TypeAdapter[Any]]] = [
+            (ProblemDetails, "serialization", TypeAdapter(ProblemDetails))
+        ]
+        for operation in operations:
+            wanted.append((operation, "serialization", TypeAdapter(operation.reply)))
+            wanted.append((operation, "validation", operation.request.rest))
+        self._by_use, rest = TypeAdapter.json_schemas(wanted, ref_template=_REF)
         self.components: Schema = rest.get("$defs", {})
+        self._requests = {operation: self._inlined(operation) for operation in operations}
+        self.components["Hit"] = _flat_hit(self.components)
 
-    def reply(self, kind: Any) -> Schema:
+    def reply(self, operation: Operation) -> Schema:
         """The schema of a reply."""
-        return self._by_use[_key(kind), "serialization"]
+        return self._by_use[operation, "serialization"]
 
-    def part(self, kind: Any) -> Schema:
-        """The schema of a request part."""
-        return self._by_use[_key(kind), "validation"]
+    def request(self, operation: Operation) -> Schema:
+        """The schema of a body or of parameters."""
+        return self._requests[operation]
 
-    def fields(self, kind: Any) -> tuple[Schema, list[str]]:
-        """The schemas of the fields of a request part, and the required ones."""
-        schema = self.part(kind)
-        name = schema["$ref"].rpartition("/")[2]
-        whole = self.components[name]
-        return whole["properties"], whole.get("required", [])
+    def _inlined(self, operation: Operation) -> Schema:
+        """The schema of a request, which only its operation uses."""
+        schema = self._by_use[operation, "validation"]
+        return self.components.pop(schema["$ref"].rpartition("/")[2]) if "$ref" in schema else schema
 
 
-def _key(kind: Any) -> Any:
-    return kind if isinstance(kind, type) else str(kind)
+def _flat_hit(components: Mapping[str, Schema]) -> Schema:
+    """A hit as `codec` writes it: with the fields of its memory and of its evidence."""
+    memory, hit, evidence = (components[name] for name in ("Memory", "Hit", "HitEvidence"))
+    own = {name: schema for name, schema in hit["properties"].items() if name not in ("memory", "evidence")}
+    properties = {
+        **memory["properties"],
+        **own,
+        "reason": evidence["properties"]["reason"],
+        "words": evidence["properties"]["words"],
+        "evidence": evidence["properties"]["legs"],
+    }
+    return {**hit, "properties": properties, "required": list(properties)}
 
 
 def _described(operation: Operation, schemas: _Schemas) -> Schema:
-    content = {"schema": schemas.reply(operation.reply)}
-    responses: Schema = {"200": {"description": "Done", "content": {operation.media: content}}}
-    statuses = {*_ALWAYS, *operation.errors, *((415,) if operation.body else ())}
+    kind, schema = (NDJSON, {"type": "string"}) if operation.gives_file else (JSON, schemas.reply(operation))
+    responses: Schema = {"200": {"description": "Done", "content": {kind: {"schema": schema}}}}
+    statuses = {*_ALWAYS, *operation.errors}
     responses |= {str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(statuses)}
     described: Schema = {
         "operationId": operation.name,
@@ -108,28 +117,29 @@ def _described(operation: Operation, schemas: _Schemas) -> Schema:
         "responses": responses,
         "x-scope": operation.scope,
     }
-    if parameters := [*_path_parameters(operation), *_query_parameters(operation, schemas)]:
+    parameters = _path_parameters(operation)
+    request = schemas.request(operation)
+    if operation.has_body:
+        described["requestBody"] = {"required": bool(request.get("required")), "content": {JSON: {"schema": request}}}
+    else:
+        parameters += _query_parameters(request)
+    if parameters:
         described["parameters"] = parameters
-    if operation.body is not None:
-        described["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas.part(operation.body)}}}
-    elif operation.takes_file:
+    if operation.takes_file:
         described["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     return described
 
 
 def _path_parameters(operation: Operation) -> list[Schema]:
-    names = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
-    schema = {"type": "string", "minLength": 1, "maxLength": 64}
-    return [{"name": name, "in": "path", "required": True, "schema": schema} for name in names]
+    schema = {"type": "string", "minLength": 1, "maxLength": 2000}
+    return [{"name": name, "in": "path", "required": True, "schema": schema} for name in operation.in_path]
 
 
-def _query_parameters(operation: Operation, schemas: _Schemas) -> list[Schema]:
-    if operation.query is None:
-        return []
-    properties, required = schemas.fields(operation.query)
+def _query_parameters(request: Schema) -> list[Schema]:
+    required = request.get("required", [])
     return [
         {"name": name, "in": "query", "required": name in required, "schema": _without_null(schema)}
-        for name, schema in properties.items()
+        for name, schema in request.get("properties", {}).items()
     ]
 
 

@@ -6,18 +6,23 @@ entries of erased memories are the tombstones.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from triskele.base import timestamps
 from triskele.base.ids import content_hash
-from triskele.engine import Engine
+from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.exchange import sync_states
 from triskele.exchange.reconcile import WITHDRAWN, Push, Standing
 from triskele.exchange.sync_states import (
+    MOST_KEYS,
     ProjectNames,
     PulledPage,
     PushReply,
@@ -29,9 +34,6 @@ from triskele.exchange.sync_states import (
     token_of,
     version_in,
 )
-from triskele.serving.http.bodies import SyncBody, SyncItem, SyncQuery
-from triskele.serving.http.operations import Call, Operation, given
-from triskele.stores.access_keys import WRITE
 from triskele.stores.protocols import Cursor, Document
 from triskele.types import (
     Action,
@@ -39,46 +41,105 @@ from triskele.types import (
     Change,
     Connect,
     Disconnect,
+    LinkKind,
     Memory,
+    Origin,
     Outcome,
+    Role,
     Sensitivity,
 )
+from triskele.validation import MAX_POSITION
+
+_CURSOR = re.compile("([0-9]{1,18}@[0-9]{1,18})?")
+MAX_PULLED = 500
+
+_Text = Annotated[str, Field(min_length=1)]
+_Label = Annotated[str, Field(max_length=500)]
+_Name = Annotated[str, Field(max_length=200)]
+_Id = Annotated[str, Field(pattern="^[0-9a-hjkmnp-tv-z]{16}$")]
+_Key = Annotated[str, Field(pattern="^(git|name):", max_length=600)]
+_Links = Annotated[list[tuple[LinkKind, _Id]], Field(max_length=1000)]
+
+
+class _Strict(BaseModel):
+    """A part of a push: unknown fields and values of another type are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class SyncRecord(_Strict):
+    """The state of an open memory; `keys` identify its project, whatever it is called here."""
+
+    content: _Text
+    category: _Name
+    tags: Annotated[list[_Label], Field(max_length=64)] = []
+    keywords: _Label = ""
+    importance: Annotated[float, Field(ge=0, le=1)] = 0.5
+    origin: Origin = Origin.USER
+    session: _Name | None = None
+    position: Annotated[int, Field(ge=0, le=MAX_POSITION)] | None = None
+    speaker: _Name | None = None
+    role: Role | None = None
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    valid_from: AwareDatetime | None = None
+    valid_to: AwareDatetime | None = None
+    forgotten: bool = False
+    project: _Name = ""
+    keys: Annotated[list[_Key], Field(max_length=MOST_KEYS)] = []
+
+
+class SyncItem(_Strict):
+    """What changed of a memory; `base` is the token of the state that the change was made on."""
+
+    id: _Id
+    push: Literal[Push.RECORD, Push.WITHDRAWAL, Push.ERASURE, Push.NOTHING]
+    base: Annotated[str, Field(max_length=100)] = ""
+    record: SyncRecord | None = None
+    sensitivity: Literal[Sensitivity.PRIVATE, Sensitivity.SECRET] = Sensitivity.PRIVATE
+    linked: _Links = []
+    unlinked: _Links = []
+
 
 # The kind of the documents that mark memories as withdrawn by a laptop, not erased.
 _WITHDRAWN = "sync-withdrawn"
 _TRIES = 5
 
 
-def push(call: Call) -> PushReply:
+def push(engine: LocalEngine, items: Sequence[SyncItem], *, actor: str, user: str) -> PushReply:
     """Take changes of a laptop."""
-    _check_user(call, call.body.user)
-    engine = call.engine.acting_as(sync_states.sync_actor(call.body.actor))
-    return PushReply(tuple(_Receiver(call, engine).push(call.body.items)), engine.store.owner)
+    _check_user(engine, user)
+    acting = engine.acting_as(sync_states.sync_actor(actor))
+    return PushReply(tuple(_Receiver(acting).push(items)), engine.store.owner)
 
 
-def pull(call: Call) -> PulledPage:
-    """What changed since a cursor, as it is now."""
-    _check_user(call, call.query.user)
-    store, cursor = call.engine.store, Cursor(call.query.cursor)
-    if not store.holds(cursor):
+def pull(engine: LocalEngine, cursor: str, *, limit: int, user: str) -> PulledPage:
+    """List what changed since a cursor, as it is now."""
+    _check_user(engine, user)
+    if not _CURSOR.fullmatch(cursor):
+        raise BadInput(f"not a cursor: {cursor[:40]!r}")
+    if not 1 <= limit <= MAX_PULLED:
+        raise BadInput(f"limit must be between 1 and {MAX_PULLED}, not {limit}")
+    store, since = engine.store, Cursor(cursor)
+    if not store.holds(since):
         return PulledPage(items=(), cursor="", is_end=False, is_reset=True, user=store.owner)
-    page = store.changes_since(cursor, call.query.limit)
+    page = store.changes_since(since, limit)
     actors = sync_states.touched(store, page.entries)
-    _end_withdrawals(call.engine, list(actors))
-    items = shown(call.engine, list(actors), actors)
-    is_end = len(page.entries) < call.query.limit
+    _end_withdrawals(engine, list(actors))
+    items = shown(engine, list(actors), actors)
+    is_end = len(page.entries) < limit
     return PulledPage(items=tuple(items), cursor=page.cursor, is_end=is_end, user=store.owner)
 
 
-def _check_user(call: Call, user: str) -> None:
+def _check_user(engine: LocalEngine, user: str) -> None:
     """Refuse the key of another user before anything is carried out: two people's memories must not mix."""
-    owner = call.engine.store.owner
+    owner = engine.store.owner
     if user not in ("", owner):
         # No BadInput: nothing is wrong with the items.
         raise Conflict(f"the key belongs to {owner}, this store was synced as {user}: use a key of {user}")
 
 
-def shown(engine: Engine, ids: Sequence[str], actors: dict[str, str]) -> list[Shown]:
+def shown(engine: LocalEngine, ids: Sequence[str], actors: dict[str, str]) -> list[Shown]:
     """Some memories as a laptop may see them; what never existed is left out."""
     store, projects = engine.store, ProjectNames(engine.store)
     links = sync_states.links_of(store, ids)
@@ -105,7 +166,7 @@ def _is_open(memory: Memory | None) -> bool:
     return memory is not None and memory.sensitivity is Sensitivity.OPEN
 
 
-def _end_withdrawals(engine: Engine, ids: Sequence[str]) -> None:
+def _end_withdrawals(engine: LocalEngine, ids: Sequence[str]) -> None:
     """Erase what an earlier push closed and marked, and was stopped before it erased."""
     marks = engine.store.documents.some(_WITHDRAWN, ids) if ids else {}
     known = sync_states.latest(engine.store, sorted(marks)) if marks else {}
@@ -114,7 +175,7 @@ def _end_withdrawals(engine: Engine, ids: Sequence[str]) -> None:
         engine.acting_as(sync_states.WITHDRAWAL).erase(*left)
 
 
-def _is_half_withdrawn(engine: Engine, memory: Memory) -> bool:
+def _is_half_withdrawn(engine: LocalEngine, memory: Memory) -> bool:
     """Whether a withdrawal closed it, and stopped before it erased it."""
     entries = engine.store.journal(id=memory.id, limit=sync_states.ALL_ENTRIES)
     makers = [each.actor for each in entries if (each.id, each.version) == (memory.id, memory.version)]
@@ -145,8 +206,7 @@ class _Planned:
 class _Receiver:
     """Carries out one push: erasures, then all records in one transaction, then links."""
 
-    def __init__(self, call: Call, engine: Engine) -> None:
-        self._call = call
+    def __init__(self, engine: LocalEngine) -> None:
         self._engine = engine
         self._store = engine.store
 
@@ -278,7 +338,7 @@ class _Receiver:
     def _memory(self, item: SyncItem) -> Memory:
         if item.record is None:
             raise BadInput("a record is missing")
-        values = given(item.record)
+        values = {name: getattr(item.record, name) for name in SyncRecord.model_fields}
         record = Record(**{**values, "tags": tuple(values["tags"]), "keys": tuple(values["keys"])})
         memory = sync_states.memory_of(item.id, record, self._store.owner, self._projects)
         return sync_states.checked(memory, self._engine.settings.memory)
@@ -365,30 +425,3 @@ def _placeholder(id: str, owner: str) -> Memory:
 
 def _standing(memory: Memory) -> Memory:
     return replace(memory, known_to=None)
-
-
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
-        name="sync_push",
-        method="POST",
-        path="/v1/sync",
-        summary="Apply changes of a laptop, except those made on a stale base",
-        run=push,
-        reply=PushReply,
-        tag="sync",
-        scope=WRITE,
-        body=SyncBody,
-        errors=(409,),
-    ),
-    Operation(
-        name="sync_pull",
-        method="GET",
-        path="/v1/sync",
-        summary="What changed since a cursor: memories as they are now, and ids of erased ones",
-        run=pull,
-        reply=PulledPage,
-        tag="sync",
-        query=SyncQuery,
-        errors=(409,),
-    ),
-)

@@ -21,7 +21,7 @@ from triskele.stores import factory
 from triskele.stores.writer import MemoryLimits
 
 if TYPE_CHECKING:
-    from triskele.engine import Engine
+    from triskele.engine.local import LocalEngine
     from triskele.stores.access_keys import Quotas, VerifiedKey
     from triskele.stores.postgres.accounts import Accounts
     from triskele.stores.protocols import Store
@@ -46,10 +46,10 @@ class Tenants:
         self._clock = clock
         self._mutex = threading.Lock()
         self._store: Store | None = None
-        self._engines: OrderedDict[str, Engine] = OrderedDict()
+        self._engines: OrderedDict[str, LocalEngine] = OrderedDict()
         self._opening: dict[str, threading.Lock] = {}
         self._windows: dict[str, _Window] = {}
-        self._to_curate: dict[str, Engine] = {}
+        self._to_curate: dict[str, LocalEngine] = {}
         # Not the queue of an engine: a write waits until that one is empty.
         self.after_writes = AfterAnswer()
         self.after_writes.start()
@@ -82,11 +82,11 @@ class Tenants:
         """End a browser session."""
         self.accounts.end_session(text)
 
-    def engine_of(self, principal: Principal) -> Engine:
+    def engine_of(self, principal: Principal) -> LocalEngine:
         """The memory of a user; on a socket of this machine, that of the owner of the settings."""
         return self.engine(self._settings.memory.owner if principal.user is None else principal.user)
 
-    def engine(self, user: str) -> Engine:
+    def engine(self, user: str) -> LocalEngine:
         """The memory of a user by name, opened on demand; the one that was used least recently is closed."""
         with self._mutex:
             opening = self._opening.setdefault(user, threading.Lock())
@@ -107,12 +107,12 @@ class Tenants:
             later.start()
         return made
 
-    def _opened(self, user: str) -> Engine:
-        from triskele.engine import Engine
+    def _opened(self, user: str) -> LocalEngine:
+        from triskele.engine.local import LocalEngine
 
         memory = replace(self._settings.memory, owner=user)
         # The root folder has no project: every request names its own.
-        engine = Engine(replace(self._settings, memory=memory), Path(Path.cwd().anchor), store=self._shared())
+        engine = LocalEngine(replace(self._settings, memory=memory), Path(Path.cwd().anchor), store=self._shared())
         engine.work_in_background()
         return engine
 
@@ -164,7 +164,7 @@ class Tenants:
             # A bounded step: what is left of a large import follows with the next writes.
             Curator(engine).follow()
 
-    def _next_to_curate(self) -> Engine | None:
+    def _next_to_curate(self) -> LocalEngine | None:
         with self._mutex:
             if self._is_closed or not self._to_curate:
                 return None
@@ -228,7 +228,7 @@ def _limit(own: int | None, usual: int) -> int:
     return usual if own is None else own
 
 
-def _close(engine: Engine) -> None:
+def _close(engine: LocalEngine) -> None:
     with suppress(Exception):
         engine.close()
 

@@ -10,10 +10,9 @@ from typing import Any
 from mcp.server.mcpserver import Context
 from starlette.requests import Request as HttpRequest
 
-from triskele import validation
-from triskele.curation.projects import project_of
-from triskele.engine import Engine
+from triskele.engine.protocol import Engine
 from triskele.errors import BadInput
+from triskele.replies import MemoryDetails
 from triskele.serving.clients.config_files import TokenFile
 from triskele.serving.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal
 from triskele.stores.access_keys import READ
@@ -40,12 +39,13 @@ class RequestSource:
     policy: AccessPolicy | None = None
     """what admits requests on a server with users"""
 
-    def named(self, engine: Engine, *, writing: bool = False) -> str:
-        """The project of the requests; `writing` registers their folder."""
-        given = self.project or engine.settings.project
-        if given is None and self.folder is not None and self.folder.is_absolute():
-            return project_of(engine.store, self.folder, writing=writing)
-        return validation.check_name(given or EVERYWHERE, "the project")
+    def placed(self, engine: Engine) -> Engine:
+        """The memory in the project of the requests."""
+        name = self.project or engine.settings.project
+        is_known = self.folder is not None and self.folder.is_absolute()
+        # The root folder has no project: what names none belongs everywhere.
+        folder = self.folder if self.folder is not None and is_known else Path(Path.cwd().anchor)
+        return engine.working_in(folder, name)
 
 
 Request = Context[RequestSource, Any]
@@ -72,20 +72,20 @@ class Caller:
     @property
     def project(self) -> str:
         """The project of the request."""
-        return self.source.named(self.engine)
+        return self.engine.project
 
     @property
-    def sensitivities(self) -> frozenset[Sensitivity] | None:
+    def sensitivities(self) -> tuple[Sensitivity, ...] | None:
         """The sensitivities that this client may read; None means all."""
-        return None if self.reads_private else frozenset(Sensitivity) - {Sensitivity.PRIVATE}
+        return None if self.reads_private else (Sensitivity.OPEN, Sensitivity.SECRET)
 
     def may_read(self, memory: Memory) -> bool:
         """Whether this client may see the text of a memory."""
         return self.reads_private or memory.sensitivity is not Sensitivity.PRIVATE
 
-    def get(self, reference: str) -> Memory:
+    def get(self, id: str) -> MemoryDetails:
         """A memory that this client may see and change."""
-        memory = self.engine.get(reference)
+        memory = self.engine.get(id)
         if not self.may_read(memory):
             raise BadInput(
                 f"{memory.id} is private and this client may not see it: {self.hint or _NOT_NAMED}, or read it with"
@@ -93,15 +93,15 @@ class Caller:
             )
         return memory
 
-    def looked_into(self, named: str) -> str:
+    def read_project(self, named: str) -> str:
         """The project to read: the named one, or the caller's."""
         return named or self.project
 
-    def written_to(self, named: str, everywhere: bool) -> str:
-        """The project to write to: the named one, or the caller's."""
+    def write_project(self, named: str, everywhere: bool) -> str | None:
+        """The project to write to: the named one; None is the caller's."""
         if named and everywhere:
             raise BadInput("give project or everywhere, not both")
-        return EVERYWHERE if everywhere else named or self.source.named(self.engine, writing=True)
+        return EVERYWHERE if everywhere else named or None
 
 
 def caller(request: Request, scope: str = READ) -> Caller:
@@ -112,10 +112,8 @@ def caller(request: Request, scope: str = READ) -> Caller:
     claimed = client_name(request)
     if source.policy is not None:
         source.policy.admit(principal)
-        opened = source.policy.engine_of(principal)
-    else:
-        opened = source.open_engine()
-    engine = opened.acting_as(client_actor(claimed))
+    opened = source.open_engine() if source.policy is None else source.policy.engine_of(principal)
+    engine = source.placed(opened.acting_as(client_actor(claimed)))
     tokens, agents = TokenFile.of(engine.settings.home), engine.settings.agents
     given = source.token or _token_of(request)
     reads_private = agents.shows_private_to(tokens.client_of(given) if given else None)

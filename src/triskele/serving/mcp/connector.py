@@ -18,7 +18,7 @@ from triskele.serving.mcp.bridge import Wire
 if TYPE_CHECKING:
     import _socket
 
-    from triskele.engine import Engine
+    from triskele.engine.protocol import Engine
 
 START_S = 10.0
 _PAUSE_S = 0.02

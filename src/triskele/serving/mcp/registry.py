@@ -21,8 +21,6 @@ from starlette.requests import Request as HttpRequest
 from triskele.errors import BadInput, TriskeleError
 from triskele.serving import error_messages
 from triskele.serving.clients.table import HOOK_TOOL
-from triskele.serving.hook import injection
-from triskele.serving.hook.injection import Conversation
 from triskele.serving.http.access import Access, Principal
 from triskele.serving.http.problems import AccessDenied, problem_of
 from triskele.serving.mcp import descriptions, schemas, tools_code, tools_read, tools_write
@@ -193,7 +191,7 @@ def add_resources(server: MCPServer[RequestSource], source: RequestSource) -> No
     )
     def memory(request: Request, id: str) -> str:
         try:
-            return tools_read.details(caller(request), id).model_dump_json()
+            return schemas.details(caller(request).get(id)).model_dump_json()
         except BadInput as error:
             raise ResourceNotFoundError(error_messages.error_line(error)) from None
         except (TriskeleError, OSError) as error:
@@ -236,8 +234,6 @@ def _reader() -> Principal:
 def _digest(source: RequestSource) -> schemas.Listed:
     """The standing memories of the project, as a conversation gets them at its start."""
     engine = source.open_engine() if source.policy is None else source.policy.engine_of(_reader())
-    project = source.named(engine)
-    trusted = injection.trusted_in(engine)
-    reader = Conversation(key=None, project=project, sees_private=False, given={}, trusted=trusted)
-    lines = [schemas.line(each) for each in injection.standing(engine, reader)[:_DIGEST_LINES]]
+    project = source.placed(engine).project
+    lines = [schemas.line(each) for each in engine.agents.digest(project=project)[:_DIGEST_LINES]]
     return schemas.Listed(memories=schemas.fitting(lines), next_offset=None, project=project)

@@ -9,24 +9,17 @@ from pydantic import BaseModel, Field
 
 from triskele import types
 from triskele.base import timestamps
-from triskele.curation.compare import Verdict
-from triskele.curation.decide import PairDecision
+from triskele.replies import EndedShare, NewShare, Related, Share, Statistics
+from triskele.replies import MemoryDetails as StoredMemory
 from triskele.serving.mcp import descriptions
-from triskele.serving.remaining_access import Extent, RemainingShare
-from triskele.serving.shapes import shown_content
-from triskele.stores.sharing import Share
-from triskele.types import Link, Memory, Outcome
+from triskele.serving.shapes import described, shown_content
+from triskele.types import Memory, Outcome
 from triskele.validation import MAX_LIMIT
 
 # About 8,000 tokens: clients pass that on uncut.
 ANSWER_CHARACTERS = 24_000
 MAX_LINKS = 50
-Relationship = Literal["duplicate", "update", "contradiction"]
-_RELATIONS: dict[Verdict, Relationship] = {
-    Verdict.NOOP: "duplicate",
-    Verdict.UPDATE: "update",
-    Verdict.SUPERSEDE: "contradiction",
-}
+MAX_PROJECTS = 50
 _SEALED_NOTE = "It holds a secret: the text is sealed, and only its title is shown."
 
 Speaker = Annotated[str, Field(description="Who said it, or empty.")]
@@ -222,18 +215,20 @@ def line(memory: Memory, *, superseded: bool = False) -> MemoryLine:
     )
 
 
-def details(memory: Memory, links: Sequence[Link], *, superseded: bool) -> MemoryDetails:
+def details(memory: StoredMemory) -> MemoryDetails:
     """A memory with all its details."""
     return MemoryDetails(
-        **line(memory, superseded=superseded).model_dump(),
+        **line(memory, superseded=memory.superseded).model_dump(),
         keywords=memory.keywords,
         importance=memory.importance,
         created=timestamps.to_text(memory.created_at),
         valid_from=timestamps.to_text(memory.valid_from) if memory.valid_from else "",
         valid_to=timestamps.to_text(memory.valid_to) if memory.valid_to else "",
         version=memory.version,
-        forgotten=memory.known_to is not None,
-        links=[LinkLine(source=each.source, kind=str(each.kind), target=each.target) for each in links[:MAX_LINKS]],
+        forgotten=memory.forgotten,
+        links=[
+            LinkLine(source=link.source, kind=str(link.kind), target=link.target) for link in memory.links[:MAX_LINKS]
+        ],
     )
 
 
@@ -255,17 +250,16 @@ def stored(outcome: Outcome, note: str = "") -> Stored:
     )
 
 
-def similar(decisions: Sequence[PairDecision]) -> list[SimilarMemory]:
+def similar(related: Sequence[Related]) -> list[SimilarMemory]:
     """The memories that a stored text seems to repeat, extend or contradict."""
     return [
         SimilarMemory(
-            id=each.old.id,
-            relation=_RELATIONS[each.verdict],
-            content=shown_content(each.old, False),
+            id=each.memory.id,
+            relation=each.relation,
+            content=shown_content(each.memory, False),
             confidence=round(each.confidence, 2),
         )
-        for each in decisions
-        if each.old is not None
+        for each in related
     ]
 
 
@@ -275,14 +269,29 @@ def changes(outcomes: Sequence[Outcome]) -> Changes:
     return Changes(changes=[changed(each) for each in outcomes], batch=batch)
 
 
-def shared(share: Share, reached: Extent) -> Shared:
+def shared(new: NewShare) -> Shared:
     """A share in an answer; what private memories a tag has is not for agents, who may not see them."""
-    return Shared(**_share_line(share), memories=reached.memories)
+    return Shared(**_share_line(new.share), memories=new.memories)
 
 
-def unshared(share: Share, left: Sequence[RemainingShare]) -> Unshared:
+def unshared(ended: EndedShare) -> Unshared:
     """The end of a share in an answer."""
-    return Unshared(**_share_line(share), still_shared=[each.said for each in left])
+    left = [f"{', '.join(each.readers)} through {described(each.share)}" for each in ended.remaining]
+    return Unshared(**_share_line(ended.share), still_shared=left)
+
+
+def stats(counts: Statistics, project: str) -> Stats:
+    """The counts that an agent sees, with the largest projects."""
+    most = sorted(counts.by_project.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_PROJECTS]
+    return Stats(
+        memories=counts.memories,
+        forgotten=counts.forgotten,
+        superseded=counts.superseded,
+        links=counts.links,
+        by_category=dict(counts.by_category),
+        by_project=dict(most),
+        project=project,
+    )
 
 
 def _share_line(share: Share) -> dict[str, str]:

@@ -39,7 +39,7 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.types import ASGIApp
 
 from triskele import __version__
-from triskele.engine import Engine
+from triskele.engine.protocol import Engine
 from triskele.serving import error_messages
 from triskele.serving.app import MAX_BODY
 from triskele.serving.clients.table import HOOK_TOOL

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -14,10 +13,9 @@ from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult,
 from pydantic import BaseModel, Field
 
 from triskele.base import periods
-from triskele.curation import usage
 from triskele.errors import BadInput, TriskeleError
+from triskele.replies import HookCall
 from triskele.serving import hook_client
-from triskele.serving.hook import events
 from triskele.serving.mcp import schemas
 from triskele.serving.mcp.caller import Caller, Request, caller, client_name
 from triskele.serving.mcp.schemas import (
@@ -35,10 +33,9 @@ from triskele.serving.mcp.schemas import (
 )
 from triskele.serving.shapes import query_change
 from triskele.stores.access_keys import REVEAL
-from triskele.types import Hit, Sort, is_secret
+from triskele.types import Hit, is_secret
 
 ALL_PROJECTS = "*"
-MAX_PROJECTS = 50
 # Recall options as memory_recall names them.
 _ARGUMENTS = {name: name for name in ("project", "category", "tags", "as_of", "since", "until", "limit")} | {
     "show_superseded": "superseded"
@@ -71,8 +68,6 @@ def memory_recall(
     found = who.engine.recall(query, limit=limit, show_superseded=superseded, **asked)
     hits = [_hit(hit) for hit in found.hits]
     kept = schemas.fitting(hits)
-    shown = replace(found, hits=found.hits[: len(kept)])
-    who.engine.after_answer.put(partial(usage.note_recall, who.engine.store, shown, to_agent=True))
     return schemas.Recalled(
         hits=kept,
         resolutions=[schemas.line(each) for each in found.resolutions],
@@ -85,7 +80,7 @@ def memory_recall(
 
 def memory_get(request: Request, id: Id) -> schemas.MemoryDetails:
     """Read one memory."""
-    return details(caller(request), id)
+    return schemas.details(caller(request).get(id))
 
 
 def memory_list(
@@ -101,15 +96,12 @@ def memory_list(
     """Browse memories."""
     who = caller(request)
     filters = _filters(who, project, all_projects, category, tags)
-    page = who.engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters)
-    replaced = who.engine.superseded([each.id for each in page])
-    places = {each.id: offset + place for place, each in enumerate(page)}
-    lines = [schemas.line(each, superseded=each.id in replaced) for each in page]
+    page = who.engine.browse(sort=sort, limit=limit, offset=offset, **filters)
+    lines = [schemas.line(memory, superseded=memory.superseded) for memory in page.memories]
     kept = schemas.fitting(lines)
-    following = offset + limit if len(page) == limit else None
     return schemas.Listed(
         memories=kept,
-        next_offset=places[lines[len(kept)].id] if len(kept) < len(lines) else following,
+        next_offset=offset + len(kept) if len(kept) < len(lines) else page.next_offset,
         project=ALL_PROJECTS if all_projects else filters["project"],
     )
 
@@ -117,17 +109,7 @@ def memory_list(
 def memory_stats(request: Request) -> schemas.Stats:
     """Count memories."""
     who = caller(request)
-    census = who.engine.census()
-    most = sorted(census.by_project.items(), key=lambda each: (-each[1], each[0]))[:MAX_PROJECTS]
-    return schemas.Stats(
-        memories=census.memories,
-        forgotten=census.forgotten,
-        superseded=census.superseded,
-        links=census.links,
-        by_category=dict(census.by_category),
-        by_project=dict(most),
-        project=who.project,
-    )
+    return schemas.stats(who.engine.stats(), who.project)
 
 
 def memory_why_not(
@@ -153,16 +135,9 @@ def memory_why_not(
     )
 
 
-def details(who: Caller, reference: str) -> schemas.MemoryDetails:
-    """One memory, as its reader may see it."""
-    memory = who.get(reference)
-    superseded = memory.id in who.engine.superseded([memory.id])
-    return schemas.details(memory, who.engine.links(memory.id), superseded=superseded)
-
-
 def _filters(who: Caller, project: str, all_projects: bool, category: str, tags: Sequence[str]) -> dict[str, Any]:
     return {
-        "project": who.looked_into(project),
+        "project": who.read_project(project),
         "all_projects": all_projects,
         "category": category or None,
         "tags": tags,
@@ -186,31 +161,29 @@ async def memory_hook(
 ) -> str:
     """Answer a hook event of a client that is connected already; late or wrong is silence, as in the hook client."""
     wait_s = hook_client.deadline_s(os.environ)
-    payload = {"prompt": prompt, "session_id": session_id, "cwd": cwd, "source": source, "agent_id": agent_id}
-    answer = partial(_hook_answer, request, event, {**payload, "answer_by": time.monotonic() + wait_s})
+    call = HookCall(
+        event=event, prompt=prompt, session=session_id, folder=cwd, source=source, agent=agent_id, deadline_s=wait_s
+    )
     with anyio.move_on_after(wait_s):
-        return await anyio.to_thread.run_sync(answer, abandon_on_cancel=True)
-    return events.NOTHING
+        return await anyio.to_thread.run_sync(partial(_hook_answer, request, call), abandon_on_cancel=True)
+    return ""
 
 
-def _hook_answer(request: Request, event: str, payload: dict[str, Any]) -> str:
+def _hook_answer(request: Request, call: HookCall) -> str:
     try:
         who = caller(request)
-        project = request.request_context.lifespan_context.project or ""
-        if who.principal.user is not None:
-            # A folder of the client's machine, which is not this one.
-            payload = {**payload, "cwd": ""}
         # The name of a client opens private memories, so it counts only with the token of its entry.
         name = (client_name(request) or "") if who.reads_private else ""
-        told = {"client": name, "project": project, "log": _log_of(who) if who.principal.user is None else None}
-        return events.respond(who.engine, event, {**payload, **told})
+        # A folder of the client's machine is not one of a server.
+        folder = call.folder if who.principal.user is None else ""
+        project = request.request_context.lifespan_context.project or ""
+        injection = who.engine.agents.respond(replace(call, client=name, project=project, folder=folder))
+        if injection.note and who.principal.user is None:
+            place = hook_client.address({"TRISKELE_HOME": str(who.engine.settings.home)})
+            hook_client.log(place, f"{call.event} gave nothing: {injection.note}")
+        return injection.text
     except (TriskeleError, OSError):
-        return events.NOTHING
-
-
-def _log_of(who: Caller) -> Callable[[str], None]:
-    """The log of hooks in the data folder."""
-    return partial(hook_client.log, hook_client.address({"TRISKELE_HOME": str(who.engine.settings.home)}))
+        return ""
 
 
 class Consent(BaseModel):
@@ -240,6 +213,5 @@ def memory_reveal(
     """Show the text of a secret."""
     if not (isinstance(consent, AcceptedElicitation) and consent.data.reveal):
         raise BadInput("the user did not consent: the secret was not shown")
-    engine = caller(request, REVEAL).engine
-    memory = engine.get(id)
-    return schemas.Revealed(id=memory.id, title=memory.content, text=engine.reveal(memory.id))
+    secret = caller(request, REVEAL).engine.reveal(id)
+    return schemas.Revealed(id=secret.id, title=secret.title, text=secret.text)

@@ -7,14 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from triskele.base import periods
-from triskele.curation import echo
-from triskele.curation.undo import changeable
 from triskele.errors import BadInput
-from triskele.serving.chosen_memory import hints_of
+from triskele.replies import GranteeKind, Subject
 from triskele.serving.mcp import schemas
 from triskele.serving.mcp.caller import Caller, Request, caller
 from triskele.serving.mcp.schemas import (
-    Access,
     Batch,
     Category,
     Content,
@@ -36,10 +33,9 @@ from triskele.serving.mcp.schemas import (
     ToUser,
     WrittenProject,
 )
-from triskele.serving.remaining_access import extent, remaining
 from triskele.stores.access_keys import WRITE
-from triskele.stores.sharing import GranteeKind, Subject, checked, shares_of
-from triskele.types import Action, LinkKind, Memory, Origin, Outcome, Sensitivity, is_raised
+from triskele.stores.sharing import checked
+from triskele.types import Action, Memory, Origin, Outcome, Sensitivity, is_raised
 
 _REMOVES = "none"
 _SUCCESSOR = "The user's own text was kept: this text supersedes it."
@@ -74,13 +70,8 @@ def memory_store(
     """Remember one fact."""
     who = caller(request, WRITE)
     _refuse_long(who, content)
-    place = who.written_to(project, everywhere)
-    # What was given a moment ago may wait to be noted.
-    who.engine.after_answer.flush()
-    echo.refuse(who.engine.store, content, project=place)
+    place = who.write_project(project, everywhere)
     older = who.get(supersedes) if supersedes else None
-    if older is not None:
-        _refuse_to_replace_the_user(who, older, Origin(origin))
     return _kept(
         who,
         content,
@@ -118,14 +109,14 @@ def memory_update(
 ) -> schemas.Stored:
     """Correct a memory."""
     who = caller(request, WRITE)
-    memory = changeable(who.get(id))
+    memory = who.get(id)
     given = {
         "content": content or None,
         "category": category or None,
         "tags": tags,
         "keywords": keywords,
         "importance": importance,
-        "project": who.written_to(project, everywhere) if project or everywhere else None,
+        "project": who.write_project(project, everywhere),
         "sensitivity": _raised(memory, sensitivity),
         "speaker": speaker or None,
         "role": role,
@@ -137,9 +128,10 @@ def memory_update(
     if not changes:
         raise BadInput("nothing to change: give a new content or another field")
     _refuse_long(who, content)
-    if content and memory.origin is Origin.USER and content.strip() != memory.content:
+    is_rewritten = content and memory.origin is Origin.USER and content.strip() != memory.content
+    if is_rewritten and not memory.forgotten:
         return _succeeded(who, memory, changes)
-    return schemas.stored(who.engine.edit(memory.id, **changes))
+    return schemas.stored(who.engine.edit(memory.id, **changes)[0])
 
 
 def memory_forget(request: Request, ids: Ids) -> schemas.Changes:
@@ -157,10 +149,7 @@ def memory_link(
 ) -> schemas.Changes:
     """Connect two memories."""
     who = caller(request, WRITE)
-    first, second = who.get(source), who.get(target)
-    if LinkKind(kind) is LinkKind.SUPERSEDES:
-        _refuse_to_replace_the_user(who, second, first.origin)
-    return schemas.changes([who.engine.link(first.id, LinkKind(kind), second.id)])
+    return schemas.changes([who.engine.link(who.get(source).id, kind, who.get(target).id)])
 
 
 def memory_undo(request: Request, batch: Batch = "") -> schemas.Changes:
@@ -168,7 +157,7 @@ def memory_undo(request: Request, batch: Batch = "") -> schemas.Changes:
     who = caller(request, WRITE)
     # A client without a project names one in each call: its last change may be in any.
     undone = who.engine.undo(batch or None, project=who.project, all_projects=not who.project)
-    return schemas.changes(undone)
+    return schemas.changes(undone.outcomes)
 
 
 def memory_share(
@@ -177,13 +166,11 @@ def memory_share(
     tag: SharedTag = "",
     user: ToUser = "",
     group: ToGroup = "",
-    access: Access = "read",
+    access: schemas.Access = "read",
 ) -> schemas.Shared:
     """Share a memory or a tag."""
     who = caller(request, WRITE)
-    store = shares_of(who.engine.store.shares)
-    share = store.share(*_share(who, id, tag, user, group), access=access, actor=who.engine.actor)
-    return schemas.shared(share, extent(who.engine, share))
+    return schemas.shared(who.engine.sharing.share(*_share(who, id, tag, user, group), access=access))
 
 
 def memory_unshare(
@@ -191,9 +178,7 @@ def memory_unshare(
 ) -> schemas.Unshared:
     """End a share, and name the shares that give the same people access still."""
     who = caller(request, WRITE)
-    store = shares_of(who.engine.store.shares)
-    ended = store.unshare(*_share(who, id, tag, user, group), actor=who.engine.actor)
-    return schemas.unshared(ended, remaining(who.engine, store, ended))
+    return schemas.unshared(who.engine.sharing.unshare(*_share(who, id, tag, user, group)))
 
 
 def _share(who: Caller, id: str, tag: str, user: str, group: str) -> tuple[Subject, str, GranteeKind, str]:
@@ -208,24 +193,6 @@ def _refuse_long(who: Caller, content: str) -> None:
         raise BadInput(
             f"the text has {len(content.strip()):,} characters, the limit is {most:,}: keep what a later conversation"
             " needs and store it as several memories, one fact each"
-        )
-
-
-def _refuse_to_replace_the_user(who: Caller, older: Memory, origin: Origin) -> None:
-    """Refuse to replace the user's words, or their successor, by the text of a tool or a web page."""
-    if origin not in (Origin.TOOL, Origin.WEB):
-        return
-    chain, seen = [older.id], {older.id}
-    for id in chain:
-        links = who.engine.store.links([id], kind=LinkKind.SUPERSEDES)
-        new = {link.target for link in links if link.source == id} - seen
-        seen |= new
-        chain += sorted(new)
-    users = [memory.id for memory in who.engine.store.memories(chain).values() if memory.origin is Origin.USER]
-    if older.origin is Origin.USER or users:
-        raise BadInput(
-            f"{older.id} holds what the user said, and a text of origin {origin} cannot supersede it: store the text"
-            " without `supersedes` and propose the change to the user, who can make it with `triskele link`"
         )
 
 
@@ -255,8 +222,8 @@ def _kept(who: Caller, content: str, older: Memory | None, *, note: str = "", **
 
 def _similar(who: Caller, outcome: Outcome) -> list[schemas.SimilarMemory]:
     """What the text repeats or contradicts, of what this client may see."""
-    hints = hints_of(who.engine, who.engine.get(outcome.id))
-    return schemas.similar([each for each in hints if each.old is not None and who.may_read(each.old)][:_MOST_SIMILAR])
+    related = who.engine.related(id=outcome.id)
+    return schemas.similar([each for each in related if who.may_read(each.memory)][:_MOST_SIMILAR])
 
 
 def _succeeded(who: Caller, memory: Memory, changes: dict[str, Any]) -> schemas.Stored:

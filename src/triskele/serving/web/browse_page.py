@@ -2,69 +2,106 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import Any
 
 from starlette.responses import Response
 
 from triskele.base import periods
-from triskele.curation import secrecy
-from triskele.curation.undo import restoration
 from triskele.errors import BadInput
-from triskele.ingest import Drafter
-from triskele.serving.web import listing
-from triskele.serving.web.listing import ANY, CURRENT, SORTS, STATES, Filters
+from triskele.replies import MemoryView
 from triskele.serving.web.rendering import PageRequest, PageRoute, gone_to, page
 from triskele.stores.access_keys import WRITE
-from triskele.types import Change, Forget, Memory
+from triskele.types import Memory, Outcome, Sensitivity
+from triskele.validation import MAX_LISTED
 
 PAGE = 50
 MOST_AT_ONCE = 10_000
 MOST_MONTHS = 72
+ANY = "*"
+CURRENT, FORGOTTEN = "current", "forgotten"
+STATES = {
+    CURRENT: "current",
+    "superseded": "superseded",
+    "ended": "no longer valid",
+    FORGOTTEN: "forgotten",
+    "private": "private",
+    "secret": "secret",
+}
+SORTS = {"recency": "changed last", "about": "newest", "oldest": "oldest", "importance": "most important"}
 _LABELS = ("category", "project")
 
 
-def filters_of(asked: PageRequest) -> Filters:
-    """The filters that an address or a form names."""
-    return Filters(
-        project=asked.text("project", ANY, most=200),
-        category=asked.text("category", most=200),
-        tag=asked.text("tag", most=200).strip(),
-        origin=asked.text("origin", most=20),
-        state=asked.text("state", CURRENT, most=20) or CURRENT,
-        since=asked.text("since", most=40),
-        until=asked.text("until", most=40),
-        sort=asked.text("sort", "changed", most=20) or "changed",
-    )
+@dataclass(frozen=True, slots=True)
+class BrowseForm:
+    """The fields of the form; an empty text narrows nothing, a project of `*` means all of them."""
+
+    project: str = ANY
+    category: str = ""
+    tag: str = ""
+    origin: str = ""
+    state: str = CURRENT
+    since: str = ""
+    until: str = ""
+    sort: str = "recency"
+
+    @classmethod
+    def of(cls, asked: PageRequest) -> BrowseForm:
+        """What an address or a form names; empty fields have their defaults."""
+        usual = cls()
+        texts = {each.name: asked.text(each.name, getattr(usual, each.name), most=200).strip() for each in fields(cls)}
+        return replace(usual, **{name: text for name, text in texts.items() if text or name == "project"})
+
+    def values(self) -> dict[str, str]:
+        """The fields that differ from the default."""
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default}
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether anything is left out; an order leaves nothing out."""
+        return bool(self.values().keys() - {"sort"})
+
+    def options(self) -> dict[str, Any]:
+        """The filters as options of `browse`."""
+        is_class = self.state in (Sensitivity.PRIVATE, Sensitivity.SECRET)
+        return {
+            **({"all_projects": True} if self.project == ANY else {"project": self.project, "everywhere": False}),
+            "category": self.category or None,
+            "tags": [self.tag] if self.tag else (),
+            "origins": [self.origin] if self.origin else None,
+            "sensitivities": [self.state] if is_class else None,
+            "state": CURRENT if is_class else self.state,
+            "since": self.since or None,
+            "until": self.until or None,
+            "sort": self.sort,
+        }
 
 
 def show(asked: PageRequest) -> Response:
     """One page of the table, or of the timeline."""
-    engine, filters = asked.engine, filters_of(asked)
+    filters = BrowseForm.of(asked)
     is_timeline = asked.text("view", most=20) == "timeline"
     if is_timeline and filters.sort not in ("about", "oldest"):
-        filters = Filters(**{**filters.values(), "sort": "about"})
+        filters = replace(filters, sort="about")
     number = asked.number("page", 1, most=1_000_000)
-    found = listing.find(engine, filters, limit=PAGE, offset=(number - 1) * PAGE)
-    ids = [each.id for each in found.memories]
+    listed = asked.engine.browse(**filters.options(), limit=PAGE, offset=(number - 1) * PAGE, facets=True)
+    assert listed.facets is not None
     values: dict[str, Any] = {
         "filters": filters,
-        "found": found,
+        "listed": listed,
         "number": number,
-        "last": max(1, -(-found.total // PAGE)),
+        "last": max(1, -(-listed.total // PAGE)),
         "first_shown": (number - 1) * PAGE + 1,
-        "facets": listing.facets(engine),
         "states_of": STATES,
         "sorts": SORTS,
-        "uses": engine.store.usage.counts(ids),
-        "superseded": engine.superseded(ids),
-        "short": asked.short(ids),
-        "read_only": listing.read_only(engine, found.memories),
-        "categories": engine.settings.memory.categories,
+        "short": asked.short([memory.id for memory in listed.memories]),
+        "categories": asked.engine.settings.memory.categories,
         "is_timeline": is_timeline,
     }
     if is_timeline:
-        values |= {"groups": _by_month(found.memories), "months": _bars(listing.months(engine, filters))}
+        values |= {"groups": _by_month(listed.memories), "months": _bars(list(listed.facets.months.items()))}
     return page(asked, "browse.html", "browse", **values)
 
 
@@ -100,55 +137,51 @@ def _next_month(month: str) -> str:
 
 def change_many(asked: PageRequest) -> Response:
     """Change the chosen memories, or all that the filters leave, in one batch that can be undone."""
-    filters, action = filters_of(asked), asked.text("action", most=20)
+    filters = BrowseForm.of(asked)
     chosen = _chosen(asked, filters)
     if not chosen:
         raise BadInput("no memory is chosen: tick some first")
-    changes = [change for memory in chosen for change in _changes(asked, action, memory)]
-    if not changes:
-        return gone_to("/browse", said="unchanged", **filters.values())
-    [first, *_] = asked.engine.apply(changes)
-    return gone_to("/browse", first.batch, **filters.values())
+    outcomes = _changed(asked, asked.text("action", most=20), chosen)
+    batch = next((outcome.batch for outcome in outcomes if outcome.batch), "")
+    return gone_to("/browse", batch, **({} if batch else {"said": "unchanged"}), **filters.values())
 
 
-def _chosen(asked: PageRequest, filters: Filters) -> list[Memory]:
+def _chosen(asked: PageRequest, filters: BrowseForm) -> list[MemoryView]:
     if not asked.text("matching", most=8):
-        ids = asked.many("id")[:MOST_AT_ONCE]
-        return [asked.engine.get(each) for each in ids]
-    found = listing.find(asked.engine, filters, limit=MOST_AT_ONCE)
-    if found.total > MOST_AT_ONCE:
-        raise BadInput(
-            f"{found.total:,} memories match, and at most {MOST_AT_ONCE:,} are changed at once: add a filter"
-        )
-    fixed = listing.read_only(asked.engine, found.memories)
-    return [memory for memory in found.memories if memory.id not in fixed]
+        return list(asked.engine.lookup(asked.many("id")[:MOST_AT_ONCE]).values())
+    chosen: list[MemoryView] = []
+    while True:
+        listed = asked.engine.browse(**filters.options(), limit=MAX_LISTED, offset=len(chosen))
+        if listed.total > MOST_AT_ONCE:
+            raise BadInput(
+                f"{listed.total:,} memories match, and at most {MOST_AT_ONCE:,} are changed at once: add a filter"
+            )
+        chosen += listed.memories
+        if listed.next_offset is None:
+            return [memory for memory in chosen if memory.writable]
 
 
-def _changes(asked: PageRequest, action: str, memory: Memory) -> list[Change]:
-    is_forgotten = memory.known_to is not None
+def _changed(asked: PageRequest, action: str, memories: Sequence[MemoryView]) -> Sequence[Outcome]:
+    engine = asked.engine
+    current = [memory.id for memory in memories if not memory.forgotten]
     if action == "forget":
-        return [] if is_forgotten else [Forget(memory.id)]
+        return engine.forget(*current) if current else ()
     if action == "restore":
-        return [restoration(memory)] if is_forgotten else []
+        forgotten = [memory.id for memory in memories if memory.forgotten]
+        return engine.restore(*forgotten) if forgotten else ()
     if action != "label":
         raise BadInput("choose what to do with the memories")
-    return [] if is_forgotten else _relabelled(asked, memory)
+    changes = _labels(asked)
+    return engine.edit(*current, **changes) if current and changes else ()
 
 
-def _relabelled(asked: PageRequest, memory: Memory) -> list[Change]:
-    """The memory with another category or project, or with a tag more or less."""
-    given: dict[str, Any] = {name: asked.text(f"new_{name}", most=200) for name in _LABELS}
-    given = {name: value for name, value in given.items() if value}
-    added, removed = asked.text("add_tag", most=200).strip(), asked.text("remove_tag", most=200).strip()
-    tags = [*dict.fromkeys([*(tag for tag in memory.tags if tag != removed), *([added] if added else [])])]
-    if tags != list(memory.tags):
-        given["tags"] = tags
-    if all(getattr(memory, name) == value for name, value in given.items()):
-        return []
-    engine = asked.engine
-    drafter = Drafter(engine.settings.memory, engine.project)
-    revised = drafter.revised(memory, given, lambda: secrecy.text_of(engine.store, engine.vault, memory))
-    return secrecy.revision(memory, revised)
+def _labels(asked: PageRequest) -> dict[str, Any]:
+    """The new category or project, and a tag more or less, as the form names them."""
+    changes: dict[str, Any] = {name: asked.text(f"new_{name}", most=200).strip() for name in _LABELS}
+    for field in ("add_tag", "remove_tag"):
+        tag = asked.text(field, most=200).strip()
+        changes[f"{field}s"] = [tag] if tag else None
+    return {name: value for name, value in changes.items() if value}
 
 
 ROUTES: tuple[PageRoute, ...] = (

@@ -71,8 +71,8 @@ def _answer(asked: PageRequest, trees: Sequence[str], tree: str) -> dict[str, An
         # Only what the user indexed is read.
         if tree not in trees:
             raise NotFound(f"{tree or 'this folder'} is not indexed")
-        home = asked.engine.settings.home
-        model = place_of(asked.engine.runtime.model, home)
+        home = asked.local.settings.home
+        model = place_of(asked.local.runtime.model, home)
         answer = opened(home, Path(tree), model).search(text, limit=LIMIT)
     except TriskeleError as error:
         return {**nothing, "problem": str(error)}

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 
 from starlette.responses import JSONResponse, Response
 
 from triskele import validation
 from triskele.base import timestamps
-from triskele.errors import TriskeleError, Unavailable
-from triskele.index.entity_linking import read_names
-from triskele.serving.web import neighbourhood
-from triskele.serving.web.neighbourhood import MAX_NODES, USUAL_NODES
+from triskele.engine.concepts import MAX_NODES
+from triskele.errors import TriskeleError
+from triskele.serving.web import graph_layout
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
 from triskele.serving.web.sessions import HEADERS
 
-# New memories are read at once up to this number; more are left to the background.
-_READ_FIRST = 500
+USUAL_NODES = 80
 EDGE_GROUPS = (
     ("subject", "is about"),
     ("mentions", "mentions"),
@@ -33,12 +30,9 @@ def show(asked: PageRequest) -> Response:
     name, memory = asked.text("focus", most=200).strip(), asked.text("memory", most=40)
     size = asked.number("size", USUAL_NODES, most=MAX_NODES)
     found, problem = None, ""
-    # A store that cannot be written still shows what was read before.
-    with suppress(Unavailable, OSError):
-        read_names(asked.engine.store, asked.engine.lexical, limit=_READ_FIRST, wait=False)
     if name or memory:
         try:
-            found = neighbourhood.around(asked.engine, name=name, memory=memory, at=_moment(asked), most=size)
+            found = asked.engine.concepts.neighbourhood(concept=name, memory=memory, at=_moment(asked), most=size)
         except TriskeleError as error:
             problem = str(error)
     return page(
@@ -52,7 +46,7 @@ def show(asked: PageRequest) -> Response:
         sizes=SIZES,
         edge_groups=EDGE_GROUPS,
         at=asked.text("at", most=40),
-        months=_months(neighbourhood.first_moment(asked.engine)),
+        months=_months(asked.engine.concepts.overview().first),
         found=found,
         problem=problem,
     )
@@ -60,19 +54,18 @@ def show(asked: PageRequest) -> Response:
 
 def start(asked: PageRequest) -> Response:
     """The most mentioned concepts, to begin with."""
-    return fragment("_hubs.html", stats=neighbourhood.starting_points(asked.engine))
+    return fragment("_hubs.html", stats=asked.engine.concepts.overview())
 
 
 def data(asked: PageRequest) -> Response:
     """The drawing as JSON."""
-    found = neighbourhood.around(
-        asked.engine,
-        name=asked.text("focus", most=200).strip(),
+    found = asked.engine.concepts.neighbourhood(
+        concept=asked.text("focus", most=200).strip(),
         memory=asked.text("memory", most=40),
         at=_moment(asked),
         most=asked.number("size", USUAL_NODES, most=MAX_NODES),
     )
-    return JSONResponse({**found.drawing(), "left_out": found.left_out}, headers=HEADERS)
+    return JSONResponse({**graph_layout.drawing(found), "left_out": found.left_out}, headers=HEADERS)
 
 
 def _moment(asked: PageRequest) -> datetime | None:

@@ -10,9 +10,6 @@ from starlette.responses import Response
 from triskele import config
 from triskele.base import timestamps
 from triskele.recall.hosted import egress_log
-from triskele.serving.syncing import synced_servers
-from triskele.serving.web import listing
-from triskele.serving.web.listing import Filters
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
 
 _SECRETS = 20
@@ -21,8 +18,8 @@ _MICROS = 1_000_000
 
 def show(asked: PageRequest) -> Response:
     """The state of everything that needs no check for damage."""
-    engine, is_local = asked.engine, asked.viewer.user is None
-    secrets = listing.find(engine, Filters(state="secret"), limit=_SECRETS)
+    engine, is_local = asked.local, asked.viewer.user is None
+    secrets = engine.browse(all_projects=True, sensitivities=["secret"], limit=_SECRETS)
     return page(
         asked,
         "health.html",
@@ -35,22 +32,22 @@ def show(asked: PageRequest) -> Response:
         behind=engine.lexical.behind(),
         hosts=engine.runtime.hosts(),
         problems=engine.runtime.problems(),
-        synced=synced_servers(engine) if is_local else [],
+        synced=engine.upkeep.synced_servers() if is_local else [],
         left=list(reversed(egress_log.days(engine.store))),
         secrets=secrets,
         vault_problem=engine.vault.problem(),
-        copies=[_copy(each) for each in engine.earlier_copies()] if is_local else [],
+        copies=[_copy(each) for each in engine.maintenance.earlier_copies()] if is_local else [],
         short=asked.short([each.id for each in secrets.memories]),
     )
 
 
 def store(asked: PageRequest) -> Response:
     """Counts of everything that is stored, which takes longer than the rest of the page."""
-    engine, is_local = asked.engine, asked.viewer.user is None
+    engine, is_local = asked.local, asked.viewer.user is None
     return fragment(
         "_store.html",
         viewer=asked.viewer,
-        census=engine.census(),
+        census=engine.stats(),
         address=config.shown_url(engine.settings.store.url) if is_local else "",
         owner=engine.settings.memory.owner,
     )
@@ -66,7 +63,7 @@ def _copy(path: Path) -> dict[str, Any]:
 
 def check(asked: PageRequest) -> Response:
     """Look for damage; nothing is repaired from here."""
-    return fragment("_check.html", health=asked.engine.inspect(repair=False))
+    return fragment("_check.html", health=asked.local.upkeep.inspect(repair=False))
 
 
 ROUTES: tuple[PageRoute, ...] = (

@@ -11,11 +11,10 @@ from typing import Any
 from starlette.responses import Response
 
 from triskele.errors import BadInput
-from triskele.serving.web import listing
-from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, gone_to, page
+from triskele.serving.web.rendering import PageRequest, PageRoute, facets_of, fragment, gone_to, page
 from triskele.stores.access_keys import REVEAL, WRITE
-from triskele.stores.sharing import shares_of
 from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, Sensitivity, is_secret
+from triskele.validation import MAX_LISTED
 
 _FIELDS = ("category", "tags", "keywords", "importance", "sensitivity", "project", "speaker", "valid_from", "valid_to")
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
@@ -55,7 +54,7 @@ def difference(before: str, after: str) -> list[Piece]:
 
 def history(entries: Sequence[JournalEntry], versions: Mapping[int, Memory]) -> list[Step]:
     """The journal of a memory, newest first, with the differences between versions."""
-    return [_step(entry, versions) for entry in reversed(entries)]
+    return [_step(entry, versions) for entry in entries]
 
 
 def _step(entry: JournalEntry, versions: Mapping[int, Memory]) -> Step:
@@ -77,36 +76,28 @@ def _shown(memory: Memory, name: str) -> str:
 def show(asked: PageRequest) -> Response:
     """The page of one memory."""
     engine = asked.engine
-    id = engine.resolve(asked.named("id"))
-    versions = engine.store.history(id)
-    memory, entries, links = versions[-1], engine.store.journal(id=id), engine.store.links([id])
-    ends = sorted({end for link in links for end in (link.source, link.target)} - {id})
-    others = {each: engine.store.history(each)[-1] for each in ends}
+    memory = engine.get(asked.named("id"))
+    journal = engine.journal(id=memory.id, limit=MAX_LISTED)
+    versions = {version.version: version for version in journal.versions if version.id == memory.id}
     return page(
         asked,
         "memory.html",
         "browse",
         memory=memory,
-        is_forgotten=memory.known_to is not None,
-        is_superseded=bool(engine.superseded([id])),
-        steps=history(entries, {each.version: each for each in versions}),
-        first=entries[0] if entries else None,
-        is_trusted=memory.shared_by is not None and memory.shared_by in shares_of(engine.store.shares).trusted(),
-        can_change=asked.viewer.can_write and id not in listing.read_only(engine, [memory]),
-        links=links,
-        others=others,
+        steps=history(journal.entries, versions),
+        first=journal.entries[-1] if journal.entries else None,
+        is_trusted=memory.shared_by is not None and memory.shared_by in engine.sharing.shares().trusted,
+        can_change=asked.viewer.can_write and memory.writable,
         kinds=[str(kind) for kind in LinkKind],
-        use=engine.store.usage.counts([id]).get(id),
-        sent=engine.sent(id),
-        short=asked.short([id, *ends]),
+        short=asked.short([memory.id, *memory.linked]),
         is_editing=bool(asked.text("edit", most=8)),
         **_choices(asked),
     )
 
 
 def _choices(asked: PageRequest) -> dict[str, Any]:
-    settings = asked.engine.settings.memory
-    projects = sorted(filter(None, listing.counts(asked.engine).projects))
+    settings, facets = asked.engine.settings.memory, facets_of(asked.engine)
+    projects = sorted(filter(None, facets.projects))
     return {"categories": settings.categories, "projects": projects, "most": settings.max_characters}
 
 
@@ -132,7 +123,7 @@ def edit(asked: PageRequest) -> Response:
     given = {name: value for name, value in changes.items() if value != _kept(memory, name)}
     if not given:
         return gone_to(f"/memory/{memory.id}", said="unchanged")
-    return _done(asked.engine.edit(memory.id, **given))
+    return _done(asked.engine.edit(memory.id, **given)[0])
 
 
 def _kept(memory: Memory, name: str) -> Any:
@@ -181,19 +172,19 @@ def forget(asked: PageRequest) -> Response:
 
 def restore(asked: PageRequest) -> Response:
     """Bring a forgotten memory back."""
-    return _done(asked.engine.restore(asked.named("id")))
+    return _done(asked.engine.restore(asked.named("id"))[0])
 
 
 def connect(asked: PageRequest) -> Response:
     """Link a memory with another one."""
-    id = asked.engine.resolve(asked.named("id"))
+    id = asked.engine.get(asked.named("id")).id
     outcome = asked.engine.link(id, _kind(asked), asked.text("other", most=40).strip())
     return gone_to(f"/memory/{id}", outcome.batch)
 
 
 def disconnect(asked: PageRequest) -> Response:
     """Close a link of a memory."""
-    id = asked.engine.resolve(asked.named("id"))
+    id = asked.engine.get(asked.named("id")).id
     outcome = asked.engine.unlink(asked.text("source", most=40), _kind(asked), asked.text("target", most=40))
     return gone_to(f"/memory/{id}", outcome.batch)
 
@@ -207,8 +198,7 @@ def _kind(asked: PageRequest) -> LinkKind:
 
 def reveal(asked: PageRequest) -> Response:
     """The text of a secret, which the journal notes."""
-    id = asked.engine.resolve(asked.named("id"))
-    return fragment("_secret.html", text=asked.engine.reveal(id))
+    return fragment("_secret.html", text=asked.engine.reveal(asked.named("id")).text)
 
 
 def trust(asked: PageRequest) -> Response:
@@ -222,21 +212,23 @@ def distrust(asked: PageRequest) -> Response:
 
 
 def _trusting(asked: PageRequest, *, is_trusted: bool) -> Response:
-    memory, shares = asked.engine.get(asked.named("id")), shares_of(asked.engine.store.shares)
+    memory = asked.engine.get(asked.named("id"))
     if memory.shared_by is None:
         raise BadInput("this memory is your own: trust is for what others share")
-    (shares.trust if is_trusted else shares.distrust)(memory.shared_by)
+    asked.engine.sharing.trust(memory.shared_by, trusted=is_trusted)
     return gone_to(f"/memory/{memory.id}")
 
 
 def undo(asked: PageRequest) -> Response:
     """Undo a batch of any actor; the user sees it on the page."""
     batch = asked.text("batch", most=64)
-    outcomes = asked.engine.undo(batch or None, all_projects=True, anyone=True)
+    outcomes = asked.engine.undo(batch or None, all_projects=True, anyone=True).outcomes
     back = asked.request.headers.get("hx-current-url", "")
     path = re.match(r"https?://[^/]+/ui(/memory/\w+|/browse)?", back)
-    place = path.group(1) if path and path.group(1) else f"/memory/{outcomes[0].id}"
-    return gone_to(place, outcomes[0].batch)
+    # The undo of a moved project also changes folders.
+    changed = [outcome.id for outcome in outcomes if outcome.action is not Action.BOUND]
+    usual = f"/memory/{changed[0]}" if changed else "/browse"
+    return gone_to(path.group(1) if path and path.group(1) else usual, outcomes[0].batch)
 
 
 def _done(outcome: Outcome) -> Response:

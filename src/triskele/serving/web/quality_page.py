@@ -45,7 +45,7 @@ class IntervalMark:
 
 def show(asked: PageRequest) -> Response:
     """The newest run or the chosen one; without any, how to make one."""
-    store = asked.engine.store
+    store = asked.local.store
     runs: dict[str, Any] = dict(reversed(store.documents.all(RUN).items()))
     key = asked.text("run", next(iter(runs), ""), most=40)
     report = (runs.get(key) or next(iter(runs.values()), {"report": None}))["report"]
@@ -63,7 +63,7 @@ def show(asked: PageRequest) -> Response:
         report=report,
         questions=len(load_questions(store)),
         labels=len(load_labels(store)),
-        adopted=asked.engine.adopted(),
+        adopted=asked.local.adopted(),
         accepted=baseline["at"] if baseline else "",
         drift=drift([value["report"] for value in reversed(runs.values())], metric),
         **(table(report, metric) if report else {}),
@@ -119,7 +119,7 @@ def drift(reports: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, A
 
 def run_gate(asked: PageRequest) -> Response:
     """Compare the present ranking with the accepted one, now."""
-    return fragment("_gate.html", gate=gates.gate(asked.engine))
+    return fragment("_gate.html", gate=gates.gate(asked.local))
 
 
 ROUTES: tuple[PageRoute, ...] = (PageRoute("GET", "/quality", show), PageRoute("POST", "/quality/gate", run_gate))

@@ -27,7 +27,9 @@ from triskele.stores.access_keys import ADMIN, READ, REVEAL, WRITE
 from triskele.types import LASTING, Action, JournalEntry
 
 if TYPE_CHECKING:
-    from triskele.engine import Engine
+    from triskele.engine.local import LocalEngine
+    from triskele.engine.protocol import Engine
+    from triskele.replies import Facets
 
 MAX_TEXT = 4000
 _FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
@@ -116,9 +118,14 @@ class PageRequest:
     request: Request
     body: bytes = b""
 
-    @cached_property
+    @property
     def engine(self) -> Engine:
-        """The engine of the user who sends the request."""
+        """The memory of the user who sends the request."""
+        return self.local
+
+    @cached_property
+    def local(self) -> LocalEngine:
+        """The same on this machine, for pages about the store itself."""
         return self.policy.engine_of(self.principal)
 
     @cached_property
@@ -154,7 +161,7 @@ class PageRequest:
 
     def short(self, ids: Sequence[str]) -> dict[str, str]:
         """The shortest unique prefix of each id."""
-        return self.engine.store.shorten(ids)
+        return self.engine.shorten(ids)
 
 
 Handler = Callable[[PageRequest], Response]
@@ -219,9 +226,16 @@ def failure(viewer: Viewer, error: TriskeleError, *, asked_by_script: bool) -> R
     return fragment("error.html", status=status, active="", notice=None, viewer=viewer, message=message, code=status)
 
 
+def facets_of(engine: Engine) -> Facets:
+    """How many current memories each project, category, origin and tag has."""
+    facets = engine.browse(all_projects=True, limit=1, facets=True).facets
+    assert facets is not None
+    return facets
+
+
 def change_notice(engine: Engine, batch: str) -> dict[str, Any] | None:
     """What a batch did, in words; None for an unknown one."""
-    entries = engine.store.journal(batch=batch, limit=10_000)
+    entries = engine.journal(batch=batch, limit=10_000).entries[::-1]
     if not entries:
         return None
     is_undo = entries[0].undoes is not None

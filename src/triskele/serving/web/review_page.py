@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from triskele.errors import NotFound
-from triskele.exchange import sync_notes
+from triskele.replies import Verdict
 from triskele.serving.cli.curation_report import VERBS, reasons_text
 from triskele.serving.web.memory_page import Piece, difference
 from triskele.serving.web.rendering import PageRequest, PageRoute, gone_to, page
 from triskele.stores.access_keys import WRITE
 
 if TYPE_CHECKING:
-    from triskele.curation.proposals import Proposal
-    from triskele.exchange.sync_notes import SyncConflict
+    from triskele.replies import Proposal
 
 SHOWN = 50
 CONVERSATIONS = 20
@@ -35,57 +34,45 @@ class ShownProposal:
     pieces: Sequence[Piece]
 
 
-@dataclass(frozen=True, slots=True)
-class ShownConflict:
-    """Both versions of a memory, and how they differ."""
-
-    conflict: SyncConflict
-    pieces: Sequence[Piece]
-
-
 def show(asked: PageRequest) -> Response:
     """Conflicts, the queue, the newest counts of use, and the conversations that were given something."""
     engine = asked.engine
-    waiting, conflicts = engine.proposals.list(), sync_notes.conflicts(engine.store)
-    usage = engine.store.usage
-    used, number = usage.most_used(10), asked.number("page", 1, most=1_000)
+    proposals = engine.curation.proposals()
+    conflicts = [each for each in proposals if each.kind is Verdict.CONFLICT]
+    waiting = [each for each in proposals if each.kind is not Verdict.CONFLICT]
+    stats, number = engine.stats(), asked.number("page", 1, most=1_000)
     # One more than is shown, to know whether there is another page.
-    talks = usage.conversations(CONVERSATIONS + 1, (number - 1) * CONVERSATIONS)
-    memories = engine.store.memories([each.id for each in used])
-    ids = [
-        *memories,
-        *(each.id for each in conflicts),
-        *(side.id for each in waiting[:SHOWN] for side in (each.new, each.old) if side),
-    ]
+    conversations = engine.agents.conversations(limit=CONVERSATIONS + 1, offset=(number - 1) * CONVERSATIONS)
+    memories = {memory.id: memory for memory in stats.used}
+    sides = (side for each in (*conflicts, *waiting[:SHOWN]) for side in (each.new, each.old) if side)
     return page(
         asked,
         "review.html",
         "review",
-        conflicts=[_both(each) for each in conflicts],
+        conflicts=[_shown(each) for each in conflicts],
         waiting=len(waiting),
         shown=[_shown(each) for each in waiting[:SHOWN]],
-        used=[(memories[each.id], each) for each in used if each.id in memories],
-        days=usage.days(14),
-        conversations=talks[:CONVERSATIONS],
+        used=[(memories[each.id], each) for each in stats.most_used if each.id in memories],
+        days=stats.days,
+        conversations=conversations[:CONVERSATIONS],
         number=number,
-        is_last=len(talks) <= CONVERSATIONS,
-        short=asked.short([id for id in ids if id]),
+        is_last=len(conversations) <= CONVERSATIONS,
+        short=asked.short([*memories, *(side.id for side in sides)]),
     )
 
 
 def conversation(asked: PageRequest) -> Response:
     """What one conversation was given, and what each of it cost."""
-    key, usage = asked.named("key"), asked.engine.store.usage
-    given = usage.given(key)
-    talk = next((each for each in usage.conversations(_EVERY) if each.conversation == key), None)
-    if talk is None:
+    [*found] = asked.engine.agents.conversations(key=asked.named("key"))
+    if not found:
         raise NotFound("unknown conversation: conversations are kept for 30 days")
-    memories = asked.engine.store.memories([each.id for each in given])
+    given = found[0].given
+    memories = asked.engine.lookup([each.id for each in given])
     return page(
         asked,
         "conversation.html",
         "review",
-        talk=talk,
+        talk=found[0],
         given=[(memories.get(each.id), each) for each in given],
         held=sum(each.tokens for each in given if not each.lost),
         short=asked.short(list(memories)),
@@ -94,11 +81,7 @@ def conversation(asked: PageRequest) -> Response:
 
 def _shown(proposal: Proposal) -> ShownProposal:
     pieces = difference(proposal.old.content, proposal.new.content) if proposal.old else []
-    return ShownProposal(proposal, VERBS[proposal.kind], reasons_text(proposal.reasons), pieces)
-
-
-def _both(conflict: SyncConflict) -> ShownConflict:
-    return ShownConflict(conflict, difference(conflict.theirs.content, conflict.mine.content) if conflict.mine else [])
+    return ShownProposal(proposal, VERBS.get(proposal.kind, ""), reasons_text(proposal.reasons), pieces)
 
 
 def keep(asked: PageRequest) -> Response:
@@ -106,19 +89,19 @@ def keep(asked: PageRequest) -> Response:
     version = asked.named("version")
     if version not in ("mine", "theirs"):
         raise NotFound("a conflict has two versions: mine and theirs")
-    sync_notes.resolve(asked.engine, asked.named("id"), keep_mine=version == "mine")
+    settle = asked.engine.curation.reject if version == "mine" else asked.engine.curation.accept
+    settle(asked.named("id"))
     return gone_to("/review", said="settled")
 
 
 def accept(asked: PageRequest) -> Response:
     """Carry a proposal out; the page offers to undo it."""
-    outcomes = asked.engine.proposals.accept(asked.named("id"))
-    return gone_to("/review", outcomes[0].batch if outcomes else "")
+    return gone_to("/review", asked.engine.curation.accept(asked.named("id")).batch)
 
 
 def reject(asked: PageRequest) -> Response:
     """Drop a proposal for good."""
-    asked.engine.proposals.reject(asked.named("id"))
+    asked.engine.curation.reject(asked.named("id"))
     return gone_to("/review", said="rejected")
 
 

@@ -12,8 +12,7 @@ from triskele.errors import BadInput, NotFound, TriskeleError
 from triskele.recall.plan import DEFAULT, FUSIONS, LEGS, RERANKS
 from triskele.recall.reasons import sentence
 from triskele.serving import shapes
-from triskele.serving.web import listing
-from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page, query
+from triskele.serving.web.rendering import PageRequest, PageRoute, facets_of, fragment, page, query
 from triskele.serving.web.sessions import PREFIX
 from triskele.types import LEAST_CONFIDENCE, Answer, Hit, LegEvidence, Memory, Path
 
@@ -134,16 +133,24 @@ class SearchForm:
 
 def show(asked: PageRequest) -> Response:
     """The page, with its answer if the address has a query."""
-    form, counts = SearchForm.of(asked), listing.counts(asked.engine)
+    form, facets = SearchForm.of(asked), facets_of(asked.engine)
     choices: dict[str, Any] = {
-        "projects": sorted(counts.projects),
-        "categories": sorted(counts.categories),
+        "projects": sorted(facets.projects),
+        "categories": sorted(facets.categories),
         "legs": [(leg, _LEG_NAMES[leg]) for leg in LEGS],
         "fusions": FUSIONS,
         "reranks": RERANKS,
         "limits": LIMITS,
     }
-    return page(asked, "search.html", "search", form=form, total=counts.memories, **choices, **_answer(asked, form))
+    return page(
+        asked,
+        "search.html",
+        "search",
+        form=form,
+        total=sum(facets.projects.values()),
+        **choices,
+        **_answer(asked, form),
+    )
 
 
 def hits(asked: PageRequest) -> Response:
@@ -151,13 +158,13 @@ def hits(asked: PageRequest) -> Response:
     form = SearchForm.of(asked)
     # The address contains the query, so that it can be reloaded and bookmarked.
     headers = {"HX-Replace-Url": f"{PREFIX}{query(asked.values)}"}
-    total, answer = listing.counts(asked.engine).memories, _answer(asked, form)
+    total, answer = sum(facets_of(asked.engine).projects.values()), _answer(asked, form)
     return fragment("_hits.html", headers=headers, form=form, total=total, viewer=asked.viewer, **answer)
 
 
 def _answer(asked: PageRequest, form: SearchForm) -> dict[str, Any]:
     if not form.text:
-        recent = listing.find(asked.engine, listing.Filters(), limit=_RECENT).memories
+        recent = asked.engine.browse(all_projects=True, limit=_RECENT).memories
         return {"answer": None, "problem": "", "recent": recent, "short": asked.short([each.id for each in recent])}
     asked.policy.admit_models(asked.principal)
     try:

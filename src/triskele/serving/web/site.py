@@ -120,7 +120,7 @@ class _Served:
 
     def _policy(self, principal: Principal) -> AccessPolicy:
         policy = self._context.policy
-        return SingleOwner(self._context.open_engine) if policy is None or principal.user is None else policy
+        return SingleOwner(self._context.open_store) if policy is None or principal.user is None else policy
 
     def _allowed(self, asked: PageRequest) -> Response:
         if self._route.is_local and asked.principal.user is not None:

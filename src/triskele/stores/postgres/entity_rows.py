@@ -8,7 +8,8 @@ from typing import Any
 
 from triskele.base import timestamps
 from triskele.errors import NotFound
-from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, NameCounts, Named
+from triskele.replies import NameCounts
+from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, Named
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
 from triskele.stores.postgres.heads import KnownKeys
 from triskele.stores.postgres.job_rows import complete_jobs, count_jobs, queue_all_names, waiting_keys

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 from triskele.config import HOSTED
 from triskele.errors import NotAllowed, StoreUnavailable
+from triskele.replies import Access
 from triskele.stores.postgres import erasure
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
 from triskele.stores.postgres.postgres_rows import PostgresWriter, WrittenEntry
 from triskele.stores.rows import LINK_COLUMNS, VERSION_COLUMNS, from_link, row_hash, to_link, to_memory
-from triskele.stores.sharing import Access
 from triskele.types import (
     Action,
     Add,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from triskele.base import timestamps
-from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, Job, JobCounts
+from triskele.replies import JobCounts
+from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, Job
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
 
 # The name of the mark that records the model for which contents are queued.

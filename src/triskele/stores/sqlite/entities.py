@@ -11,7 +11,8 @@ import apsw
 
 from triskele.base import timestamps
 from triskele.errors import NotFound
-from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, NameCounts, Named
+from triskele.replies import NameCounts
+from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, Named
 from triskele.stores.rows import VERSION_COLUMNS, to_memory
 from triskele.stores.sqlite import vectors
 from triskele.stores.sqlite.database import Database, listed

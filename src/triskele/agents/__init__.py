@@ -1,0 +1,1 @@
+"""What agents are given without asking: a few memories, fenced as data, or nothing."""

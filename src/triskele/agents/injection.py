@@ -1,0 +1,352 @@
+"""Which memories an agent is given without asking, in which conversation, and when it is given none."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from triskele import validation
+from triskele.agents import fence
+from triskele.base import timestamps
+from triskele.base.text import SENTENCE_END, has_topic
+from triskele.curation.projects import project_of
+from triskele.errors import BadInput
+from triskele.index.analysis import Analyzer, analyzer_of, has_identifier
+from triskele.index.corpus import is_called
+from triskele.recall.access import StoreAccess
+from triskele.recall.confidence import is_search
+from triskele.recall.reasons import text_of, tokens_of
+from triskele.replies import HookCall, InjectedMemory
+from triskele.types import EVERYWHERE, Answer, Hit, Memory, Origin, Sensitivity, Sort
+
+# A longer prompt is reduced to what it is about: the rest is often pasted text, which hides the request.
+WHOLE_CHARACTERS = 500
+GIST_CHARACTERS = 1000
+_FIRST_CHARACTERS, _LAST_CHARACTERS = 200, 300
+_LOOKED_AT_CHARACTERS = 4000
+_MOST_NAMES = 20
+_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_PASTED = re.compile(r"^(?:>|\t| {4}|\S*\d{2}:\d{2}:\d{2}|\s*(?:at|File) \S).*$", re.MULTILINE)
+_NAMES = re.compile(r"(?<![.!?]\s)(?<!^)\b(?:[A-Z][\w-]{2,}|\w+[_/.-]\w[\w/.-]*|[A-Za-z]+\d[\w-]*)", re.MULTILINE)
+# More hits than are given: superseded hits and near-duplicates are left out.
+CONSIDERED = 20
+# A hit below this share of the best score is not worth its tokens.
+LEAST_SHARE = 0.5
+NO_TOPIC = "the prompt has no topic"
+NO_HOLDER = "no memory holds a word of the prompt as a word of its own"
+# Clients cut longer texts.
+MOST_CHARACTERS = 9500
+STANDING = ("preferences", "decisions", "lessons")
+STANDING_IMPORTANCE = 0.5
+_STANDING_LOOKED_AT = 50
+# What others share must not hide the user's own.
+_STANDING_LOOKED_AT_SHARED = 1000
+_SLASH_COMMAND = re.compile(r"/[\w:.-]+(\s|$)")
+# How clients begin what they write themselves in the user's place: reports of subagents, messages of other sessions,
+# wake-ups of loops, output of commands, the summary after a compaction.
+_NOT_THE_USER = re.compile(
+    r"\s*(?:<(?:task-notification|teammate-message|agent-message|cross-session-message|system-reminder|tick"
+    r"|scheduled-\w+|\w+-idle-wake|local-command|command-(?:name|message|args)|bash-(?:input|stdout|stderr)"
+    r"|user-prompt-submit-hook)\b"
+    r"|\[Request interrupted|\[SYSTEM NOTIFICATION|Caveat: The messages below were generated"
+    r"|This session is being continued from a previous conversation)",
+    re.IGNORECASE,
+)
+# `sdk` is a prompt on the command line of the client; other sources are loops, schedules and messages.
+_USERS = frozenset({"", "user", "sdk", "startup", "resume", "clear", "compact"})
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedText:
+    """The memories of one answer, tokens and label of each by id, and their JSON document, or a note why not."""
+
+    memories: tuple[Memory, ...] = ()
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    document: str = ""
+    note: str = ""
+
+
+def query_of(prompt: str) -> str:
+    """The query of a prompt; empty if the prompt is a command to the client."""
+    query = prompt.strip()
+    if _SLASH_COMMAND.match(query):
+        return ""
+    return query if len(query) <= WHOLE_CHARACTERS else gist(query)
+
+
+def gist(prompt: str) -> str:
+    """What a long prompt is about: its last request, its first sentence, and the names in the rest."""
+    if len(prompt) > 2 * _LOOKED_AT_CHARACTERS:
+        prompt = f"{prompt[:_LOOKED_AT_CHARACTERS]}\n{prompt[-_LOOKED_AT_CHARACTERS:]}"
+    said = _PASTED.sub("", _FENCED.sub("\n", prompt)).strip() or prompt
+    sentences = [each.strip() for each in re.split(SENTENCE_END, said) if each and each.strip()]
+    first, last = sentences[0][:_FIRST_CHARACTERS], ""
+    for sentence in reversed(sentences[1:]):
+        if last and len(last) + len(sentence) > _LAST_CHARACTERS:
+            break
+        last = f"{sentence[-_LAST_CHARACTERS:]} {last}".strip()
+    chosen = " ".join(part for part in (last, first) if part)
+    found = (name.rstrip(".-/") for name in _NAMES.findall(prompt))
+    names = [name for name in dict.fromkeys(found) if name not in chosen]
+    return " ".join([chosen, *names[:_MOST_NAMES]])[:GIST_CHARACTERS]
+
+
+def is_from_user(call: HookCall) -> bool:
+    """Whether a person caused an event, rather than a subagent, a loop or the client itself."""
+    return call.source in _USERS and not call.agent and not _NOT_THE_USER.match(call.prompt)
+
+
+def for_prompt(engine: StoreAccess, query: str, answer: Answer, conversation: Conversation) -> list[Memory]:
+    """The memories for a prompt, best first, then those that a compaction removed from the context."""
+    settings = engine.settings.agents
+    found = _relevant(engine, query, answer, conversation) if answer.confidence >= settings.least_confidence else []
+    wanted = [*found[: settings.most], *lost_to_compaction(engine, conversation)]
+    return _not_in_context(wanted, conversation)
+
+
+def silence(engine: StoreAccess, query: str, answer: Answer, chosen: Sequence[Memory]) -> str:
+    """Why a prompt gets none of the memories of an answer, without any text of them; `chosen` did not fit."""
+    least = engine.settings.agents.least_confidence
+    if chosen:
+        return too_long(engine)
+    if not has_topic(query):
+        return NO_TOPIC
+    if not answer.hits:
+        return "nothing was found that this client may see"
+    if answer.confidence < least:
+        return f"the confidence {answer.confidence:.2f} is below agents.least_confidence ({least:g})"
+    if not holders(engine, query, answer.hits):
+        return NO_HOLDER
+    return f"all that is relevant is in the conversation already, or not trusted (confidence {answer.confidence:.2f})"
+
+
+def too_long(engine: StoreAccess) -> str:
+    """The reason where none of the chosen memories fits."""
+    return f"all that is relevant is too long for agents.budget_tokens ({engine.settings.agents.budget_tokens})"
+
+
+def recalled(engine: StoreAccess, query: str, conversation: Conversation) -> Answer:
+    """The answer to a prompt; where untrusted memories take places of it, a longer one, as sure as without them.
+
+    A prompt without a topic is not asked: its answer is empty.
+    """
+    if not has_topic(query):
+        return Answer(hits=(), resolutions=(), confidence=0.0, project=conversation.project, took_ms=0.0)
+    answer = engine.answer(query, limit=CONSIDERED, local_only=True, **conversation.filters)
+    if all(conversation.trusts(hit.memory) for hit in answer.hits):
+        return answer
+    return engine.answer(
+        query, trusted=conversation.trusted, limit=validation.MAX_LIMIT, local_only=True, **conversation.filters
+    )
+
+
+def best_score(answer: Answer, conversation: Conversation) -> float:
+    """The score that hits are measured by: of the hit that the confidence is about."""
+    return next((hit.score for hit in answer.hits if conversation.trusts(hit.memory)), 0.0)
+
+
+def holders(engine: StoreAccess, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
+    """The hits that hold a bare word of the prompt; all hits if the prompt is more than such words.
+
+    Several words may also match by meaning: then the best hit does not hold them all.
+    """
+    words = " ".join(filter(has_topic, query.split()))
+    if not is_search(query) or has_identifier(words):
+        return hits
+    analyzer = analyzer_of(engine.settings)
+    if not (terms := analyzer.plain_terms(words)):
+        return hits
+    older = engine.store.memories([hit.stands_for for hit in hits if hit.stands_for])
+    matched = [older.get(hit.stands_for or "", hit.memory) for hit in hits]
+    shared = [_shared_terms(terms, query, memory, analyzer) for memory in matched]
+    is_by_meaning = len(terms) > 1 and shared[:1] != [terms]
+    return hits if is_by_meaning else [hit for hit, some in zip(hits, shared, strict=True) if some]
+
+
+def _shared_terms(terms: frozenset[str], query: str, memory: Memory, analyzer: Analyzer) -> frozenset[str]:
+    """The terms that stand alone in a memory; all of them if the query is the name of its speaker."""
+    return terms if is_called(memory.speaker or "", query) else terms & analyzer.plain_terms(text_of(memory))
+
+
+def _relevant(engine: StoreAccess, query: str, answer: Answer, conversation: Conversation) -> list[Memory]:
+    from triskele.recall.pipeline import pack
+
+    best = best_score(answer, conversation)
+    hits = holders(engine, query, [hit for hit in answer.hits if conversation.trusts(hit.memory)])
+    near = [hit for hit in hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
+    untrusted = untrusted_writers(engine, [hit.memory for hit in near], conversation)
+    written = tuple(hit for hit in near if hit.memory.id not in untrusted)
+    # Leave out near-duplicates, whatever the budget.
+    packed = pack(replace(answer, hits=written), validation.MAX_BUDGET)
+    resolutions = current(engine, packed.resolutions, conversation)
+    return [*(hit.memory for hit in packed.hits), *resolutions]
+
+
+def lost_to_compaction(engine: StoreAccess, conversation: Conversation) -> list[Memory]:
+    """Memories that the context lost in a compaction, newest first, if they are still valid."""
+    lost = conversation.lost()
+    if not lost:
+        return []
+    standing, now = engine.store.memories(lost), timestamps.now()
+    memories = [standing[id] for id in lost if id in standing]
+    valid = [memory for memory in memories if memory.valid_to is None or memory.valid_to > now]
+    return _not_in_context(current(engine, valid, conversation), conversation)
+
+
+def standing(engine: StoreAccess, conversation: Conversation) -> list[Memory]:
+    """The most important preferences, decisions and lessons of a project and of everywhere."""
+    limit = _STANDING_LOOKED_AT if engine.store.shares is None else _STANDING_LOOKED_AT_SHARED
+    scopes = [
+        engine.scope(category=category, **conversation.filters)
+        for category in STANDING
+        if category in engine.settings.memory.categories
+    ]
+    found = [
+        memory
+        for scope in scopes
+        for memory in engine.store.browse(scope, sort=Sort.IMPORTANCE, limit=limit)
+        if memory.importance >= STANDING_IMPORTANCE
+    ]
+    found.sort(key=lambda memory: (memory.importance, memory.updated_at, memory.id), reverse=True)
+    return _not_in_context(current(engine, found, conversation), conversation)
+
+
+def start_budget(engine: StoreAccess, lost: Sequence[Memory]) -> int:
+    """The tokens at the start of a session: standing memories get half of what memories that were asked for get."""
+    return engine.settings.agents.budget_tokens // (1 if lost else 2)
+
+
+def injection(engine: StoreAccess, event: str, memories: Iterable[Memory], *, budget: int) -> InjectedText:
+    """As many of these memories as fit the budget, in their order."""
+    wanted = list({memory.id: memory for memory in memories}.values())
+    short = engine.store.shorten(memory.id for memory in wanted)
+    tokens, length = _frame(event)
+    room, characters = budget - tokens, MOST_CHARACTERS - length
+    labels = {memory.id: fence.label(memory, short) for memory in wanted}
+    chosen: list[tuple[Memory, str, int]] = []
+    for memory in wanted:
+        line = fence.line(memory, labels[memory.id])
+        # The document is JSON: it escapes the line once more, and the line break after it.
+        tokens, length = tokens_of(line), len(fence.as_json(line))
+        if len(chosen) < engine.settings.agents.most and tokens <= room and length < characters:
+            chosen.append((memory, line, tokens))
+            room, characters = room - tokens, characters - length
+    if not chosen:
+        return InjectedText()
+    taken, lines, tokens_each = zip(*chosen, strict=True)
+    ids = [memory.id for memory in taken]
+    labels = {id: labels[id] for id in ids}
+    return InjectedText(tuple(taken), dict(zip(ids, tokens_each, strict=True)), labels, _document(event, lines))
+
+
+@cache
+def _frame(event: str) -> tuple[int, int]:
+    """Tokens of the fence and characters of the document around the lines."""
+    return tokens_of(fence.fenced(())), len(_document(event, ()))
+
+
+def _document(event: str, lines: Sequence[str]) -> str:
+    """The JSON that clients read; they reject other keys."""
+    return fence.as_json({"hookSpecificOutput": {"hookEventName": event, "additionalContext": fence.fenced(lines)}})
+
+
+def _not_in_context(memories: Sequence[Memory], conversation: Conversation) -> list[Memory]:
+    return [memory for memory in memories if conversation.is_not_in_context(memory)]
+
+
+# Text of tools and web pages is recalled only on request, never injected.
+INJECTED_ORIGINS = frozenset({Origin.USER, Origin.AGENT, Origin.IMPORT})
+_KEY_CHARACTERS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One conversation of an agent; `key` is None if the client does not name it."""
+
+    key: str | None
+    project: str
+    sees_private: bool
+    given: Mapping[str, InjectedMemory]
+    client: str = ""
+    trusted: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(engine: StoreAccess, call: HookCall) -> Conversation:
+        """The conversation of a hook call."""
+        key = key_of(call.session)
+        given = {} if key is None else {each.id: each for each in engine.store.usage.given(key)}
+        project = project_in(engine, call)
+        return Conversation(key, project, sees_private(engine, call), given, call.client, trusted_in(engine))
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The scope of what may be injected here."""
+        shown = {Sensitivity.OPEN, Sensitivity.PRIVATE} if self.sees_private else {Sensitivity.OPEN}
+        return {"project": self.project, "sensitivities": shown, "origins": INJECTED_ORIGINS}
+
+    def may_see(self, memory: Memory) -> bool:
+        """Whether a memory may be injected here."""
+        allowed = self.filters
+        is_shown = memory.sensitivity in allowed["sensitivities"] and memory.origin in allowed["origins"]
+        return is_shown and memory.project in (self.project, EVERYWHERE) and self.trusts(memory)
+
+    def trusts(self, memory: Memory) -> bool:
+        """Whether a memory is the reader's own, or of a user whom the reader trusts: anyone can share anything."""
+        return memory.shared_by is None or memory.shared_by in self.trusted
+
+    def is_not_in_context(self, memory: Memory) -> bool:
+        """Whether the context does not hold the current version of a memory."""
+        before = self.given.get(memory.id)
+        return before is None or before.lost or before.content_hash != memory.content_hash
+
+    def lost(self) -> list[str]:
+        """Ids that a compaction removed from the context, newest first."""
+        return [each.id for each in self.given.values() if each.lost]
+
+
+def trusted_in(engine: StoreAccess) -> frozenset[str]:
+    """The users whose memories may be injected; a memory of one person has none."""
+    shares = engine.store.shares
+    return frozenset() if shares is None else frozenset(shares.trusted())
+
+
+def key_of(session: str) -> str | None:
+    """A hash of the session id: the store must not hold the id itself."""
+    return hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY_CHARACTERS] if session else None
+
+
+def current(engine: StoreAccess, memories: Iterable[Memory], conversation: Conversation) -> list[Memory]:
+    """The memories that may be injected here and are not superseded."""
+    seen = [memory for memory in memories if conversation.may_see(memory)]
+    left_out = engine.superseded([memory.id for memory in seen]) if seen else set()
+    left_out |= untrusted_writers(engine, seen, conversation).keys()
+    return [memory for memory in seen if memory.id not in left_out]
+
+
+def untrusted_writers(engine: StoreAccess, memories: Sequence[Memory], conversation: Conversation) -> dict[str, str]:
+    """The users who wrote some of these texts, by a share that lets them, and are not trusted; by id."""
+    shares = engine.store.shares
+    writers = {} if shares is None else shares.writers(memories)
+    return {id: writer for id, writer in writers.items() if writer not in conversation.trusted}
+
+
+def sees_private(engine: StoreAccess, call: HookCall) -> bool:
+    """Whether the client may see private memories: by the settings, or by the machine that it runs on."""
+    return call.sees_private or engine.settings.agents.shows_private_to(call.client)
+
+
+def project_in(engine: StoreAccess, call: HookCall) -> str:
+    """The named project, else that of the agent's folder, else only memories without a project."""
+    named, path = call.project or engine.settings.project, Path(call.folder)
+    try:
+        if named:
+            return validation.check_name(named, "the project")
+        return project_of(engine.store, path) if path.is_absolute() else EVERYWHERE
+    except (OSError, ValueError, RuntimeError, BadInput):
+        return EVERYWHERE

@@ -1,0 +1,134 @@
+"""Answers to hook events: one JSON document for the model, or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from triskele import validation
+from triskele.agents import injection, transcript_queue
+from triskele.agents.injection import Conversation, InjectedText, key_of
+from triskele.curation import usage
+from triskele.errors import UnknownEvent
+from triskele.recall.access import StoreAccess
+from triskele.replies import ConversationUse, HookCall, Injection
+from triskele.types import Memory
+
+# Sources of a session start with an empty context.
+_FRESH = frozenset({"startup", "clear"})
+
+
+class LocalAgents:
+    """What agents are given from one memory."""
+
+    def __init__(self, engine: StoreAccess) -> None:
+        self._engine = engine
+
+    def respond(self, call: HookCall) -> Injection:
+        """Answer an event of an agent's client; what comes too late does not count as given."""
+        ends = None if call.deadline_s is None else time.monotonic() + call.deadline_s
+        if not is_answered(call):
+            return Injection()
+        # What the last answer gave counts before the next one.
+        self._engine.after_answer.flush()
+        text, conversation = _ANSWERS[call.event](self._engine, call)
+        if not text.memories or conversation is None or (ends is not None and time.monotonic() > ends):
+            return Injection(note=text.note)
+        self._engine.after_answer.put(
+            partial(
+                usage.note_injection,
+                self._engine.store,
+                text.memories,
+                conversation=conversation.key,
+                tokens=text.tokens,
+                labels=text.labels,
+                client=conversation.client,
+                project=conversation.project,
+            )
+        )
+        return Injection(text.document, tuple(text.tokens), sum(text.tokens.values()))
+
+    def digest(self, *, project: str | None = None) -> list[Memory]:
+        """List the important memories that sessions of a project start with; private ones are left out."""
+        named = self._engine.project if project is None else validation.check_name(project, "the project")
+        trusted = injection.trusted_in(self._engine)
+        return injection.standing(self._engine, Conversation(None, named, False, {}, trusted=trusted))
+
+    def conversations(self, *, key: str | None = None, limit: int = 20, offset: int = 0) -> list[ConversationUse]:
+        """List the conversations that were given memories, newest first; one alone with what it was given."""
+        most = validation.check_whole(limit, "limit", most=validation.MAX_LISTED)
+        after = validation.check_whole(offset, "offset", most=validation.MAX_OFFSET)
+        stored = self._engine.store.usage
+        if key is None:
+            return stored.conversations(most, after)
+        named = stored.conversations(most, after, key=key)
+        return [replace(each, given=tuple(stored.given(key))) for each in named]
+
+
+def is_answered(call: HookCall) -> bool:
+    """Whether a person caused the event; raise if there is no such event."""
+    if call.event not in EVENTS:
+        raise UnknownEvent(f"unknown hook event {call.event[:40]!r}: choose one of {', '.join(EVENTS)}")
+    return injection.is_from_user(call)
+
+
+_Answered = tuple[InjectedText, Conversation | None]
+_NOTHING: _Answered = (InjectedText(), None)
+
+
+def _user_prompt_submit(engine: StoreAccess, call: HookCall) -> _Answered:
+    query = injection.query_of(call.prompt)
+    if not query:
+        return _NOTHING
+    conversation = Conversation.of(engine, call)
+    answer = injection.recalled(engine, query, conversation)
+    memories = injection.for_prompt(engine, query, answer, conversation)
+    budget = engine.settings.agents.budget_tokens
+    text = injection.injection(engine, "UserPromptSubmit", memories, budget=budget)
+    if not text.memories:
+        text = InjectedText(note=injection.silence(engine, query, answer, memories))
+    return text, conversation
+
+
+def _session_start(engine: StoreAccess, call: HookCall) -> _Answered:
+    key = key_of(call.session)
+    if key is not None and call.source in _FRESH:
+        engine.store.usage.forget(key)
+    if key is not None and call.source == "compact":
+        engine.store.usage.lose(key)
+    conversation = Conversation.of(engine, call)
+    lost = injection.lost_to_compaction(engine, conversation)
+    memories = [*lost, *injection.standing(engine, conversation)]
+    budget = injection.start_budget(engine, lost)
+    return injection.injection(engine, "SessionStart", memories, budget=budget), conversation
+
+
+def _pre_compact(engine: StoreAccess, call: HookCall) -> _Answered:
+    if (key := key_of(call.session)) is not None:
+        engine.store.usage.lose(key)
+    return _stop(engine, call)
+
+
+def _stop(engine: StoreAccess, call: HookCall) -> _Answered:
+    # The background process learns from the turns since the last time.
+    if engine.settings.curation.learn != "off":
+        transcript_queue.put(engine.store, call.transcript, injection.project_in(engine, call))
+    return _NOTHING
+
+
+def _session_end(engine: StoreAccess, call: HookCall) -> _Answered:
+    if (key := key_of(call.session)) is not None:
+        (engine.store.usage.forget if call.reason == "clear" else engine.store.usage.end)(key)
+    return _NOTHING
+
+
+_ANSWERS: dict[str, Callable[[StoreAccess, HookCall], _Answered]] = {
+    "user-prompt-submit": _user_prompt_submit,
+    "session-start": _session_start,
+    "pre-compact": _pre_compact,
+    "stop": _stop,
+    "session-end": _session_end,
+}
+EVENTS = tuple(_ANSWERS)

@@ -1,0 +1,1 @@
+"""The engine: the service that remembers and recalls."""

@@ -1,0 +1,666 @@
+"""The composition root: settings in, a memory that remembers, recalls and forgets out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import replace
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from triskele import requests, validation
+from triskele.base import timestamps
+from triskele.base.ids import new_batch
+from triskele.config import Settings
+from triskele.curation import agreement, projects, recall_log, undo, usage
+from triskele.curation.usage import AfterAnswer
+from triskele.engine import views
+from triskele.errors import AmbiguousId, BadInput, NotFound
+from triskele.index.analysis import analyzer_of
+from triskele.recall import plan as plans
+from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, leg_depth
+from triskele.recall.runtime import ModelRuntime
+from triskele.replies import (
+    Erasure,
+    History,
+    MemoryDetails,
+    MemoryView,
+    Page,
+    Related,
+    Secret,
+    Undone,
+)
+from triskele.stores import factory
+from triskele.stores.protocols import Maintenance, OwnerStore, Store
+from triskele.types import (
+    EVERYWHERE,
+    USER,
+    Add,
+    Answer,
+    Change,
+    Connect,
+    Disconnect,
+    Forget,
+    LinkKind,
+    Memory,
+    Origin,
+    Outcome,
+    Query,
+    Reveal,
+    Scope,
+    Sort,
+    is_client,
+    is_secret,
+    withholds,
+)
+
+if TYPE_CHECKING:
+    from triskele.agents.respond import LocalAgents
+    from triskele.curation.decide import PairDecision
+    from triskele.curation.proposals import Proposals
+    from triskele.engine.concepts import LocalConcepts
+    from triskele.engine.review import LocalCuration
+    from triskele.engine.sharing import LocalSharing
+    from triskele.engine.upkeep import Upkeep
+    from triskele.exchange.export import Progress
+    from triskele.index.catalog import Columns
+    from triskele.index.lexical import LexicalIndex
+    from triskele.index.local import SemanticIndex
+    from triskele.ingest import Drafter
+    from triskele.replies import ExportReport, ImportReport, Statistics
+    from triskele.requests import AskOptions, Changes, Details, Draft, ListOptions, RecallOptions
+    from triskele.stores.vault import Ask, StoreVault
+    from triskele.types import WhyNot
+    from triskele.validation import FilePath
+
+_NARROWING = requests.Filters.__optional_keys__ | {"as_of", "known_at"}
+# The recall log keeps plain questions: an evaluation asks them again without filters.
+_NOT_LOGGED_WITH = ("category", "tags", "as_of", "known_at", "since", "until")
+_WHOLE = 2**31
+# The longest time that a write waits for recall to find related memories.
+RELATED_S = 0.15
+
+
+class LocalEngine:
+    """Long-term memory: the one object through which memories are changed and recalled."""
+
+    def __init__(self, settings: Settings, folder: Path, *, ask: Ask | None = None, store: Store | None = None) -> None:
+        """Open the store of the settings, or bind one that engines of other owners share, and leave that open."""
+        self.settings = settings
+        self.actor = USER
+        self._analyzer = analyzer_of(settings)
+        unbound = store or factory.open_store(settings)
+        self.store: OwnerStore = unbound.of(settings.memory.owner)
+        self.workplace = projects.Workplace(self.store, folder, settings.project)
+        self._maintenance = unbound.maintenance
+        self._close_store = unbound.close if store is None else lambda: None
+        self._index_folder = factory.index_folder(settings)
+        self._ask = ask
+        self.after_answer = AfterAnswer()
+        # Shared by those who act as others.
+        self._vault, self._lexical = cache(self._open_vault), cache(self._open_lexical)
+        self.runtime = ModelRuntime(settings, self._index_folder, self.store, self._lexical, self._vault)
+
+    def __enter__(self) -> LocalEngine:
+        self.after_answer.refuse_closed()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close files and connections."""
+        self.after_answer.close()
+        self.runtime.close()
+        if self._vault.cache_info().currsize:
+            self.vault.close()
+        if self._lexical.cache_info().currsize:
+            self.lexical.close()
+        self._close_store()
+
+    @property
+    def project(self) -> str:
+        """The project of the settings, or of the folder."""
+        return self.workplace.project
+
+    def acting_as(self, actor: str) -> LocalEngine:
+        """The same memory; the journal names this actor instead of the user."""
+        other = copy(self)
+        other.actor = actor
+        return other
+
+    def working_in(self, folder: Path, project: str | None = None) -> LocalEngine:
+        """The same memory; its project is the named one, or that of this folder."""
+        other = copy(self)
+        other.workplace = projects.Workplace(self.store, folder, project)
+        other.__dict__.pop("_drafter", None)
+        return other
+
+    # Vault and drafter load many rules and ciphers, which reading does not need; writing needs no index.
+
+    @property
+    def lexical(self) -> LexicalIndex:
+        """The index of the words."""
+        return self._lexical()
+
+    def _open_lexical(self) -> LexicalIndex:
+        from triskele.index.lexical import LexicalIndex
+
+        return LexicalIndex(self._index_folder, self.store, self._analyzer, tail_cap=self.settings.index.tail_cap)
+
+    @property
+    def vault(self) -> StoreVault:
+        """Where secrets are sealed."""
+        return self._vault()
+
+    def _open_vault(self) -> StoreVault:
+        from triskele.stores.vault import StoreVault
+
+        return StoreVault(self.store, self.settings.privacy, self.settings.home, self._ask)
+
+    @property
+    def concepts(self) -> LocalConcepts:
+        """The concept graph."""
+        from triskele.engine.concepts import LocalConcepts
+
+        return LocalConcepts(self)
+
+    @property
+    def curation(self) -> LocalCuration:
+        """The review queue."""
+        from triskele.engine.review import LocalCuration
+
+        return LocalCuration(self)
+
+    @property
+    def agents(self) -> LocalAgents:
+        """What agents are given."""
+        from triskele.agents.respond import LocalAgents
+
+        return LocalAgents(self)
+
+    @property
+    def sharing(self) -> LocalSharing:
+        """Shares with other users."""
+        from triskele.engine.sharing import LocalSharing
+
+        return LocalSharing(self)
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """What only the owner of the store can do."""
+        from triskele.engine.upkeep import Upkeep
+
+        return Upkeep(self, self._maintenance)
+
+    @cached_property
+    def _drafter(self) -> Drafter:
+        from triskele.ingest import Drafter
+
+        return Drafter(self.settings.memory, self.project)
+
+    # Writing
+
+    def draft(self, content: str, **details: Any) -> Memory:
+        """A checked memory that is not stored yet; details are those of `Drafter.draft`."""
+        return self._drafter.draft(content, **details)
+
+    def remember(self, content: str, *, supersedes: str | None = None, **details: Unpack[Details]) -> Outcome:
+        """Store one memory durably; "Since May …" sets its validity."""
+        _refuse_unknown("remember", details, requests.Details)
+        self._refuse_echoes([(content, details.get("project"))])
+        memory = self._drafter.dated(content, **details)
+        changes: list[Change] = [Add(memory)]
+        if supersedes is not None:
+            older = self._replaceable(supersedes, memory.origin)
+            changes.append(Connect(validation.new_link(memory.id, LinkKind.SUPERSEDES, older, memory.known_from)))
+            try:
+                return self.apply(changes)[0]
+            except NotFound:
+                # The text is known already, under another id: that memory is the successor.
+                known = self.apply([Add(memory)])[0]
+                link = validation.new_link(known.id, LinkKind.SUPERSEDES, older, memory.known_from)
+                return replace(known, batch=self.apply([Connect(link)])[0].batch)
+        return self.apply(changes)[0]
+
+    def remember_all(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Store several memories in one transaction."""
+        listed = validation.check_drafts(drafts)
+        for draft in listed:
+            _refuse_unknown("remember_all", draft, requests.Draft)
+        self._refuse_echoes([(draft["content"], draft.get("project")) for draft in listed])
+        return self.apply([Add(self._drafter.dated(**draft)) for draft in listed])
+
+    def _refuse_echoes(self, texts: Sequence[tuple[str, str | None]]) -> None:
+        """Refuse a text that an agent repeats, which recall gave it."""
+        if not is_client(self.actor):
+            return
+        from triskele.curation import echo
+
+        # What was given a moment ago may not be noted yet.
+        self.after_answer.flush()
+        for content, project in texts:
+            target = project if project is not None else self.project or None
+            echo.refuse(self.store, validation.check_text(content, "the memory"), project=target)
+
+    def edit(self, *ids: str, **changes: Unpack[Changes]) -> list[Outcome]:
+        """Change memories in one batch; their older versions stay in the history."""
+        from triskele.curation import secrecy
+
+        _refuse_unknown("edit", changes, requests.Changes)
+        outcomes: dict[str, Outcome] = {}
+        revisions: dict[str, Sequence[Change]] = {}
+        for memory in self._last_versions(ids):
+            revised = self._revised(undo.changeable(memory), changes)
+            if "sensitivity" in changes and is_secret(revised) and not is_secret(memory):
+                outcomes[memory.id] = self.seal(memory.id, title=changes.get("title")).outcomes[0]
+                if not changes.keys() - {"sensitivity", "title"}:
+                    continue
+            revisions[memory.id] = secrecy.revision(memory, revised)
+        if revisions:
+            written: dict[str, Outcome] = {}
+            for outcome in self.apply([change for own in revisions.values() for change in own]):
+                # What follows the edit of a memory only closes its older versions.
+                written.setdefault(outcome.id, outcome)
+            outcomes |= written
+        return list(outcomes.values())
+
+    def _revised(self, memory: Memory, changes: Changes) -> Memory:
+        from triskele.curation import secrecy
+
+        plain: dict[str, Any] = {**changes}
+        added, removed = plain.pop("add_tags", None), plain.pop("remove_tags", None)
+        if added is not None or removed is not None:
+            tags = plain.get("tags", memory.tags)
+            gone = set(validation.check_tags(removed or (), self.settings.memory))
+            plain["tags"] = [*(tag for tag in tags if tag not in gone), *validation.check_texts(added or (), "tags")]
+        return self._drafter.revised(memory, plain, lambda: secrecy.text_of(self.store, self.vault, memory))
+
+    def restore(self, *ids: str) -> list[Outcome]:
+        """Bring forgotten memories back, unchanged."""
+        return self.apply([undo.restoration(memory) for memory in self._last_versions(ids)])
+
+    def seal(self, id: str, *, title: str | None = None) -> Erasure:
+        """Make a memory secret in all its versions; everything derived from its text is erased."""
+        from triskele.engine import erasure
+
+        return erasure.seal(self, self._maintenance, self.resolve(id), title)
+
+    def reveal(self, id: str) -> Secret:
+        """Read the text of a secret; the journal records it."""
+        from triskele.curation import secrecy
+
+        memory = self._last_version(id)
+        text = secrecy.text_of(self.store, self.vault, memory)
+        self.apply([Reveal(memory.id)])
+        return Secret(memory.id, memory.content, text)
+
+    def forget(self, *ids: str) -> list[Outcome]:
+        """Stop recalling these memories; history and undo keep them."""
+        return self.apply([Forget(id) for id in self._resolved(ids)])
+
+    def erase(self, *ids: str) -> Erasure:
+        """Remove these memories for good from every file of the store; backups made before keep them."""
+        from triskele.engine import erasure
+
+        return erasure.erase(self, self._maintenance, self._resolved(ids))
+
+    def link(self, source: str, kind: str, target: str) -> Outcome:
+        """Link two memories."""
+        link = validation.new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
+        if link.kind is LinkKind.SUPERSEDES:
+            self._replaceable(link.target, self._last_version(link.source).origin)
+        return self.apply([Connect(link)])[0]
+
+    def _replaceable(self, id: str, origin: Origin) -> str:
+        """The whole id of a memory, unless an agent may not let a text of this origin replace it."""
+        own = self.resolve(id)
+        if is_client(self.actor):
+            from triskele.engine.succession import refuse_to_replace_the_user
+
+            refuse_to_replace_the_user(self.store, own, origin)
+        return own
+
+    def unlink(self, source: str, kind: str, target: str) -> Outcome:
+        """Close a link; the history keeps it."""
+        link = validation.new_link(self.resolve(source), kind, self.resolve(target), timestamps.now())
+        return self.apply([Disconnect(link)])[0]
+
+    def undo(
+        self,
+        batch: str | None = None,
+        *,
+        project: str | None = None,
+        all_projects: bool = False,
+        anyone: bool = False,
+        dry_run: bool = False,
+    ) -> Undone:
+        """Undo a batch, or this actor's last change to the project; an undo can be undone."""
+        place = self.project if project is None else project
+        plan = undo.plan(self.store, self.actor, place, batch, all_projects=all_projects, anyone=anyone)
+        if dry_run:
+            return replace(plan.undone, folders=views.folders(self.store, plan.undone.entries))
+        outcomes = plan.of_memories(self.apply(plan.changes, undoes=plan.undone.entries[0].seq))
+        self.proposals.undone(plan.undone.batch, outcomes)
+        return replace(plan.undone, outcomes=tuple(outcomes))
+
+    def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
+        """Apply changes as one journaled transaction."""
+        sealed = [self.vault.sealed(change) for change in self.workplace.placed(changes)]
+        outcomes = self.store.apply(sealed, batch=batch or new_batch(), actor=self.actor, undoes=undoes)
+        if any(map(withholds, changes)):
+            self.runtime.take_back()
+        self.runtime.wake()
+        return outcomes
+
+    # Files
+
+    def export_memories(
+        self,
+        target: FilePath,
+        *,
+        format: str = "jsonl",
+        private: bool = False,
+        with_secrets: bool = False,
+        current_only: bool = False,
+        progress: Progress | None = None,
+    ) -> ExportReport:
+        """Write memories to a new file."""
+        from triskele.exchange import transfer
+
+        return transfer.export_memories(
+            self,
+            validation.check_path(target),
+            format=format,
+            include_private=private,
+            with_secrets=with_secrets,
+            current_only=current_only,
+            progress=progress,
+        )
+
+    def import_memories(
+        self,
+        source: FilePath,
+        *,
+        format: str | None = None,
+        dry_run: bool = False,
+        project: str | None = None,
+        keep_origin: bool = False,
+        progress: Progress | None = None,
+    ) -> ImportReport:
+        """Import the memories of a file, all or none."""
+        from triskele.exchange import transfer
+
+        return transfer.import_memories(
+            self,
+            validation.check_path(source),
+            format=format,
+            dry_run=dry_run,
+            project=project,
+            keep_origin=keep_origin,
+            progress=progress,
+        )
+
+    # Reading
+
+    def recall(self, text: str, **options: Unpack[RecallOptions]) -> Answer:
+        """Find the memories that answer a question, each with its reason.
+
+        The answer counts as use, and may be noted in the recall log, unless `logged` is false.
+        """
+        _refuse_unknown("recall", options, requests.RecallOptions)
+        answer = self.answer(text, **options)
+        if options.get("logged", True):
+            self._note(text, answer, options)
+        return answer
+
+    def answer(self, text: str, *, trusted: frozenset[str] | None = None, **options: Unpack[RecallOptions]) -> Answer:
+        """Recall without counting it as use; confidence does not rest on what users outside `trusted` share."""
+        from triskele.recall.pipeline import pack
+
+        settings, near, local_only = self.settings.recall, options.get("near"), options.get("local_only", False)
+        sort = validation.check_sort(options.get("sort", Sort.RELEVANCE))
+        asked = plans.asked_for(options.get("legs"), options.get("fusion", DEFAULT), options.get("rerank", DEFAULT))
+        limit = options.get("limit")
+        with self.runtime.moment():
+            plan = self.plan_in_force(asked, order=NEAR if near else options.get("order", AS_RANKED))
+            plan = plan.in_a_hurry() if local_only else replace(plan, patience_s=self.settings.rerank.timeout_s)
+            answer = self.ask(
+                validation.check_text(text, "the question"),
+                plan,
+                limit=settings.limit if limit is None else validation.check_limit(limit),
+                sort=sort,
+                show_superseded=options.get("show_superseded", False),
+                near=self.resolve(near) if near else "",
+                local_only=local_only,
+                embed_first=settings.embed_first,
+                trusted=trusted,
+                **_narrowing(options),
+            )
+        if plan.rerank == CROSS and sort is Sort.RELEVANCE:
+            self.after_answer.put(partial(agreement.note, self.store, answer))
+        budget = options.get("budget")
+        return answer if budget is None else pack(answer, validation.check_budget(budget))
+
+    def _note(self, text: str, answer: Answer, options: RecallOptions) -> None:
+        """Leave to write what an answer used, and the question if the recall log is on."""
+        self.after_answer.put(partial(usage.note_recall, self.store, answer, to_agent=is_client(self.actor)))
+        narrowed = options.get("show_superseded") or any(options.get(name) for name in _NOT_LOGGED_WITH)
+        is_plain = self.settings.recall.log and options.get("sort", Sort.RELEVANCE) == Sort.RELEVANCE and not narrowed
+        if is_plain and not self.runtime.egress_policy.quotes_secret(text):
+            self.after_answer.put(partial(recall_log.note, self.store, text, answer, timestamps.now()))
+
+    def ask(
+        self,
+        text: str,
+        plan: Plan,
+        *,
+        limit: int = 10,
+        depth: int | None = None,
+        sort: Sort = Sort.RELEVANCE,
+        show_superseded: bool = False,
+        near: str = "",
+        local_only: bool = False,
+        embed_first: int = 0,
+        model: SemanticIndex | None = None,
+        project: str | None = None,
+        all_projects: bool = False,
+        **filters: Any,
+    ) -> Answer:
+        """Recall by a plan; with a `depth` the limit changes no candidates, `model` replaces the model in force.
+
+        `embed_first` of the newest memories without vectors are embedded before, where no worker does that.
+        """
+        from triskele.base.periods import question_period
+        from triskele.base.time_grammar import TIME_HINT
+        from triskele.recall.pipeline import recall
+
+        scope = self.scope(project=project, all_projects=all_projects, **filters)
+        if depth is None:
+            depth = leg_depth(self.settings.recall, limit)
+            plan = plan if plan.rescored >= limit else replace(plan, rescored=limit)
+        query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near)
+        query = replace(query, is_explained=not local_only)
+        if TIME_HINT.search(text):
+            query = replace(query, period=question_period(text, scope.as_of))
+        sources = self.runtime.sources(query, plan, local_only=local_only, model=model, embed_first=embed_first)
+        named = None if all_projects else project if project is not None else self.project
+        return recall(query, plan, sources, project=named, show_superseded=show_superseded)
+
+    def plan_in_force(self, asked: Plan = SHIPPED, order: str = AS_RANKED, model: SemanticIndex | None = None) -> Plan:
+        """The plan of recall: the requested one, else the one adopted for the model, else the default."""
+        adopted = self.adopted(model) if asked == SHIPPED else None
+        plan = adopted.plan if adopted else asked
+        rerank = self.runtime.usual_rerank() if plan.rerank == DEFAULT else plan.rerank
+        return replace(plan, prior=self.settings.recall.importance_prior, order=order, rerank=rerank)
+
+    def adopted(self, model: SemanticIndex | None = None) -> Adopted | None:
+        """The plan that the user's own questions put in force; None if it was measured with another model."""
+        found = plans.adopted(self.store)
+        semantic = (model or self.semantic()) if found else None
+        return found if found and semantic and semantic.embedder.fingerprint == found.fingerprint else None
+
+    def why_not(self, id: str, text: str, **options: Unpack[AskOptions]) -> WhyNot:
+        """Explain why a memory is not among the hits of a recall, and what would bring it there."""
+        from triskele.recall.why_not import Recall, why_not
+
+        _refuse_unknown("why_not", options, requests.AskOptions)
+        plan = self.plan_in_force(plans.asked_for(options.get("legs") or None))
+        recall = Recall(self.answer, self.scope, self.runtime.sources, plan, self.settings.recall)
+        return why_not(self._last_version(id), text, options, recall)
+
+    def related(
+        self, *, id: str | None = None, content: str | None = None, project: str | None = None
+    ) -> list[Related]:
+        """List older memories that a memory or a text repeats, extends or contradicts, the surest first."""
+        if (id is None) == (content is None):
+            raise BadInput("name a memory by its id, or give the content of one that is not stored yet")
+        memory = self._last_version(id) if id is not None else self.draft(content or "", project=project)
+        if not self.settings.curation.propose:
+            return []
+        pairs = [(each, each.old) for each in self._pairs(memory) if each.old is not None]
+        shown = views.views(self.store, (old for _, old in pairs))
+        return [Related(shown[old.id], each.relation, each.confidence) for each, old in pairs]
+
+    def _pairs(self, memory: Memory) -> list[PairDecision]:
+        """What a memory is to older ones: by recall if that is open and quick, otherwise by words only."""
+        from triskele.curation.curator import Curator
+
+        curator = Curator(self)
+        if self.runtime.is_open:
+            from triskele.base.deadlines import within
+
+            with suppress(TimeoutError):
+                return within(RELATED_S, lambda: curator.hints(memory))
+        return curator.word_hints(memory)
+
+    def semantic(self) -> SemanticIndex | None:
+        """The local model and its indexes, opened when first needed; None if there is no model."""
+        return self.runtime.semantic()
+
+    def work_in_background(self) -> None:
+        """Embed what waits, now and after every write, in a thread of this process."""
+        self.after_answer.start()
+        self.runtime.work_in_background()
+
+    def browse(self, **options: Unpack[ListOptions]) -> Page:
+        """List memories, a page at a time."""
+        from triskele.engine import listing
+
+        _refuse_unknown("browse", options, requests.ListOptions)
+        request = listing.checked(options)
+        scope = self.scope(**_narrowing(options))
+        if scope.projects is not None and not request.everywhere:
+            scope = replace(scope, projects=scope.projects - {EVERYWHERE} or scope.projects)
+        memories, total = listing.page(self.store, self._columns, scope, request)
+        after = request.offset + len(memories)
+        return Page(
+            tuple(views.views(self.store, memories).values()),
+            total,
+            after if after < total else None,
+            self.store.usage.counts([memory.id for memory in memories]),
+            listing.facets(self._columns(), scope, request) if request.facets else None,
+        )
+
+    def _columns(self) -> Columns:
+        """The columns of the catalog, which no model is needed for."""
+        return self.runtime.open_indexes().catalog.view()
+
+    def scope(self, *, project: str | None = None, all_projects: bool = False, **filters: Any) -> Scope:
+        """What a reader may see: of a project and what belongs everywhere, by the filters of `validation.narrowed`."""
+        named = self.project if project is None else validation.check_name(project, "the project")
+        projects = None if all_projects else frozenset({named, EVERYWHERE})
+        scope = Scope(owner=self.settings.memory.owner, projects=projects, as_of=timestamps.now())
+        return validation.narrowed(scope, self.settings.memory, **filters) if filters else scope
+
+    def find(self, prefix: str, *, limit: int = 2) -> list[str]:
+        """The ids that start with a prefix."""
+        return self.store.find(prefix, limit=limit)
+
+    def resolve(self, reference: str) -> str:
+        """The id that starts with a prefix."""
+        prefix = validation.check_prefix(reference)
+        found = self.store.find(prefix)
+        if not found:
+            raise NotFound(f"no memory starts with {prefix}")
+        if len(found) > 1 and prefix not in found:
+            raise AmbiguousId(f"{prefix} fits several memories: {', '.join(found)}")
+        return prefix if prefix in found else found[0]
+
+    def get(self, id: str) -> MemoryDetails:
+        """Read the last version of a memory, with its links and its use."""
+        return views.details(self.store, self._last_version(id))
+
+    def lookup(self, ids: Iterable[str]) -> dict[str, MemoryView]:
+        """Read the last versions of memories by their whole ids; unknown ones are left out."""
+        whole = sorted(set(validation.check_texts(ids, "ids")))
+        return views.views(self.store, {memory.id: memory for _, memory in self.store.versions(whole)}.values())
+
+    def _last_version(self, id: str) -> Memory:
+        """The current version of a memory, or the last one of a forgotten one."""
+        return self.store.history(self.resolve(id))[-1]
+
+    def _last_versions(self, ids: Iterable[str]) -> list[Memory]:
+        return [self._last_version(id) for id in self._resolved(ids)]
+
+    def _resolved(self, ids: Iterable[str]) -> list[str]:
+        """The whole ids, each once."""
+        return list(dict.fromkeys(map(self.resolve, ids)))
+
+    def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 50) -> History:
+        """List changes, newest first, of all or of one memory or batch; with the versions that they name."""
+        if id is None and batch is None:
+            entries = self.store.newest_entries(limit=limit)
+        else:
+            own = None if id is None else self.resolve(id)
+            entries = self.store.journal(id=own, batch=batch, limit=_WHOLE)[-limit:][::-1]
+        return views.history(self.store, entries)
+
+    def shorten(self, ids: Iterable[str]) -> dict[str, str]:
+        """Give the shortest unique prefix of each id, for display."""
+        return self.store.shorten(ids)
+
+    def stats(self) -> Statistics:
+        """Count what is stored, pending and used."""
+        from triskele.engine.statistics import statistics
+
+        return statistics(self)
+
+    def superseded(self, ids: Sequence[str]) -> set[str]:
+        """The ids of those memories that another one replaces."""
+        return views.superseded_in(self.store, ids)
+
+    # What rooms below the protocol work with
+
+    @property
+    def proposals(self) -> Proposals:
+        """The review queue: what curation would change, until the user accepts or rejects it."""
+        from triskele.curation.proposals import Proposals
+
+        return Proposals(self)
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """Care for the store's files; raise if it has none."""
+        if self._maintenance is None:
+            raise BadInput("the store has no files of its own: use the tools of its database")
+        return self._maintenance
+
+
+def _narrowing(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that narrow a scope."""
+    return {name: value for name, value in options.items() if name in _NARROWING}
+
+
+def _refuse_unknown(method: str, options: Iterable[str], request: type) -> None:
+    """Refuse a misspelt keyword of a public method."""
+    if error := requests.unknown_keyword(method, options, request):
+        raise error
+
+
+if TYPE_CHECKING:
+    from triskele.engine.protocol import Engine
+
+    _implements: type[Engine] = LocalEngine

@@ -1,0 +1,76 @@
+"""Memories as clients see them: with their state, their journal and the folders that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+
+from triskele.exchange import CONFLICTS
+from triskele.replies import History, MemoryDetails, MemoryView, RegisteredFolder, Sent
+from triskele.stores.protocols import OwnerStore
+from triskele.types import Action, JournalEntry, LinkKind, Memory
+
+
+def superseded_in(store: OwnerStore, ids: Sequence[str]) -> set[str]:
+    """The ids of those memories that another one replaces."""
+    links = [link for link in store.links(ids, kind=LinkKind.SUPERSEDES) if link.target in ids]
+    successors = store.memories({link.source for link in links})
+    return {link.target for link in links if link.source in successors}
+
+
+def views(store: OwnerStore, memories: Iterable[Memory]) -> dict[str, MemoryView]:
+    """Memories with their state, by id."""
+    by_id = {memory.id: memory for memory in memories}
+    superseded = superseded_in(store, list(by_id))
+    disputed = store.documents.some(CONFLICTS, by_id)
+    shared = {id for id, memory in by_id.items() if memory.shared_by}
+    received = store.shares.received() if shared and store.shares is not None else []
+    read_only = shared & {each.id for each in received if each.access == "read"}
+    return {
+        id: MemoryView.of(
+            memory,
+            superseded=id in superseded,
+            forgotten=memory.known_to is not None,
+            in_conflict=id in disputed,
+            writable=id not in read_only,
+        )
+        for id, memory in by_id.items()
+    }
+
+
+def details(store: OwnerStore, memory: Memory) -> MemoryDetails:
+    """A memory with its links, the memories at their other ends, its use and the hosts that received its text."""
+    links = tuple(store.links([memory.id]))
+    ends = {end for link in links for end in (link.source, link.target)} - {memory.id}
+    view = views(store, [memory])[memory.id]
+    return MemoryDetails(
+        **{each.name: getattr(view, each.name) for each in fields(view)},
+        links=links,
+        linked=views(store, store.memories(ends).values()),
+        used=store.usage.counts([memory.id]).get(memory.id),
+        sent=tuple(sent(store, [memory.id])),
+    )
+
+
+def sent(store: OwnerStore, ids: Iterable[str]) -> list[Sent]:
+    """The hosted services that received the texts of some memories; none unless the settings name one."""
+    # Imported here: it brings an HTTP client, which an add does not need.
+    from triskele.recall.hosted import egress_log
+
+    return [each for id in ids for each in egress_log.sent(store, id)]
+
+
+def history(store: OwnerStore, entries: Sequence[JournalEntry]) -> History:
+    """Journal entries with the versions and folders that they name."""
+    ids = sorted({end for entry in entries for end in entry.memories})
+    versions = tuple(memory for _, memory in store.versions(ids)) if ids else ()
+    return History(tuple(entries), versions, folders(store, entries))
+
+
+def folders(store: OwnerStore, entries: Iterable[JournalEntry]) -> tuple[RegisteredFolder, ...]:
+    """The folders that entries bound to another project."""
+    bound = {entry.id for entry in entries if entry.action is Action.BOUND}
+    registered = store.places() if bound else []
+    return tuple(
+        RegisteredFolder(each.number, each.key, each.project) for each in registered if f"place {each.number}" in bound
+    )

@@ -1,0 +1,680 @@
+"""What an engine answers besides memories and recalls: frozen values, whose fields are their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple, Self
+
+from triskele.types import (
+    CURATION,
+    IMPORT,
+    USER,
+    Action,
+    JournalEntry,
+    Link,
+    Memory,
+    Outcome,
+)
+
+# From this confidence on a relation of two memories needs no review.
+SURE = 0.9
+_CHANGES_MEMORIES = frozenset(
+    {
+        Action.ADDED,
+        Action.EDITED,
+        Action.RESTORED,
+        Action.FORGOTTEN,
+        Action.SEALED,
+        Action.ERASED,
+        Action.REVEALED,
+    }
+)
+
+RelationName = Literal["duplicate", "update", "contradiction"]
+
+
+@dataclass(frozen=True, slots=True)
+class UseCount:
+    """How often a memory was recalled and injected, and the tokens that the injections took."""
+
+    id: str
+    recalled: int
+    injected: int
+    tokens: int
+    last: datetime
+
+
+class DayCount(NamedTuple):
+    """The same for all memories on one day, in UTC."""
+
+    day: str
+    recalled: int
+    injected: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobCounts:
+    """Pending contents to embed and versions to read names in; `last_error` is the newest failure."""
+
+    embed: int
+    names: int
+    given_up: int
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameCounts:
+    """Counts of an owner's names; `bytes` is the owner's share of the tables, estimated by mentions."""
+
+    names: int
+    concepts: int
+    mentions: int
+    merges: int
+    by_hand: int
+    read: int
+    waiting: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """When the text of a memory was first and last sent to a host."""
+
+    host: str
+    first: str
+    last: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryView(Memory):
+    """A memory with its state; of a secret `content` is the title.
+
+    `in_conflict`: it was changed here and on the sync server. `writable`: the reader may change it.
+    """
+
+    superseded: bool = False
+    forgotten: bool = False
+    in_conflict: bool = False
+    writable: bool = True
+
+    @classmethod
+    def of(cls, memory: Memory, **state: bool) -> Self:
+        """The view of a memory; `owner` becomes the user whose memory it is."""
+        values: dict[str, Any] = {each.name: getattr(memory, each.name) for each in fields(Memory)}
+        values["owner"] = memory.shared_by or memory.owner
+        return cls(**(values | state))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryDetails(MemoryView):
+    """A memory with its open links, the memories at their other ends, its use and the hosts that received its text."""
+
+    links: tuple[Link, ...] = ()
+    linked: Mapping[str, MemoryView] = field(default_factory=dict)
+    used: UseCount | None = None
+    sent: tuple[Sent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """What an erasure did, and the copies of the texts that remain.
+
+    `out_of_reach` names places that the store cannot reach; `sent` are the hosts that received a text.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    erased_copies: tuple[str, ...] = ()
+    remaining_copies: tuple[str, ...] = ()
+    out_of_reach: tuple[str, ...] = ()
+    sent: tuple[Sent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """The text of a secret."""
+
+    id: str
+    title: str
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredFolder:
+    """A folder or git remote with its project, by the number that journal entries name."""
+
+    number: int
+    key: str
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Journal entries, the versions that they name, and the folders whose project they changed."""
+
+    entries: tuple[JournalEntry, ...]
+    versions: tuple[Memory, ...]
+    folders: tuple[RegisteredFolder, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What an undo takes back, of one batch; `outcomes` is empty if it was only planned."""
+
+    entries: tuple[JournalEntry, ...]
+    versions: tuple[Memory, ...]
+    projects: tuple[str, ...]
+    outcomes: tuple[Outcome, ...] = ()
+    folders: tuple[RegisteredFolder, ...] = ()
+
+    @property
+    def batch(self) -> str:
+        """The batch that is undone."""
+        return self.entries[0].batch
+
+    @property
+    def size(self) -> int:
+        """The number of memories that change; of a batch that only links, the number of links."""
+        changed = {entry.id for entry in self.entries if entry.action in _CHANGES_MEMORIES}
+        return len(changed) or len(self.entries)
+
+    def named(self) -> list[tuple[JournalEntry, list[Memory]]]:
+        """Each entry with its versions after and before; of a link the newest version of its source."""
+        return with_versions(self.entries, self.versions)
+
+    def is_own(self, actor: str) -> bool:
+        """Whether this actor made the changes."""
+        return self.entries[0].actor in own_actors(actor)
+
+
+def with_versions(
+    entries: Iterable[JournalEntry], versions: Iterable[Memory]
+) -> list[tuple[JournalEntry, list[Memory]]]:
+    """Each entry with its versions after and before; of a link the newest version of its source."""
+    numbered: dict[str, dict[int, Memory]] = {}
+    for memory in versions:
+        numbered.setdefault(memory.id, {})[memory.version] = memory
+    pairs = []
+    for entry in entries:
+        own = numbered.get(entry.id, {})
+        numbers = [number for number in (entry.version, entry.previous) if number is not None]
+        pairs.append((entry, [own[number] for number in numbers or [max(own, default=0)] if number in own]))
+    return pairs
+
+
+def own_actors(actor: str) -> frozenset[str]:
+    """The names under which an actor writes: the user's commands also import and curate."""
+    return frozenset({USER, IMPORT, CURATION} if actor == USER else {actor})
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """An older memory that a newer one repeats, extends or contradicts."""
+
+    memory: MemoryView
+    relation: RelationName
+    confidence: float
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it needs no review."""
+        return self.confidence >= SURE
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """How many memories each name and month has, the most frequent first; months in order."""
+
+    projects: Mapping[str, int]
+    categories: Mapping[str, int]
+    origins: Mapping[str, int]
+    tags: Mapping[str, int]
+    months: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of memories out of `total`, with the use of each by id; `next_offset` is None after the last one."""
+
+    memories: tuple[MemoryView, ...]
+    total: int
+    next_offset: int | None = None
+    used: Mapping[str, UseCount] = field(default_factory=dict)
+    facets: Facets | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgreementStats:
+    """How far a cross-encoder agreed: questions asked and answered in time, and means of their `Agreement`."""
+
+    asked: int = 0
+    answered: int = 0
+    tau: float = 0.0
+    kept: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedPlan:
+    """Ranking options that the user's own questions put in force: what differs from the default, since when."""
+
+    values: Mapping[str, Any]
+    since: str
+    questions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """Counts of a whole memory.
+
+    `memories` to `by_project` count what is stored; `used` are the memories of `most_used`; `today` is what curation
+    did today, of at most `llm_calls` requests to a language model.
+    """
+
+    memories: int
+    forgotten: int
+    superseded: int
+    versions: int
+    links: int
+    journal: int
+    bytes: int
+    by_category: Mapping[str, int]
+    by_project: Mapping[str, int]
+    jobs: JobCounts
+    names: NameCounts
+    adopted: AdoptedPlan | None = None
+    agreement: AgreementStats | None = None
+    most_used: tuple[UseCount, ...] = ()
+    used: tuple[Memory, ...] = ()
+    days: tuple[DayCount, ...] = ()
+    proposals: int = 0
+    today: Mapping[str, int] = field(default_factory=dict)
+    llm_calls: int = 0
+
+
+class Verdict(StrEnum):
+    """What a new memory is to an older one.
+
+    FORGET comes from a review of the whole store, CONFLICT from a sync: the server's version is the new one.
+    """
+
+    ADD = "add"
+    UPDATE = "update"
+    SUPERSEDE = "supersede"
+    NOOP = "noop"
+    FORGET = "forget"
+    CONFLICT = "conflict"
+
+
+class Rationale(NamedTuple):
+    """Why: the name of a rule, and what it read in the older and in the newer text."""
+
+    rule: str
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """One entry of the queue: a verdict on stored memories or, as ADD, a captured text that is not stored yet.
+
+    `new` is the newer memory, `old` the one that it repeats, extends or replaces; ADD and FORGET have none.
+    """
+
+    id: str
+    kind: Verdict
+    new: Memory
+    old: Memory | None
+    reasons: tuple[Rationale, ...]
+    confidence: float
+    created: datetime
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether its newer memory is in the store already."""
+        return self.kind is not Verdict.ADD
+
+
+Subject = Literal["memory", "tag"]
+
+
+GranteeKind = Literal["user", "group"]
+
+
+Access = Literal["read", "write"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What an owner shares, the id of a memory or a tag, with whom, and whether they may write."""
+
+    owner: str
+    subject: Subject
+    target: str
+    grantee_kind: GranteeKind
+    grantee: str
+    access: Access
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedMemory:
+    """A memory that another user shares with this one."""
+
+    id: str
+    owner: str
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class UserGroup:
+    """Users that a memory or a tag can be shared with at once."""
+
+    name: str
+    members: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that cannot be imported, with its line or file."""
+
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that an import leaves out on purpose, and the reason."""
+
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """A memory that an import would write, or that is stored already; of a secret, which is sealed, only the title.
+
+    A text that the import holds twice has an id only once.
+    """
+
+    action: str
+    id: str
+    content: str
+    category: str
+    tags: tuple[str, ...]
+    project: str
+    place: str = ""
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What an import did, or would do; it counts memories, not versions. only a dry run fills `memories`."""
+
+    format: str
+    read: int
+    added: int
+    duplicates: int
+    secrets: int
+    links: int
+    batch: str
+    problems: tuple[Problem, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    memories: tuple[Preview, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportReport:
+    """How many memories were written, how many forgotten ones and secrets among them, and how many were left out.
+
+    `left_out_versions` counts private or secret versions of memories that were written because they are open now.
+    """
+
+    written: int
+    left_out_private: int
+    left_out_secret: int
+    left_out_versions: int = 0
+    revealed: int = 0
+    forgotten: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedMemory:
+    """A content that a conversation was given; `lost` if a compaction has removed it from the context since."""
+
+    id: str
+    content_hash: str
+    at: datetime
+    lost: bool = False
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationUse:
+    """A conversation that was given memories: when it last was, by which client in which project, and what it cost.
+
+    `memories` are those that its context may still hold; `tokens` is the sum of all that it was ever given; `given` is
+    listed only for one conversation.
+    """
+
+    conversation: str
+    at: datetime
+    client: str
+    project: str
+    memories: int
+    tokens: int
+    given: tuple[InjectedMemory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """The proposals that a review accepted and rejected, and those it left; `batch` undoes what was accepted."""
+
+    accepted: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    batch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What a user shares and receives, and the users whose memories agents are given unasked."""
+
+    given: tuple[Share, ...]
+    received: tuple[ReceivedMemory, ...]
+    trusted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewShare:
+    """A share, the memories that it gives now, and the private or secret ones that it leaves out."""
+
+    share: Share
+    memories: int = 1
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemainingShare:
+    """A share through which readers of an ended one still read all or part of it."""
+
+    share: Share
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedShare:
+    """A share that has ended, and the shares that still give some of its readers access."""
+
+    share: Share
+    remaining: tuple[RemainingShare, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OtherName:
+    """Another name of a concept, why it was merged, and since when."""
+
+    name: str
+    reason: str | None = None
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A concept that memories mention together with another one, and how many mention it at all."""
+
+    concept: str
+    together: int
+    memories: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConceptEdge:
+    """An edge between two concepts, with the id of the memory that states it."""
+
+    source: str
+    kind: str
+    target: str
+    weight: float
+    evidence: str
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    known_from: datetime
+    known_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConceptDetails:
+    """A concept: `memories` mention it, and it is the subject of `subjects` of them.
+
+    Lists are cut, counts are not; `mentioned_in` leaves out what the concept is the subject of.
+    """
+
+    concept: str
+    other_names: tuple[OtherName, ...]
+    memories: int
+    subjects: int
+    subject_of: tuple[Memory, ...]
+    mentioned_in: tuple[Memory, ...]
+    neighbours: tuple[Neighbour, ...]
+    edges: tuple[ConceptEdge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A memory of a path, and the concept that it leads to."""
+
+    memory: Memory
+    concept: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConceptPath:
+    """The shortest path between two concepts; `hops` is None if there is none, and empty if both are the same."""
+
+    start: str
+    end: str
+    hops: tuple[Hop, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommonConcept:
+    """A concept that many memories mention; one of too many memories connects none of them."""
+
+    concept: str
+    memories: int
+    connects: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConceptOverview:
+    """Counts of the concept graph; `connected` memories share a rare enough name with another one."""
+
+    names: NameCounts
+    memories: int
+    connected: int
+    common: tuple[CommonConcept, ...]
+    bytes: int
+    first: datetime | None = None
+    """the time of the oldest memory"""
+
+    @property
+    def connected_share(self) -> float:
+        """The share of the memories that are connected with another one."""
+        return self.connected / self.memories if self.memories else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """A concept or a memory in a drawing; `weight` is how many memories mention a concept."""
+
+    key: str
+    label: str
+    kind: str
+    weight: int = 1
+    is_focus: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """A connection of two nodes; a closed one no longer holds at the moment of the drawing."""
+
+    source: str
+    target: str
+    kind: str
+    group: str
+    is_open: bool = True
+    since: str = ""
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """Nodes and edges around a concept or a memory; `left_out` nodes were cut."""
+
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+    memories: tuple[Memory, ...]
+    concepts: tuple[str, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouped:
+    """The names that were merged into a concept, or split from one; empty if nothing changed."""
+
+    names: tuple[str, ...]
+    concept: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookCall:
+    """An event of an agent's client; `deadline_s` is how long the client will wait for the answer.
+
+    `transcript` and `folder` are paths on the client's machine, which a server never receives.
+    """
+
+    event: str
+    prompt: str = ""
+    session: str = ""
+    source: str = ""
+    reason: str = ""
+    agent: str = ""
+    transcript: str = ""
+    client: str = ""
+    project: str = ""
+    folder: str = ""
+    sees_private: bool = False
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """The text that an agent is given, the memories in it by id, its tokens; `note` says why there is none."""
+
+    text: str = ""
+    memories: tuple[str, ...] = ()
+    tokens: int = 0
+    note: str = ""

@@ -1,0 +1,152 @@
+"""Values as JSON and back: the fields of a dataclass, and flat hits."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from triskele import replies
+from triskele import types as values
+from triskele.base import timestamps
+from triskele.types import Hit, HitEvidence, LegEvidence, Memory
+
+# The names that annotations of values use, which some modules import for type checkers alone.
+NAMES: Mapping[str, Any] = {**vars(values), **vars(replies)}
+_MEMORY = tuple(each.name for each in fields(Memory))
+
+Decoder = Callable[[Any], Any]
+
+
+def to_json(value: Any) -> Any:
+    """A value as JSON: times as ISO 8601, enums as their values, dataclasses and named tuples as objects."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return timestamps.to_text(value)
+    if isinstance(value, Hit):
+        return _flat(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        shape = {each.name: to_json(getattr(value, each.name)) for each in fields(value) if each.init}
+        return _owned(shape) if isinstance(value, Memory) else shape
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {key: to_json(item) for key, item in value._asdict().items()}
+    if isinstance(value, Sequence | set | frozenset):
+        return [to_json(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON")
+
+
+def from_json(kind: Any, value: Any) -> Any:
+    """The value of a type that `to_json` wrote; raises ValueError if it is none."""
+    try:
+        return _decoder(kind)(value)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a value of {kind}: {type(error).__name__}") from error
+
+
+def _owned(shape: dict[str, Any]) -> dict[str, Any]:
+    """A memory under the user whose memory it is, who is another one if it is shared."""
+    shape["owner"] = shape["shared_by"] or shape["owner"]
+    return shape
+
+
+def _flat(hit: Hit) -> dict[str, Any]:
+    """A hit with the fields of its memory."""
+    return {
+        **_owned({name: to_json(getattr(hit.memory, name)) for name in _MEMORY}),
+        "score": hit.score,
+        "reason": hit.reason,
+        "evidence": to_json(hit.legs),
+        "prior": hit.prior,
+        "superseded": hit.superseded,
+        "words": list(hit.words),
+        "stands_for": hit.stands_for,
+        "links": to_json(hit.links),
+        "decay": hit.decay,
+    }
+
+
+def _unflat(value: Mapping[str, Any]) -> Hit:
+    legs = from_json(Mapping[str, LegEvidence], value["evidence"])
+    return Hit(
+        memory=from_json(Memory, value),
+        score=value["score"],
+        evidence=HitEvidence(reason=value["reason"], legs=legs, words=tuple(value["words"])),
+        prior=value["prior"],
+        superseded=value["superseded"],
+        stands_for=value["stands_for"],
+        links=from_json(tuple[values.Link, ...], value["links"]),
+        decay=value["decay"],
+    )
+
+
+@cache
+def _decoder(kind: Any) -> Decoder:
+    """What turns JSON into values of a type."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Hit:
+        return _unflat
+    if kind is datetime:
+        return timestamps.parse
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind
+    if is_dataclass(kind):
+        return _record(kind, [each.name for each in fields(kind) if each.init], _required(kind))
+    if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return _record(kind, list(kind._fields), _unnamed_defaults(kind))
+    if origin in (Union, types.UnionType):
+        inner = [_decoder(each) for each in arguments if each is not type(None)]
+        return lambda value: None if value is None else inner[0](value)
+    if origin in (tuple, list, Sequence):
+        each, collect = _decoder(arguments[0]), list if origin is list else tuple
+        return lambda value: collect(map(each, value))
+    if origin in (dict, Mapping):
+        item = _decoder(arguments[1])
+        return lambda value: {key: item(inner) for key, inner in value.items()}
+    if kind in (int, float, str, bool):
+        return lambda value: _scalar(kind, value)
+    # Literals and what has no type are as they are.
+    return lambda value: value
+
+
+def _record(kind: Any, names: Sequence[str], required: set[str]) -> Decoder:
+    hints = get_type_hints(kind, localns=dict(NAMES))
+    decoders = {name: _decoder(hints[name]) for name in names}
+
+    def decode(value: Any) -> Any:
+        missing = required - value.keys()
+        if missing:
+            raise KeyError(min(missing))
+        return kind(**{name: decode(value[name]) for name, decode in decoders.items() if name in value})
+
+    return decode
+
+
+def _unnamed_defaults(kind: Any) -> set[str]:
+    """The fields of a named tuple without a default."""
+    return set(kind._fields) - set(kind._field_defaults)
+
+
+def _required(kind: Any) -> set[str]:
+    return {
+        each.name for each in fields(kind) if each.init and each.default is MISSING and each.default_factory is MISSING
+    }
+
+
+def _scalar(kind: type, value: Any) -> Any:
+    if isinstance(value, bool) is not (kind is bool) or not isinstance(value, int | float if kind is float else kind):
+        raise TypeError(f"not a {kind.__name__}")
+    return value
