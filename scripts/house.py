@@ -28,9 +28,10 @@ ROOT = Path(__file__).parent.parent
 BOUNDS = ROOT / "house.toml"
 # Locals that say how a value came about instead of what it holds.
 SAY_NOTHING = frozenset("found said told kept asked made given known place standing each others".split())
+# Case matters for the first: Python's own `is None` does not count.
 ODD_ENGLISH = re.compile(
-    r"(?i)\b(whoever|nobody|somebody|anew|take heed|by heart|is none|those of|of \w+ alone|what is no\b|so long as it"
-    r"|, and not\b)\b"
+    r"\bis none\b|(?i:\b(whoever|nobody|somebody|anew|take heed|by heart|those of|of \w+ alone|what is no\b"
+    r"|so long as it|, and not\b)\b)"
 )
 CASTS = re.compile(r"\bcast\(|# type: ignore")
 IS_SERVER = re.compile(r"\b(invocation\.remote|uses_server|is_remote|refuse_server|only_at_the_store)\b")
