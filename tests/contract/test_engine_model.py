@@ -137,7 +137,8 @@ class Story(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "engine"):
             self.engine.close()
-        shutil.rmtree(self.folder)
+        # tantivy may still create a lock file in a folder that was just opened.
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     # Changing
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.index import lexical
 from triskele.index.lexical import LexicalIndex
+from triskele.index.shard import Shard
 from triskele.types import Add, Sort
 
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu".split()
@@ -197,3 +199,19 @@ def test_orphans_are_found_and_removed_by_an_inspection(engine: LocalEngine) -> 
     assert engine.lexical.damaged() == 1
     assert engine.upkeep.inspect(deep=True).repaired
     assert engine.lexical.damaged() == 0
+
+
+def test_open_shard_does_not_follow_commits_by_itself(engine: LocalEngine, tmp_path: Path) -> None:
+    _fill(engine, 60)
+    engine.lexical.catch_up()
+    (lock,) = tmp_path.rglob(".tantivy-meta.lock")
+    rounds, reloads = 40, 0
+    for _ in range(rounds):
+        shard = Shard.open(lock.parent, set())
+        lock.unlink()
+        # A reader that follows commits looks for the first one as soon as its thread runs, and locks to read it.
+        time.sleep(0.02)
+        reloads += lock.exists()
+        lock.touch()
+        assert shard is not None
+    assert reloads < rounds / 2

@@ -35,6 +35,8 @@ _MOST_FREQUENCIES = 4096
 _PAD = ("\u0003",) * PADDING
 _FOOTER_MAGIC = 1337
 _GUARDED_FILES = (".idx", ".term", ".store", ".fast", ".fieldnorm", ".pos")
+# A reader that follows commits creates a lock file in the folder at any time, even after the index is closed.
+_READER = ("Manual", 1)
 _BUILD_HEAP_BYTES = 64_000_000
 _UPDATE_HEAP_BYTES = 16_000_000
 _SORT_FIELDS = {Sort.RECENCY: "updated_at", Sort.IMPORTANCE: "importance"}
@@ -91,6 +93,7 @@ class Shard:
     """A searchable snapshot of one tantivy index."""
 
     def __init__(self, index: tantivy.Index) -> None:
+        index.config_reader(*_READER)
         index.reload()
         self._index = index
         self._searcher = index.searcher()
@@ -360,6 +363,7 @@ def _fill(
     heap_bytes: int,
     average_lengths: dict[str, float] | None = None,
 ) -> None:
+    index.config_reader(*_READER)
     writer = index.writer(heap_bytes, 1)
     lengths: list[dict[str, int]] = []
     for document, counts in documents:
