@@ -16,7 +16,7 @@ from triskele.base import timestamps
 from triskele.base.text import SENTENCE_END, has_topic
 from triskele.curation.projects import project_of
 from triskele.errors import BadInput
-from triskele.index.analysis import Analyzer, analyzer_of, has_identifier
+from triskele.index.analysis import Analyzer, has_identifier
 from triskele.index.corpus import is_called
 from triskele.recall.access import StoreAccess
 from triskele.recall.confidence import is_search
@@ -159,7 +159,7 @@ def holders(engine: StoreAccess, query: str, hits: Sequence[Hit]) -> Sequence[Hi
     words = " ".join(filter(has_topic, query.split()))
     if not is_search(query) or has_identifier(words):
         return hits
-    analyzer = analyzer_of(engine.settings)
+    analyzer = Analyzer(engine.settings.index.language)
     if not (terms := analyzer.plain_terms(words)):
         return hits
     older = engine.store.memories([hit.stands_for for hit in hits if hit.stands_for])

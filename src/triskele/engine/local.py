@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from triskele import requests, validation
 from triskele.base import timestamps
 from triskele.base.ids import new_batch
-from triskele.config import Settings
+from triskele.config import Settings, source_of
 from triskele.curation import agreement, projects, recall_log, undo, usage
 from triskele.curation.usage import AfterAnswer
 from triskele.engine import views
 from triskele.errors import AmbiguousId, BadInput, NotFound
-from triskele.index.analysis import analyzer_of
+from triskele.index.analysis import Analyzer
 from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime
@@ -90,7 +90,7 @@ class LocalEngine:
         """Open the store of the settings, or bind one that engines of other owners share, and leave that open."""
         self.settings = settings
         self.actor = USER
-        self._analyzer = analyzer_of(settings)
+        self._analyzer = Analyzer(settings.index.language, source=source_of(settings.origins, "index.language"))
         unbound = store or factory.open_store(settings)
         self.store: OwnerStore = unbound.of(settings.memory.owner)
         self.workplace = projects.Workplace(self.store, folder, settings.project)

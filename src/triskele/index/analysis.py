@@ -12,7 +12,6 @@ from typing import NamedTuple
 import Stemmer
 
 from triskele.base.text import IS_UNSPACED, MARKS, STOP_WORDS, UNSPACED, fold
-from triskele.config import Settings, source_of
 from triskele.errors import BadInput
 from triskele.types import Memory
 
@@ -82,24 +81,18 @@ class _Cache(dict[str, tuple[str, ...]]):
         return {form for term in terms for form in self._words.get(term, ())}
 
 
-def analyzer_of(settings: Settings) -> Analyzer:
-    """The analyzer of the settings' language; an error names what set the language."""
-    try:
-        return Analyzer(settings.index.language)
-    except BadInput as error:
-        raise BadInput(f"{error}{source_of(settings.origins, 'index.language')}") from None
-
-
 class Analyzer:
     """Turns text into terms, the same way for memories and for questions."""
 
-    def __init__(self, language: str = "english") -> None:
+    def __init__(self, language: str = "english", *, source: str = "") -> None:
+        """Load the stemmers of a language; an error says `source`, where the setting was read."""
         self.language = language
         # The stemmers' own caches cost more than a stem; words are cached with all of their terms.
         try:
             self._stemmer = Stemmer.Stemmer(language, 0) if language != "none" else None
         except KeyError:
-            raise BadInput(f"setting index.language: no stemmer for {language!r} (write none to do without)") from None
+            problem = f"setting index.language: no stemmer for {language!r} (write none to do without){source}"
+            raise BadInput(problem) from None
         self._by_script = {name: Stemmer.Stemmer(name, 0) for _, _, name in _SCRIPTS}
         self._terms_of = _Cache(self._word_terms)
         # Ranking, weighting and explaining a query need its terms many times.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.config import COMMANDS, NO_MODEL, OUTSIDE, file_of, load, shown_url, words_of
+from triskele.config import COMMANDS, NO_MODEL, OUTSIDE, file_of, load, shown_url, source_of, words_of
 from triskele.errors import BadInput, TriskeleError
 from triskele.serving.cli import views
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
@@ -288,7 +288,7 @@ def _is_removable(text: str, key: str, settings: Settings) -> bool:
 def _check(text: str, home: Path) -> Settings:
     """The settings of a text; refuse those that could not be read. The environment does not count."""
     # Imported here: the help of a command does not need them.
-    from triskele.index.analysis import analyzer_of
+    from triskele.index.analysis import Analyzer
     from triskele.stores import factory
 
     with TemporaryDirectory(prefix="triskele-") as folder:
@@ -297,7 +297,7 @@ def _check(text: str, home: Path) -> Settings:
         try:
             settings = load({"TRISKELE_HOME": str(home), "TRISKELE_CONFIG": str(tried)})
             factory.check_address(settings)
-            analyzer_of(settings)
+            Analyzer(settings.index.language, source=source_of(settings.origins, "index.language"))
         except BadInput as error:
             raise BadInput(str(error).replace(f" (in {tried})", "").replace(f" in {tried}", "")) from None
     return settings
