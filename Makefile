@@ -1,7 +1,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-CORE := $(addprefix tests/,base graph index recall privacy contract test_rooms.py test_house.py test_config.py test_validation.py test_ingest.py)
+CORE := $(addprefix tests/,text index recall privacy contract test_rooms.py test_house.py test_config.py test_validation.py test_ingest.py)
 # Tests write and flush thousands of small files: in memory where that has 2 GB to spare.
 MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'END {print $$4}')" -gt 2000000 ] 2>/dev/null && echo TMPDIR=/dev/shm)
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \

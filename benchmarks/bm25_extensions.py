@@ -32,9 +32,9 @@ from triskele.engine.local import LocalEngine
 from triskele.evaluation.datasets import Dataset, windows
 from triskele.evaluation.harness import BenchHarness
 from triskele.evaluation.loaders import load_dataset
-from triskele.index.analysis import memory_terms
 from triskele.stores.corpus_store import WeightedTerms
 from triskele.stores.postgres.scopes import in_scope
+from triskele.text.analysis import memory_terms
 from triskele.types import Scope, Sort
 
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")

@@ -62,9 +62,9 @@ def decisions(target: Path, sets: Iterable[str], *, by_sentence: bool) -> int:
 
 def _texts(name: str, by_sentence: bool) -> Iterator[dict[str, Any]]:
     """The texts of a set as memories: the speaker's name is a label, not part of the text."""
-    from triskele.base.text import SENTENCE_END
     from triskele.evaluation.datasets import windows
     from triskele.evaluation.loaders import load_dataset
+    from triskele.text.words import SENTENCE_END
 
     for window in windows(load_dataset(Path(os.environ["TRISKELE_BENCH_DATA"]) / name).documents):
         text = window.text

@@ -48,13 +48,13 @@ from triskele.evaluation.datasets import BenchQuery, Dataset, half, windows
 from triskele.evaluation.harness import BenchHarness
 from triskele.evaluation.loaders import load_dataset
 from triskele.evaluation.measure import Measured, measure
-from triskele.graph.canonical import key
 from triskele.index.corpus import Ints
 from triskele.index.entity_linking import FOUND, _Known, _Texts, read_names
 from triskele.index.local import LocalCorpus
 from triskele.index.mentions import Bipartite, Layers
 from triskele.recall import candidates, graph_leg
 from triskele.stores.derived import Named
+from triskele.text.spellings import key
 
 if TYPE_CHECKING:
     from triskele.recall.fusion import Scores

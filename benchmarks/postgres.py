@@ -44,7 +44,6 @@ import texts
 from recipe import DEPTH, FORMS, Recipe
 
 from triskele import config
-from triskele.base.ids import content_hash
 from triskele.engine.local import LocalEngine
 from triskele.evaluation.datasets import BenchQuery, Dataset, windows
 from triskele.evaluation.harness import BenchHarness, best_documents
@@ -60,6 +59,7 @@ from triskele.recall.runtime import ModelRuntime
 from triskele.stores.postgres import vector_extension
 from triskele.stores.rows import VERSION_COLUMNS, from_memory, version_hash
 from triskele.stores.sentence_vectors import restored, row_of, sound_rows
+from triskele.text.ids import content_hash
 from triskele.types import Sort
 
 ASKED = 200

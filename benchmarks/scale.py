@@ -31,14 +31,14 @@ import numpy as np
 import psycopg
 from postgres import open_engine, rehearse, server_module
 
-from triskele.base import timestamps
-from triskele.base.ids import IdMaker, content_hash
 from triskele.config import ServerSettings
 from triskele.index.vectors import bytes_of, to_row
 from triskele.models.bundled import bundled
 from triskele.stores.postgres.connections import Connections
 from triskele.stores.rows import JOURNAL_COLUMNS, VERSION_COLUMNS, from_memory, row_hash, version_hash
 from triskele.stores.sentence_vectors import row_of
+from triskele.text import timestamps
+from triskele.text.ids import IdMaker, content_hash
 from triskele.types import USER, Action, Memory
 
 OWNERS = 100

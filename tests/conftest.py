@@ -12,10 +12,10 @@ import pytest
 from hypothesis import settings
 
 from triskele import config
-from triskele.base import timestamps
-from triskele.base.ids import IdMaker, content_hash
 from triskele.engine.local import LocalEngine
 from triskele.serving.cli.demo import temporary_memory
+from triskele.text import timestamps
+from triskele.text.ids import IdMaker, content_hash
 from triskele.types import Memory
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from triskele import config
-from triskele.base import project
 from triskele.errors import BadInput
 from triskele.stores import factory
+from triskele.text import folders
 
 
 def test_every_value_knows_where_it_came_from(tmp_path: Path) -> None:
@@ -133,22 +133,22 @@ def test_a_folder_belongs_to_its_repository(tmp_path: Path) -> None:
     repository = tmp_path / "harbour"
     (repository / ".git" / "worktrees" / "fix").mkdir(parents=True)
     (repository / "src" / "deep").mkdir(parents=True)
-    assert project.discover(repository / "src" / "deep").root.name == "harbour"
+    assert folders.discover(repository / "src" / "deep").root.name == "harbour"
     worktree = tmp_path / "harbour-fix"
     worktree.mkdir()
     (worktree / ".git").write_text(f"gitdir: {repository}/.git/worktrees/fix\n")
     (repository / ".git" / "worktrees" / "fix" / "gitdir").write_text(f"{worktree}/.git\n")
-    assert project.discover(worktree).root.name == "harbour"
+    assert folders.discover(worktree).root.name == "harbour"
     plain = tmp_path / "notes"
     plain.mkdir()
-    assert project.discover(plain).root.name == "notes"
+    assert folders.discover(plain).root.name == "notes"
 
 
 def test_a_submodule_keeps_its_own_name(tmp_path: Path) -> None:
     module = tmp_path / "outer" / "inner"
     module.mkdir(parents=True)
     (module / ".git").write_text("gitdir: ../.git/modules/inner\n")
-    assert project.discover(module).root.name == "inner"
+    assert folders.discover(module).root.name == "inner"
 
 
 def test_a_store_and_owner_named_as_in_the_file_are_those_of_the_file(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from triskele.base.files import check_utf8, expanded
 from triskele.errors import BadInput
+from triskele.text.files import check_utf8, expanded
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

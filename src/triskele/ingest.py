@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from triskele import requests, validation
-from triskele.base import periods, timestamps
-from triskele.base.ids import IdMaker, content_hash
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.privacy import detect
 from triskele.privacy.findings import Finding
+from triskele.text import periods, timestamps
+from triskele.text.ids import IdMaker, content_hash
 from triskele.types import Memory, Origin, Sensitivity, Unsealed
 from triskele.validation import Moment
 

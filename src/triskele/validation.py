@@ -14,12 +14,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeVar, get_args
 
-from triskele.base import timestamps
-from triskele.base.ids import ALPHABET, ID_LENGTH
-from triskele.base.text import SENTENCE_END
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.requests import FusionName, LegName, OrderName, RerankName
+from triskele.text import timestamps
+from triskele.text.ids import ALPHABET, ID_LENGTH
+from triskele.text.words import SENTENCE_END
 from triskele.types import Link, LinkKind, Memory, Origin, Role, Scope, Sensitivity, Sort
 
 if TYPE_CHECKING:
@@ -229,14 +229,14 @@ def check_moment(value: Moment | None) -> datetime | None:
 def check_when(value: Moment | None) -> datetime | None:
     """A point in time, or the beginning of the period that words such as `last week` name."""
     # Imported here: few calls name a time in words.
-    from triskele.base import periods
+    from triskele.text import periods
 
     return periods.parse_start(value, timestamps.now()) if isinstance(value, str) else check_moment(value)
 
 
 def check_range(since: Moment | None, until: Moment | None) -> tuple[datetime | None, datetime | None]:
     """The beginning and the end of the time that memories may be about; `until` includes what it names."""
-    from triskele.base import periods
+    from triskele.text import periods
 
     start = check_when(since)
     end = periods.parse_end(until, timestamps.now()) if isinstance(until, str) else check_moment(until)

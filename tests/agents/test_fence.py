@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from privacy.test_poisoning import PAYLOADS
 
 from triskele.agents import fence
-from triskele.base.ids import content_hash
+from triskele.text.ids import content_hash
 from triskele.types import Memory, Origin, Sensitivity
 
 _MOMENT = datetime(2025, 3, 4, tzinfo=UTC)

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from triskele.base import timestamps
 from triskele.engine.local import LocalEngine
-from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, Mentions
 from triskele.index.vectors import compressed
 from triskele.models.embedders import Encoding
 from triskele.stores.sentence_vectors import restored, rounded
+from triskele.text import timestamps
+from triskele.text.analysis import Analyzer
 from triskele.types import Memory, Role, Scope, Sort
 
 K1, B = 1.2, 0.75

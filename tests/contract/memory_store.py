@@ -17,11 +17,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
-from triskele.base import timestamps
-from triskele.base.ids import content_hash, same_words
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.stores.protocols import START, VAULT, Census, ChangePage, Cursor, Document, KnownPlace, SealedRow
 from triskele.stores.writer import MemoryLimits
+from triskele.text import timestamps
+from triskele.text.ids import content_hash, same_words
 from triskele.types import (
     USER,
     Action,

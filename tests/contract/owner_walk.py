@@ -10,14 +10,14 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
-from triskele.base import timestamps
-from triskele.base.ids import content_hash
 from triskele.errors import TriskeleError
 from triskele.replies import NameCounts
 from triskele.stores.corpus_store import CorpusStore, WeightedTerms, WordCounts
 from triskele.stores.derived import BY_HAND, EMBED, NAMES, Named
 from triskele.stores.protocols import START, VAULT, Census, Cursor, Document, OwnerStore, Use
 from triskele.stores.sharing import ShareStore
+from triskele.text import timestamps
+from triskele.text.ids import content_hash
 from triskele.types import (
     Add,
     Change,

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from brute_force import BruteForceCorpus
 
-from triskele.base import timestamps
 from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Corpus, Ints
@@ -20,6 +19,7 @@ from triskele.models.embedders import Encoding
 from triskele.recall.pipeline import recall
 from triskele.recall.plan import Plan
 from triskele.serving.cli.demo import temporary_memory
+from triskele.text import timestamps
 from triskele.types import Origin, Query, Role, Scope, Sensitivity, Sort
 
 Open = Callable[..., Corpus]

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from triskele import config
-from triskele.base import timestamps
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound
+from triskele.text import timestamps
 from triskele.types import Action, LinkKind, Memory
 
 IS_LONG = "TRISKELE_STATEFUL_STEPS" in os.environ

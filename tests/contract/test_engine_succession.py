@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from triskele.base import timestamps
 from triskele.engine.local import LocalEngine
+from triskele.text import timestamps
 from triskele.types import LinkKind
 
 

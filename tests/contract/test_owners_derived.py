@@ -9,11 +9,11 @@ from datetime import timedelta
 import pytest
 from contract import owner_walk
 
-from triskele.base import timestamps
 from triskele.stores.corpus_store import CorpusStore
 from triskele.stores.derived import BY_HAND, EMBED, NAMES, EntityStore, JobStore, ModelStore, Named, VectorStore
 from triskele.stores.protocols import DocumentStore, OwnerStore, Store, UsageStore, Use
 from triskele.stores.sharing import ShareStore
+from triskele.text import timestamps
 from triskele.types import Add, Forget, Memory, Sensitivity, Withdraw
 
 PROTOCOLS: dict[str, tuple[type, owner_walk.Calls]] = {

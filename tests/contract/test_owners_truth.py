@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from contract import owner_walk
 
-from triskele.base import timestamps
-from triskele.base.ids import content_hash
 from triskele.errors import NotFound
 from triskele.stores.protocols import VAULT, Document, OwnerStore, Store, Truth
+from triskele.text import timestamps
+from triskele.text.ids import content_hash
 from triskele.types import (
     Action,
     Add,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from triskele.base import timestamps
 from triskele.errors import BadInput
 from triskele.stores.protocols import OwnerStore
+from triskele.text import timestamps
 from triskele.types import Add, Forget, Memory, Origin, Outcome, Revise, Scope, Sensitivity, Sort
 
 Do = Callable[..., list[Outcome]]

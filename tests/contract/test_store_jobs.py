@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from triskele.base import timestamps
 from triskele.errors import NotFound
 from triskele.replies import JobCounts
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, Job
 from triskele.stores.protocols import OwnerStore
+from triskele.text import timestamps
 from triskele.types import Add, Forget, Memory, Outcome, Revise
 
 Do = Callable[..., list[Outcome]]

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from triskele.base import timestamps
 from triskele.errors import Conflict
 from triskele.stores.protocols import START, Cursor, OwnerStore
+from triskele.text import timestamps
 from triskele.types import (
     CURATION,
     IMPORT,

@@ -9,10 +9,10 @@ from threading import Thread
 
 import pytest
 
-from triskele.base import timestamps
 from triskele.errors import QuotaExceeded
 from triskele.stores.protocols import OwnerStore, Store
 from triskele.stores.writer import MemoryLimits
+from triskele.text import timestamps
 from triskele.types import Add, Change, Connect, Forget, Link, LinkKind, Memory, Revise
 
 Make = Callable[..., Memory]

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from triskele.base import timestamps
 from triskele.errors import Conflict, NotFound
 from triskele.stores.protocols import OwnerStore
+from triskele.text import timestamps
 from triskele.types import Action, Add, Connect, Disconnect, Forget, Link, LinkKind, Memory, Outcome
 
 Do = Callable[..., list[Outcome]]

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from triskele.base import timestamps
 from triskele.errors import NotFound
 from triskele.replies import NameCounts
 from triskele.stores.derived import BY_HAND, Named
 from triskele.stores.protocols import OwnerStore
+from triskele.text import timestamps
 from triskele.types import Connect, Forget, Link, LinkKind, Memory, Outcome, Revise
 
 Make = Callable[..., Memory]

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from triskele.base.ids import content_hash
 from triskele.errors import BadInput, Conflict
 from triskele.stores.protocols import START, VAULT, Document, OwnerStore
+from triskele.text.ids import content_hash
 from triskele.types import Action, Add, Memory, Outcome, Reveal, Revise, Sealed, Sensitivity, Withdraw
 
 Do = Callable[..., list[Outcome]]

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from triskele.base import timestamps
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded, StoreClosed, StoreUnavailable
 from triskele.stores.protocols import Maintenance, OwnerStore, Store
 from triskele.stores.writer import MemoryLimits
+from triskele.text import timestamps
 from triskele.types import Action, Add, Connect, Forget, Link, LinkKind, Memory, Outcome, Revise
 
 Do = Callable[..., list[Outcome]]

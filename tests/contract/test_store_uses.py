@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from triskele.base import timestamps
-from triskele.base.ids import content_hash
 from triskele.replies import ConversationUse, InjectedMemory, UseCount
 from triskele.stores import owner_usage as ledger
 from triskele.stores.protocols import VAULT, Document, Maintenance, OwnerStore, Use
+from triskele.text import timestamps
+from triskele.text.ids import content_hash
 from triskele.types import Forget, Memory, Outcome, Sealed, Sensitivity
 
 Make = Callable[..., Memory]

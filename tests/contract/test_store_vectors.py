@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from triskele.base import timestamps
-from triskele.base.ids import content_hash
 from triskele.errors import NotFound, StoreUnavailable
 from triskele.stores.postgres import vector_rows
 from triskele.stores.protocols import Maintenance, OwnerStore
 from triskele.stores.sqlite import vectors
+from triskele.text import timestamps
+from triskele.text.ids import content_hash
 from triskele.types import Add, Change, Forget, Memory, Outcome, Revise, Role
 
 Do = Callable[..., list[Outcome]]

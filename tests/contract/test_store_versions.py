@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from triskele.base import timestamps
 from triskele.errors import Conflict, NotFound
 from triskele.stores.protocols import START, OwnerStore, Store
+from triskele.text import timestamps
 from triskele.types import Action, Add, Change, Forget, Memory, Origin, Outcome, Revise, Role, Sensitivity
 
 Do = Callable[..., list[Outcome]]

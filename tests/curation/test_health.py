@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from triskele.base.ids import content_hash
 from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.index.lexical import LexicalIndex
@@ -17,6 +16,7 @@ from triskele.index.local import SemanticIndex
 from triskele.index.vectors import compressed
 from triskele.models.bundled import bundled
 from triskele.stores.sentence_vectors import row_bytes, row_of
+from triskele.text.ids import content_hash
 from triskele.types import Add, Answer
 
 NOTES = (

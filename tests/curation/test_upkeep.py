@@ -11,7 +11,6 @@ from itertools import product
 
 import pytest
 
-from triskele.base import timestamps
 from triskele.curation import upkeep
 from triskele.curation.curator import Curator
 from triskele.curation.decide import PairDecision
@@ -19,6 +18,7 @@ from triskele.curation.upkeep import UpkeepKind
 from triskele.engine.local import LocalEngine
 from triskele.replies import Verdict
 from triskele.stores.protocols import Use
+from triskele.text import timestamps
 from triskele.types import Add, LinkKind, Memory, Origin, Sensitivity
 
 OpenEngine = Callable[..., LocalEngine]

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from triskele import config
-from triskele.base.ids import content_hash
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, TriskeleError
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.stores.rows import from_link, from_memory, row_hash
+from triskele.text.ids import content_hash
 from triskele.types import LinkKind, Sensitivity
 
 OpenEngine = Callable[..., LocalEngine]

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triskele.base import timestamps
 from triskele.config import MemorySettings
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, markdown, sources
 from triskele.exchange.records import Note
 from triskele.exchange.transfer import export_memories, import_memories
+from triskele.text import timestamps
 from triskele.types import Memory, Sensitivity
 
 OpenEngine = Callable[..., LocalEngine]

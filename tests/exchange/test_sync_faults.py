@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from sync_world import ADDRESS, Stores, Wire, World, opened
 
-from triskele.base import timestamps
 from triskele.errors import BadInput, Conflict, Unavailable
 from triskele.exchange import sync_states
 from triskele.exchange.sync import Sync
 from triskele.exchange.sync_notes import Notes
 from triskele.exchange.sync_states import Outgoing, PulledPage, PushReply
 from triskele.serving.http import sync_api
+from triskele.text import timestamps
 from triskele.types import Add, Connect, Disconnect, Link, LinkKind, Memory, Sensitivity
 
 

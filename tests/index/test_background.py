@@ -13,11 +13,11 @@ from toy_model import PATIENCE_S, Toy, assert_whole, fill, open_toy, until
 from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable
 from triskele.index import worker
-from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
 from triskele.index.vectors import TokenIndex
 from triskele.index.worker import Worker
 from triskele.stores.sqlite.store import SqliteStore
+from triskele.text.analysis import Analyzer
 
 
 def test_the_background_survives_a_text_that_breaks_the_model(engine: LocalEngine, toy: Toy) -> None:

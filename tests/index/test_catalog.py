@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from triskele.base import timestamps
-from triskele.base.ids import IdMaker, content_hash
 from triskele.index import catalog
 from triskele.index.catalog import Catalog, Columns
 from triskele.index.vectors import distinct
 from triskele.stores.sqlite import vectors
 from triskele.stores.sqlite.store import SqliteOwnerStore, SqliteStore
+from triskele.text import timestamps
+from triskele.text.ids import IdMaker, content_hash
 from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory, Revise, Role, Scope, Sensitivity
 
 MODEL = "a-model@1"

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from triskele import config
-from triskele.base.files import file_lock
-from triskele.base.ids import content_hash
 from triskele.engine.local import LocalEngine
 from triskele.index import dense, lifecycle
 from triskele.index.catalog import Catalog, Columns
 from triskele.index.dense import DenseIndex
 from triskele.stores.sentence_vectors import restored, rounded, row_bytes, row_of
 from triskele.stores.sqlite.store import SqliteStore
+from triskele.text.files import file_lock
+from triskele.text.ids import content_hash
 from triskele.types import Add, Memory
 
 MODEL, WIDTH = "some/model@1", 16
@@ -98,8 +98,8 @@ def brute(vectors: Floats, asked: Floats, mask: NDArray[np.bool_], limit: int) -
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shelf, Floats]]:
     """300 vectors, the last 40 of them past the file."""
-    from triskele.base import timestamps
-    from triskele.base.ids import IdMaker
+    from triskele.text import timestamps
+    from triskele.text.ids import IdMaker
 
     ids = IdMaker()
 

@@ -14,16 +14,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from triskele.base.files import file_lock
 from triskele.errors import IndexUnavailable
 from triskele.index import lifecycle
-from triskele.index.analysis import Analyzer
 from triskele.index.dense import DenseIndex
 from triskele.index.lexical import LexicalIndex
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import MentionIndex
 from triskele.index.vectors import TokenIndex
 from triskele.stores.protocols import Heads, OwnerStore
+from triskele.text.analysis import Analyzer
+from triskele.text.files import file_lock
 
 
 class ToyStore:

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from triskele.base.files import file_lock
-from triskele.base.ids import content_hash
 from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.index import lifecycle, vectors
@@ -21,6 +19,8 @@ from triskele.models.bundled import bundled
 from triskele.models.embedders import Encoding
 from triskele.stores.protocols import OwnerStore
 from triskele.stores.sqlite.store import SqliteStore
+from triskele.text.files import file_lock
+from triskele.text.ids import content_hash
 from triskele.types import Add, Memory
 
 # Bits of so many dimensions take so many bytes.

@@ -18,10 +18,10 @@ import loopback
 import pytest
 from loopback import Book
 
-from triskele.base import timestamps
 from triskele.errors import BadInput, Unavailable
 from triskele.models.egress import REST_S, Departure, EgressClient, Endpoint, EndpointUnavailable, Joined, NotCleared
 from triskele.privacy.clearance import Cleared, clear_memory
+from triskele.text import timestamps
 from triskele.types import Memory
 
 SOURCE = Path(__file__).parents[2] / "src" / "triskele"

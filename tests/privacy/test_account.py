@@ -14,13 +14,13 @@ import pytest
 from capture import Capture, answer
 from click.testing import CliRunner
 
-from triskele.base import timestamps
 from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable
 from triskele.models.egress import Bill, Departure
 from triskele.recall.hosted.egress_log import StoreLedger, days, sent
 from triskele.serving.cli.main import cli
 from triskele.stores.sqlite.store import SqliteStore
+from triskele.text import timestamps
 from triskele.types import Add, Sensitivity
 
 TEXTS = ("the heron nests by the mill", "the ferry leaves at noon", "bread is baked on Mondays")

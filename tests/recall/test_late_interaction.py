@@ -13,8 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from triskele.base import timestamps
-from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Facts
 from triskele.index.vectors import packed
 from triskele.models.embedders import Encoding
@@ -22,6 +20,8 @@ from triskele.recall import late_interaction
 from triskele.recall.candidates import Scored
 from triskele.recall.legs import EncodedQuery
 from triskele.recall.plan import Plan
+from triskele.text import timestamps
+from triskele.text.analysis import Analyzer
 from triskele.types import Query, Ranking, Scope
 
 WIDTH = 16

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from triskele.base import timestamps
 from triskele.models.embedders import Encoding
 from triskele.recall import legs
 from triskele.recall.legs import EncodedQuery, HostedQuery, Nearness
 from triskele.recall.plan import Plan
+from triskele.text import timestamps
 from triskele.types import Query, Ranking, Scope
 
 Floats = NDArray[np.float32]

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from triskele.base import timestamps
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.ingest import Drafter
+from triskele.text import timestamps
 from triskele.types import LinkKind, Sensitivity
 
 

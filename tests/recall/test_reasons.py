@@ -13,12 +13,12 @@ import pytest
 from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
-from triskele.index.analysis import Analyzer
 from triskele.recall import reasons
 from triskele.recall.legs import QueryTerms
 from triskele.recall.pipeline import pack
 from triskele.recall.plan import Plan
 from triskele.stores.sentence_vectors import row_of
+from triskele.text.analysis import Analyzer
 from triskele.types import Add, Answer, Hit, LinkKind, Memory, Term
 
 MEMORIES = (

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from triskele.base import timestamps
 from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Facts
@@ -17,6 +16,7 @@ from triskele.recall import candidates, evidence
 from triskele.recall.confidence import SEARCHED
 from triskele.recall.legs import EncodedQuery
 from triskele.recall.plan import Plan
+from triskele.text import timestamps
 from triskele.types import LEAST_CONFIDENCE, Query, Role, Scope
 
 ANN, BOB, NOBODY = 4, 9, -1

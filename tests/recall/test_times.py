@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from triskele import config
-from triskele.base import periods, timestamps
 from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Facts
 from triskele.recall import evidence
+from triskele.text import periods, timestamps
 from triskele.types import Add
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)

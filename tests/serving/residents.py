@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from triskele import __version__
-from triskele.base.files import file_lock
 from triskele.serving import hook_client, resident
+from triskele.text.files import file_lock
 
 CLIENT = str(Path(hook_client.__file__).with_name("hook_start.py"))
 STAND_IN = str(Path(__file__).parent / "stand_in.py")

@@ -22,12 +22,12 @@ from noise_weights import noise_weights
 
 import triskele
 from triskele import config
-from triskele.base import ids, timestamps
 from triskele.engine.opening import open_memory
 from triskele.models import bundled
 from triskele.recall import plan as plans
 from triskele.serving.cli.demo import store_samples
 from triskele.serving.cli.main import cli
+from triskele.text import ids, timestamps
 
 Run = Callable[..., Any]
 LOCAL, SERVER = frozen.DATA / "command_json.json", frozen.DATA / "server_command_json.json"

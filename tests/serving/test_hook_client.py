@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from residents import CLIENT, Host
 
 from triskele import __version__, config
-from triskele.base.files import file_lock
 from triskele.serving import hook_client
 from triskele.serving.listener import make_folders, unix_socket
+from triskele.text.files import file_lock
 
 PROMPT = "the heron nests by the old mill"
 EVENT = json.dumps({"session_id": "s", "cwd": "/tmp", "prompt": PROMPT}).encode()

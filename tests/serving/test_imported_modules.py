@@ -19,9 +19,9 @@ from test_hook_client import FakeResident, host, listener, said  # noqa: F401 - 
 
 from triskele import __main__ as program
 from triskele import config
-from triskele.base.files import file_lock
 from triskele.engine.local import LocalEngine
 from triskele.serving.listener import make_folders
+from triskele.text.files import file_lock
 
 GOLDEN = frozen.DATA / "imported_modules.json"
 RECORDER = str(Path(__file__).parent / "record_imports.py")

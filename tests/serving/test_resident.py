@@ -21,12 +21,12 @@ import pytest
 from residents import OTHER, Host
 
 from triskele import __version__, config
-from triskele.base.files import file_lock
 from triskele.engine.local import LocalEngine
 from triskele.errors import Unavailable
 from triskele.serving import hook_client, listener, resident
 from triskele.serving.hook_client import release
 from triskele.serving.mcp import connector
+from triskele.text.files import file_lock
 
 PROMPT = json.dumps({"prompt": "who waters the plants"}).encode()
 FACT = "Mara waters the plants on Mondays"

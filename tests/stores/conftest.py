@@ -13,10 +13,10 @@ import psycopg
 import pytest
 import tantivy
 
-from triskele.index.analysis import Analyzer
 from triskele.stores.postgres import round_trips
 from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.postgres.truth import PostgresStore
+from triskele.text.analysis import Analyzer
 
 LETTERS = "bcdfghjklmnpqrtvwxz"
 _CONDITION = re.compile(r"(\w+\.)?owner = %(s|\(owner\)s)")

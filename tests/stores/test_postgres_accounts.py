@@ -10,13 +10,13 @@ import psycopg
 import pytest
 
 from triskele import config
-from triskele.base import timestamps
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.stores import access_keys as keys
 from triskele.stores.access_keys import Quotas
 from triskele.stores.postgres.accounts import Accounts
 from triskele.stores.postgres.connections import Connections
+from triskele.text import timestamps
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import psycopg
 import pytest
 
 from triskele import config
-from triskele.base import timestamps
 from triskele.engine.local import LocalEngine
 from triskele.index import local
 from triskele.recall import model_switch
@@ -22,6 +21,7 @@ from triskele.recall.plan import Plan
 from triskele.stores.derived import EMBED, Named
 from triskele.stores.postgres import heads, round_trips
 from triskele.stores.postgres.truth import PostgresOwnerStore, PostgresStore
+from triskele.text import timestamps
 from triskele.types import Add, Connect, Disconnect, Link, LinkKind, Memory, Revise
 
 Make = Callable[..., Memory]

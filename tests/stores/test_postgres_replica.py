@@ -17,7 +17,6 @@ from postgres import PostgresProcess, running_replica, running_server
 from starlette.testclient import TestClient
 
 from triskele import config
-from triskele.base import timestamps
 from triskele.curation.usage import note_recall
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, StoreClosed, StoreUnavailable
@@ -30,6 +29,7 @@ from triskele.stores.postgres.connections import Connections, OwnerTransactions
 from triskele.stores.postgres.replicas import Position
 from triskele.stores.postgres.truth import PostgresStore
 from triskele.stores.sharing import shares_of
+from triskele.text import timestamps
 from triskele.types import Add, Memory, Scope
 
 Open = Callable[..., LocalEngine]

@@ -9,11 +9,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from triskele.base import timestamps
 from triskele.models.egress import Departure
 from triskele.recall.hosted.egress_log import StoreLedger, sent
 from triskele.stores.protocols import OwnerStore
 from triskele.stores.sqlite.store import SqliteStore
+from triskele.text import timestamps
 from triskele.types import Add, Memory
 
 MEMORIES, BATCH = 2_000, 64

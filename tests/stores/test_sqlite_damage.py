@@ -12,10 +12,10 @@ from random import Random
 import apsw
 import pytest
 
-from triskele.base import timestamps
 from triskele.engine.local import LocalEngine
 from triskele.errors import StoreUnavailable
 from triskele.stores.sqlite.store import SqliteStore
+from triskele.text import timestamps
 from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory
 
 FLIPS = 200

@@ -14,12 +14,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from triskele.base.files import file_lock
 from triskele.engine.local import LocalEngine
 from triskele.errors import StoreUnavailable
 from triskele.stores.protocols import Use
 from triskele.stores.sqlite.schema import FORMAT, OLD_APPLICATION_ID
 from triskele.stores.sqlite.store import SqliteStore
+from triskele.text.files import file_lock
 from triskele.types import Add, Memory
 
 Make = Callable[..., Memory]

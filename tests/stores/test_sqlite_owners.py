@@ -10,13 +10,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from triskele.base import timestamps
-from triskele.base.ids import content_hash
 from triskele.errors import Conflict
 from triskele.stores import owner_usage
 from triskele.stores.archive import TABLES
 from triskele.stores.protocols import VAULT, Document, OwnerStore, Use
 from triskele.stores.sqlite.store import SqliteStore
+from triskele.text import timestamps
+from triskele.text.ids import content_hash
 from triskele.types import Add, Connect, Link, LinkKind, Memory, Sealed, Sensitivity
 
 MakeMemory = Callable[..., Memory]

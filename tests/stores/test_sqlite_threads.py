@@ -12,13 +12,13 @@ from typing import Any, cast
 
 import pytest
 
-from triskele.base.files import file_lock
 from triskele.config import sqlite_path
 from triskele.engine.local import LocalEngine
 from triskele.errors import StoreClosed, StoreUnavailable
 from triskele.index.worker import Worker
 from triskele.stores.protocols import Document, Use
 from triskele.stores.sqlite import maintenance, store_file
+from triskele.text.files import file_lock
 from triskele.types import LinkKind
 
 THREADS = 8

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 
-from triskele.base import timestamps
+from triskele.text import timestamps
 from triskele.types import Memory, Sensitivity
 
 OPENING = "<triskele-memory>"

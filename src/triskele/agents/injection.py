@@ -12,16 +12,16 @@ from typing import Any
 
 from triskele import validation
 from triskele.agents import fence
-from triskele.base import timestamps
-from triskele.base.text import SENTENCE_END, has_topic
 from triskele.curation.projects import project_of
 from triskele.errors import BadInput
-from triskele.index.analysis import Analyzer, has_identifier
 from triskele.index.corpus import is_called
 from triskele.recall.access import StoreAccess
 from triskele.recall.confidence import is_search
 from triskele.recall.reasons import text_of, tokens_of
 from triskele.replies import HookCall, InjectedMemory
+from triskele.text import timestamps
+from triskele.text.analysis import Analyzer, has_identifier
+from triskele.text.words import SENTENCE_END, has_topic
 from triskele.types import EVERYWHERE, Answer, Hit, Memory, Origin, Sensitivity, Sort
 
 # A longer prompt is reduced to what it is about: the rest is often pasted text, which hides the request.

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele.agents import injection, transcript_queue
-from triskele.base import timestamps
 from triskele.curation import capture, echo
 from triskele.curation.curator import Curator
 from triskele.curation.fact_reader import FactReader
@@ -27,6 +26,7 @@ from triskele.privacy import detect
 from triskele.privacy.findings import Finding, merge
 from triskele.replies import HookCall, Rationale, Verdict
 from triskele.stores.protocols import Document
+from triskele.text import timestamps
 from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, SpokenTurn, is_secret
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.base.files import disk_errors, file_lock
 from triskele.code.corpus import CodeCorpus
 from triskele.code.languages import FUNCTION, TYPE
 from triskele.code.paths import shown_path
@@ -21,6 +20,7 @@ from triskele.code.words import parts, term, words
 from triskele.errors import IndexUnavailable
 from triskele.index.corpus import Floats
 from triskele.models.embedders import Embedder
+from triskele.text.files import disk_errors, file_lock
 
 BATCH = 16
 CARD_NAMES = 25

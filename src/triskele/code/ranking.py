@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.base import timestamps
 from triskele.code import rules
 from triskele.code.corpus import CodeCorpus, FieldWeights, LexicalScores
 from triskele.code.question import CodeQuestion
@@ -20,6 +19,7 @@ from triskele.code.words import whole
 from triskele.index.corpus import Floats, Ints
 from triskele.recall import fusion, legs
 from triskele.recall.plan import Plan
+from triskele.text import timestamps
 from triskele.types import Query, Ranking, Scope, Sort
 
 if TYPE_CHECKING:

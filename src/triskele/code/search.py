@@ -8,7 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
-from triskele.base.text import fold
 from triskele.code import embedding, symbols, tree_index
 from triskele.code.corpus import CodeCorpus
 from triskele.code.embedding import CodeVectors, VectorFile
@@ -28,6 +27,7 @@ from triskele.errors import BadInput, IndexUnavailable, NotFound
 from triskele.models.bundled import embedder_in, kept_names, kept_weights
 from triskele.models.embedders import Embedder
 from triskele.models.local import local_embedder
+from triskele.text.words import fold
 
 MAX_LIMIT = 50
 MAX_SNIPPET_LINES = 60

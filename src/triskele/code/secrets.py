@@ -12,8 +12,8 @@ from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path
 
-from triskele.base import text as base_text
 from triskele.privacy import api_keys, detect, encodings, financial, findings, formats, passwords
+from triskele.text import words as base_text
 
 MASK = "[secret]"
 # No version: what was found with it is never trusted.

@@ -11,11 +11,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.base.files import disk_errors
 from triskele.code.languages import BY_EXTENSION
 from triskele.code.parsing import FIELDS, Definition, ParsedFile
 from triskele.code.secrets import detector
 from triskele.errors import IndexUnavailable
+from triskele.text.files import disk_errors
 
 Ints = NDArray[np.int64]
 Small = NDArray[np.int32]

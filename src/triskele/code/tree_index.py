@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from triskele.base.files import disk_errors, expanded, file_lock
 from triskele.code import segment as segments
 from triskele.code.languages import language_of, require
 from triskele.code.parsing import ParsedFile, digest_of, parse
@@ -27,6 +26,7 @@ from triskele.code.secrets import detector
 from triskele.code.segment import CodeSegment
 from triskele.code.walk import FoundFile, Walk, read, unfit
 from triskele.errors import BadInput, IndexUnavailable, NotFound
+from triskele.text.files import disk_errors, expanded, file_lock
 
 FORMAT = 2
 FOLDER = "code"

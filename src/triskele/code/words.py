@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 import Stemmer
 
-from triskele.base.text import STOP_WORDS, fold
+from triskele.text.words import STOP_WORDS, fold
 
 # A whole identifier is more specific than its parts.
 WHOLE_WEIGHT = 1.75

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triskele.base import timestamps
 from triskele.curation import secrecy
 from triskele.curation.decide import PairDecision, begins
 from triskele.replies import Verdict
+from triskele.text import timestamps
 from triskele.types import (
     CLOSENESS,
     TRUST,

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from triskele.base.text import SENTENCE_END
 from triskele.curation.told import told
 from triskele.curation.wording import content, words
 from triskele.privacy.findings import Finding, lowered
+from triskele.text.words import SENTENCE_END
 from triskele.types import SpokenTurn
 
 # The dial: from which confidence on a candidate is stored, and from which on it waits for a review.

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from triskele.base.text import fold
 from triskele.curation.amounts import are_about_one_thing, is_denied, other_amount
 from triskele.curation.lasting import is_lasting
 from triskele.curation.slots import (
@@ -36,6 +35,7 @@ from triskele.curation.wording import (
     words,
 )
 from triskele.replies import SURE, Rationale, Verdict
+from triskele.text.words import fold
 
 # From this confidence on a rule counts more than the share of common words.
 _LIKELY = 0.6

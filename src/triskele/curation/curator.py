@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from triskele.base import timestamps
-from triskele.base.ids import new_batch
 from triskele.curation.apply import changes_of, retired
 from triskele.curation.decide import NEAREST, NearMemory, PairDecision, related
 from triskele.curation.proposals import Proposals
@@ -15,6 +13,8 @@ from triskele.curation.wording import content, forms, words
 from triskele.errors import Conflict, NotFound
 from triskele.replies import Verdict
 from triskele.stores.protocols import START, Cursor, Document
+from triskele.text import timestamps
+from triskele.text.ids import new_batch
 from triskele.types import CURATION, Action, Memory, Outcome, Scope, Sort, is_secret
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import hashlib
 import re
 import unicodedata
 
-from triskele.base.text import SENTENCE_END
 from triskele.errors import BadInput
 from triskele.stores.protocols import OwnerStore
+from triskele.text.words import SENTENCE_END
 from triskele.types import LinkKind
 
 # The separator of the parts of a label, such as id, date and origin.

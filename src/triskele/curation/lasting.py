@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from triskele.base.text import fold
 from triskele.curation.slots import PRESENT
 from triskele.curation.wording import ComparedWord, WordKind, Words
+from triskele.text.words import fold
 
 # A subject that is clear only in its conversation.
 _POINTING = frozenset(

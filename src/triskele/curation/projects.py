@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 
 from triskele import validation
-from triskele.base import project
-from triskele.base.project import REMOTE, FolderIdentity
 from triskele.errors import BadInput, NotFound
 from triskele.stores.protocols import KnownPlace, OwnerStore
+from triskele.text import folders as project
+from triskele.text.folders import REMOTE, FolderIdentity
 from triskele.types import Add, Bind, Change, Memory, Revise
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from triskele.base import timestamps
 from triskele.curation.apply import changes_of
 from triskele.curation.decide import PairDecision
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
 from triskele.ingest import with_told_period
 from triskele.replies import Proposal, Rationale, Verdict
 from triskele.stores.protocols import Document
+from triskele.text import timestamps
 from triskele.types import CURATION, Add, Memory, Origin, Outcome, Role, is_client, is_secret
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 
-from triskele.base import timestamps
 from triskele.stores.protocols import Document, OwnerStore
+from triskele.text import timestamps
 from triskele.types import Answer
 
 KIND = "recall"

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from triskele.base import timestamps
 from triskele.curation.decide import begins
 from triskele.curation.wording import forms, words
 from triskele.errors import BadInput, Unavailable
-from triskele.graph.canonical import block, key, same
 from triskele.models import triples as reader
 from triskele.models.triples import MOST_NAMES, MOST_RELATIONS, MOST_TEXTS, Triple
 from triskele.recall.access import StoreAccess
 from triskele.stores.protocols import Document
+from triskele.text import timestamps
+from triskele.text.spellings import block, key, same
 from triskele.types import TRUST, LinkKind, Memory, Scope, Sensitivity, Sort
 
 if TYPE_CHECKING:

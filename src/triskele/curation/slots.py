@@ -5,9 +5,9 @@ from __future__ import annotations
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from triskele.base.text import fold
 from triskele.curation.wording import OPPOSITES, ComparedWord, WordKind, Words, content, forms, stem
-from triskele.graph.canonical import is_acronym, same
+from triskele.text.spellings import is_acronym, same
+from triskele.text.words import fold
 
 _VERBS = """
     is are has have run listen live work go take expire begin end cost return leave use keep meet book log ship store

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from triskele import validation
-from triskele.base import timestamps
-from triskele.base.ids import same_words
 from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError
 from triskele.replies import Undone, own_actors
 from triskele.stores.protocols import OwnerStore
+from triskele.text import timestamps
+from triskele.text.ids import same_words
 from triskele.types import (
     LASTING,
     USER,

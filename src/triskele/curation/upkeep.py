@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from triskele.base import timestamps
-from triskele.base.ids import new_batch
 from triskele.curation.curator import Curator
 from triskele.curation.decide import NEAREST, NearMemory, PairDecision, begins, related
 from triskele.curation.wording import content, forms, words
 from triskele.recall.access import StoreAccess
 from triskele.replies import Rationale, Verdict
 from triskele.stores.protocols import Document
+from triskele.text import timestamps
+from triskele.text.ids import new_batch
 from triskele.types import LinkKind, Memory, Scope, Sort, is_secret
 
 _PAGE = 500

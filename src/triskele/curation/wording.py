@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from triskele.base.text import COMMON_WORDS, fold
+from triskele.text.words import COMMON_WORDS, fold
 
 
 class WordKind(StrEnum):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.base import periods, timestamps
 from triskele.replies import Facets
+from triskele.text import periods, timestamps
 from triskele.types import LinkKind, Memory, Scope, Sort
 
 if TYPE_CHECKING:

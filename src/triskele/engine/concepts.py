@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from triskele import validation
-from triskele.base import timestamps
 from triskele.errors import Unavailable
 from triskele.index.entity_linking import read_names
 from triskele.recall.concepts import grouping, lookup
 from triskele.recall.concepts.neighbourhood import neighbourhood
 from triskele.recall.concepts.view import View
 from triskele.replies import ConceptDetails, ConceptOverview, ConceptPath, Neighbourhood, Regrouped
+from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from triskele.base.ids import new_batch
 from triskele.curation import secrecy
 from triskele.engine import views
 from triskele.replies import Erasure, Sent
+from triskele.text.ids import new_batch
 from triskele.types import Outcome
 
 if TYPE_CHECKING:

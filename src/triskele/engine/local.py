@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from triskele import requests, validation
-from triskele.base import timestamps
-from triskele.base.ids import new_batch
 from triskele.config import Settings, source_of
 from triskele.curation import agreement, projects, recall_log, undo, usage
 from triskele.curation.usage import AfterAnswer
 from triskele.engine import views
 from triskele.errors import AmbiguousId, BadInput, NotFound
-from triskele.index.analysis import Analyzer
 from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, leg_depth
 from triskele.recall.runtime import ModelRuntime
@@ -34,6 +31,9 @@ from triskele.replies import (
 )
 from triskele.stores import factory
 from triskele.stores.protocols import Maintenance, OwnerStore, Store
+from triskele.text import timestamps
+from triskele.text.analysis import Analyzer
+from triskele.text.ids import new_batch
 from triskele.types import (
     EVERYWHERE,
     USER,
@@ -473,9 +473,9 @@ class LocalEngine:
 
         `embed_first` of the newest memories without vectors are embedded before, where no worker does that.
         """
-        from triskele.base.periods import question_period
-        from triskele.base.time_grammar import TIME_HINT
         from triskele.recall.pipeline import recall
+        from triskele.text.periods import question_period
+        from triskele.text.time_grammar import TIME_HINT
 
         scope = self.scope(project=project, all_projects=all_projects, **filters)
         if depth is None:
@@ -530,7 +530,7 @@ class LocalEngine:
 
         curator = Curator(self)
         if self.runtime.is_open:
-            from triskele.base.deadlines import within
+            from triskele.models.deadlines import within
 
             with suppress(TimeoutError):
                 return within(RELATED_S, lambda: curator.hints(memory))

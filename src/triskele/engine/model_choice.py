@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from triskele.base.files import expanded
 from triskele.config import BUNDLED
 from triskele.errors import BadInput
 from triskele.recall import model_switch
 from triskele.recall.model_switch import switched
+from triskele.text.files import expanded
 
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine

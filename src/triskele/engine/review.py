@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from triskele.base.ids import new_batch
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.exchange import CONFLICTS, sync_notes
 from triskele.replies import Proposal, Reviewed, Verdict
+from triskele.text.ids import new_batch
 from triskele.types import is_client
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from triskele.base import timestamps
 from triskele.curation import agreement
 from triskele.curation.curator import Curator
 from triskele.recall.hosted import egress_log
 from triskele.recall.plan import values_of
 from triskele.replies import AdoptedPlan, Statistics
+from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine

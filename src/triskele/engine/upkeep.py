@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from triskele import validation
-from triskele.base import timestamps
 from triskele.curation import projects
 from triskele.engine import model_choice
+from triskele.text import timestamps
 from triskele.types import Action, Sensitivity
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from triskele import validation
-from triskele.base import timestamps
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
+from triskele.text import timestamps
 from triskele.types import Role
 
 # Queries of these types have no relevant document, so they stay out of ranked metrics.

@@ -10,10 +10,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from triskele.base import timestamps
 from triskele.errors import BadInput
 from triskele.exchange import sources
 from triskele.exchange.json_text import parse
+from triskele.text import timestamps
 from triskele.types import SpokenTurn
 
 _MOST_BYTES = 2**28

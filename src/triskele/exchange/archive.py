@@ -16,7 +16,6 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from triskele.base.files import disk_errors, settle_folder
 from triskele.config import HOSTED, NO_MODEL, Settings
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.exchange import sources
@@ -32,6 +31,7 @@ from triskele.stores import archive, factory
 from triskele.stores.archive import OwnerRows
 from triskele.stores.protocols import OwnerStore, Store
 from triskele.stores.sentence_vectors import row_bytes
+from triskele.text.files import disk_errors, settle_folder
 
 FORMAT = "archive"
 

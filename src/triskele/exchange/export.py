@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from triskele.base.files import settle_folder
 from triskele.errors import BadInput, Unavailable
 from triskele.exchange import jsonl, markdown, sources
 from triskele.stores.protocols import OwnerStore
+from triskele.text.files import settle_folder
 from triskele.types import Link, Memory, Sensitivity
 
 Progress = Callable[[int, int | None], None]

@@ -10,8 +10,6 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from triskele import validation
-from triskele.base import timestamps
-from triskele.base.ids import content_hash, same_words
 from triskele.errors import BadInput
 from triskele.exchange.json_text import shown
 from triskele.exchange.records import NamedLink, Note, StoredLink, StoredVersion
@@ -19,6 +17,8 @@ from triskele.recall.access import StoreAccess
 from triskele.replies import Preview, Problem
 from triskele.stores.protocols import OwnerStore
 from triskele.stores.vault import row_of
+from triskele.text import timestamps
+from triskele.text.ids import content_hash, same_words
 from triskele.types import (
     Action,
     Add,

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from triskele import ingest, validation
-from triskele.base import timestamps
-from triskele.base.ids import ALPHABET, ID_LENGTH, content_hash
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import sources
@@ -24,6 +22,8 @@ from triskele.exchange.records import Item, Note, StoredLink, StoredVersion
 from triskele.privacy import detect
 from triskele.replies import Problem
 from triskele.stores import archive
+from triskele.text import timestamps
+from triskele.text.ids import ALPHABET, ID_LENGTH, content_hash
 from triskele.types import Link, LinkKind, Memory, Origin, Role, Sensitivity, is_secret
 
 FORMAT = 3

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from triskele import validation
-from triskele.base import timestamps
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
@@ -23,6 +22,7 @@ from triskele.exchange.json_text import shown
 from triskele.exchange.records import Item, NamedLink, Note
 from triskele.privacy.detect import find, is_cut
 from triskele.replies import Problem, Skipped
+from triskele.text import timestamps
 from triskele.types import Memory, Sensitivity
 
 PLAIN = ".txt"

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from triskele.base import timestamps
-from triskele.base.ids import same_words
 from triskele.errors import BadInput, Conflict, NotFound, Unavailable
 from triskele.exchange import reconcile, sync_states
 from triskele.exchange.reconcile import CLOSED, ERASED, NEVER, Agreed, Links, MergeStep, Mine, Push, Standing
@@ -28,6 +26,8 @@ from triskele.exchange.sync_states import (
 )
 from triskele.recall.access import StoreAccess
 from triskele.stores.protocols import Document
+from triskele.text import timestamps
+from triskele.text.ids import same_words
 from triskele.types import (
     Change,
     Connect,

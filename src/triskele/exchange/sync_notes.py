@@ -7,8 +7,6 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
-from triskele.base import timestamps
-from triskele.base.ids import new_batch
 from triskele.errors import BadInput, NotFound
 from triskele.exchange import CONFLICTS, reconcile, sync_states
 from triskele.exchange.reconcile import NEVER, Agreed, Links, Push
@@ -16,6 +14,8 @@ from triskele.exchange.sync_states import ProjectNames, Record
 from triskele.recall.access import StoreAccess
 from triskele.replies import Proposal, Verdict
 from triskele.stores.protocols import START, Cursor, Document, OwnerStore
+from triskele.text import timestamps
+from triskele.text.ids import new_batch
 from triskele.types import Origin, Role
 
 # The kinds of the documents that sync keeps.

@@ -14,15 +14,15 @@ from enum import StrEnum
 from itertools import count
 
 from triskele import validation
-from triskele.base import timestamps
-from triskele.base.ids import content_hash, same_words
-from triskele.base.project import REMOTE
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange.reconcile import ERASED, Links, Mine, Push, Standing, Theirs
 from triskele.ingest import refuse_secret_labels
 from triskele.privacy import detect
 from triskele.stores.protocols import Document, OwnerStore
+from triskele.text import timestamps
+from triskele.text.folders import REMOTE
+from triskele.text.ids import content_hash, same_words
 from triskele.types import (
     Action,
     Add,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TextIO
 
 from triskele import validation
-from triskele.base.ids import content_hash
 from triskele.config import MemorySettings
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.exchange import (
@@ -32,6 +31,7 @@ from triskele.exchange.import_plan import ImportPlan
 from triskele.exchange.records import Item, NamedLink, Note, StoredLink, StoredVersion
 from triskele.recall.access import StoreAccess
 from triskele.replies import ExportReport, ImportReport, Problem, Skipped
+from triskele.text.ids import content_hash
 from triskele.types import (
     IMPORT,
     Action,

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.base import timestamps
 from triskele.index.corpus import Facts, Ints
 from triskele.index.lifecycle import DerivedIndex
 from triskele.stores.derived import CatalogRow
 from triskele.stores.protocols import Cursor, Heads, OwnerStore
+from triskele.text import timestamps
 from triskele.types import Action, Role, Scope
 
 _EVER = np.iinfo(np.int64).max

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from triskele.index.analysis import PADDING, Analyzer, memory_terms
 from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions, is_called
 from triskele.index.lexical import MAX_TERMS, LexicalIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
@@ -34,6 +33,7 @@ from triskele.stores.corpus_store import (
 )
 from triskele.stores.protocols import Heads, OwnerStore
 from triskele.stores.sentence_vectors import restored, sound_rows
+from triskele.text.analysis import PADDING, Analyzer, memory_terms
 from triskele.types import Memory, Role, Scope, Sort
 
 _K1, _B = 1.2, 0.75

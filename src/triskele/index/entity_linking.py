@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from triskele.base import timestamps
-from triskele.base.text import COMMON_WORDS
-from triskele.graph.canonical import Gazetteer, Names, Reason, block, expansions, key, runs
-from triskele.graph.extract import Kind, Mention, mentions
-from triskele.index.analysis import Analyzer
 from triskele.index.lease import alone
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.shard import Found
 from triskele.stores.derived import Name, Named
 from triskele.stores.protocols import OwnerStore
+from triskele.text import timestamps
+from triskele.text.analysis import Analyzer
+from triskele.text.mentions import Kind, Mention, mentions
+from triskele.text.spellings import Gazetteer, Names, Reason, block, expansions, key, runs
+from triskele.text.words import COMMON_WORDS
 from triskele.types import Memory, Scope
 
 SWEEP = 20_000

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from triskele.base.files import disk_errors, file_lock
 from triskele.errors import IndexUnavailable
 from triskele.stores.protocols import Heads, OwnerStore
+from triskele.text.files import disk_errors, file_lock
 
 if TYPE_CHECKING:
     # Numpy takes longer to import than most commands run, and the lexical index does without it.

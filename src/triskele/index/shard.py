@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import tantivy
 from tantivy import Document, FieldType, Occur, Query, SchemaBuilder
 
-from triskele.base import timestamps
-from triskele.base.periods import memory_time
 from triskele.errors import IndexUnavailable
-from triskele.index.analysis import PADDING, Analyzer, memory_terms
 from triskele.stores.protocols import Cursor
+from triskele.text import timestamps
+from triskele.text.analysis import PADDING, Analyzer, memory_terms
+from triskele.text.periods import memory_time
 from triskele.types import Memory, Scope, Sort
 
 # Searched fields with their weights; labels are keywords, tags and category together.

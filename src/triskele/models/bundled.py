@@ -13,9 +13,9 @@ from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from triskele.base.deadlines import within
 from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable
+from triskele.models.deadlines import within
 from triskele.models.embedders import Encoding
 from triskele.models.manifest import (
     CROSS_FILE,

@@ -9,8 +9,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from triskele.base.deadlines import within
 from triskele.errors import ModelUnavailable, Unavailable
+from triskele.models.deadlines import within
 from triskele.models.manifest import TOKENIZER_FILE
 from triskele.models.onnx_folder import find_graph, read_json
 from triskele.types import Agreement

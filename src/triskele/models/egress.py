@@ -19,10 +19,10 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
-from triskele.base import timestamps
-from triskele.base.deadlines import within
 from triskele.errors import BadInput, TriskeleError, Unavailable
+from triskele.models.deadlines import within
 from triskele.privacy.clearance import Cleared
+from triskele.text import timestamps
 
 if TYPE_CHECKING:
     import httpx

@@ -13,9 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
-from triskele.base import timestamps
-from triskele.base.deadlines import within
 from triskele.errors import BadInput, ModelUnavailable
+from triskele.models.deadlines import within
 from triskele.models.egress import (
     REST_S,
     Departure,
@@ -27,6 +26,7 @@ from triskele.models.egress import (
     NotCleared,
 )
 from triskele.privacy.clearance import Cleared
+from triskele.text import timestamps
 
 COMMAND = "command"
 _MOST_BYTES = 1_000_000

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, NoReturn, final
 
-from triskele.base.text import DENSE_SCRIPTS, QUOTE_STOP_WORDS
 from triskele.privacy.detect import find
 from triskele.privacy.encodings import decodings, readings
+from triskele.text.words import DENSE_SCRIPTS, QUOTE_STOP_WORDS
 from triskele.types import Memory
 
 _OPEN = "open"

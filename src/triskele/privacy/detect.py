@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from triskele.base.text import TITLE_STOP_WORDS
 from triskele.privacy import api_keys, financial, formats, passwords
 from triskele.privacy.api_keys import PROVIDERS
 from triskele.privacy.encodings import base64_texts, compatible, percent_decoded
 from triskele.privacy.findings import Finding, merge
+from triskele.text.words import TITLE_STOP_WORDS
 
 
 def find(text: str) -> list[Finding]:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from triskele.base.files import is_full, settle_folder
 from triskele.errors import BadInput, Unavailable
+from triskele.text.files import is_full, settle_folder
 
 KEY_BYTES = 32
 SALT_BYTES = 16

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from triskele.base.text import SENTENCE_WORDS
 from triskele.privacy.findings import (
     DOCUMENTED,
     Finding,
@@ -16,6 +15,7 @@ from triskele.privacy.findings import (
     lowered,
     matches_near,
 )
+from triskele.text.words import SENTENCE_WORDS
 
 # Matched on lower case, and every branch begins with a letter: the search skips other places fast.
 _PASSWORD = re.compile(

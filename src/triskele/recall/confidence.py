@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from triskele.base.text import STOP_WORDS
 from triskele.index.corpus import Floats
 from triskele.recall.candidates import CandidateSet
 from triskele.recall.evidence import REVIEW, SPEAKER, TIME
@@ -20,6 +19,7 @@ from triskele.recall.fusion import Candidate, unranked
 from triskele.recall.graph_leg import GRAPH
 from triskele.recall.late_interaction import LATE
 from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
+from triskele.text.words import STOP_WORDS
 
 # How many candidates the best one is compared with.
 COMPARED = 4

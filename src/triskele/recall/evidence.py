@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from triskele.base import timestamps
-from triskele.base.text import STOP_WORDS
 from triskele.index.corpus import Corpus, Facts, Floats, Ints
 from triskele.index.vectors import distinct
+from triskele.text import timestamps
+from triskele.text.words import STOP_WORDS
 from triskele.types import Period, Role
 
 SPEAKER, TIME, REVIEW = "speaker", "time", "review"

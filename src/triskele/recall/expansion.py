@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from triskele import validation
-from triskele.base.text import fold
 from triskele.errors import BadInput, Unavailable
 from triskele.models.llm import Llm
 from triskele.privacy.clearance import Cleared
 from triskele.recall.candidates import with_contribution
 from triskele.recall.fusion import Candidate, FusionConfig, fuse
+from triskele.text.words import fold
 from triskele.types import Ranking
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from itertools import accumulate
 
 import numpy as np
 
-from triskele.base.text import COMMON_WORDS
-from triskele.graph.canonical import MAX_PARTS, parts
 from triskele.index.corpus import Bools, Corpus, Floats, Ints
 from triskele.index.mentions import COMMON_FROM
 from triskele.recall import fusion
 from triskele.recall.legs import LEAST_SIMILARITY, EncodedQuery
 from triskele.recall.plan import OFF
+from triskele.text.spellings import MAX_PARTS, parts
+from triskele.text.words import COMMON_WORDS
 from triskele.types import Ranking
 
 GRAPH = "graph"

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.base.text import STOP_WORDS
-from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Bools, Corpus, Floats, Ints
 from triskele.index.vectors import best_cosines, distinct
 from triskele.models.embedders import Encoding
 from triskele.recall.legs import EncodedQuery
+from triskele.text.analysis import Analyzer
+from triskele.text.words import STOP_WORDS
 from triskele.types import Ranking
 
 LATE = "late"

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.index.analysis import identifiers, spellings
 from triskele.index.corpus import Floats, Ints, Vectors, Words
 from triskele.models.embedders import Encoding
 from triskele.recall.plan import Plan
+from triskele.text.analysis import identifiers, spellings
 from triskele.types import Query, Ranking, Sort
 
 LEXICAL, DENSE = "lexical", "dense"

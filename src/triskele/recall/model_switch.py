@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from triskele.base import timestamps
 from triskele.config import BUNDLED, Settings
 from triskele.errors import BadInput, Conflict, ModelUnavailable, NotFound
 from triskele.stores.derived import MODEL_IN_FORCE
 from triskele.stores.protocols import Document, OwnerStore
+from triskele.text import timestamps
 
 _KEY = "now"
 

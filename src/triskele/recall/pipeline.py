@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from triskele.errors import ModelUnavailable
-from triskele.index.analysis import Analyzer
 from triskele.index.corpus import Corpus
 from triskele.models.embedders import Embedder, Encoding
 from triskele.recall import candidates, graph_leg, legs, reasons
@@ -25,6 +24,7 @@ from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, HostedQuery, Quer
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, OFF, Plan
 from triskele.recall.supersession import Priors, Resolved, resolve, visible
 from triskele.stores.protocols import OwnerStore
+from triskele.text.analysis import Analyzer
 from triskele.types import Answer, Link, LinkKind, Memory, Path, Period, Query, Ranking, Scope, Sort
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from triskele import validation
-from triskele.base import timestamps
 from triskele.config import RecallSettings
 from triskele.errors import BadInput, NotFound
 from triskele.requests import FusionName, LegName, OrderName, RerankName
+from triskele.text import timestamps
 from triskele.types import PLANS
 
 if TYPE_CHECKING:

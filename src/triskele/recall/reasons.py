@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 
-from triskele.base.text import IS_UNSPACED
-from triskele.index.analysis import Analyzer, Token, shape
 from triskele.index.corpus import is_called
 from triskele.recall.candidates import CandidateSet
 from triskele.recall.confidence import (
@@ -28,6 +26,8 @@ from triskele.recall.evidence import SPEAKER, TIME, may_be, teller
 from triskele.recall.graph_leg import GRAPH
 from triskele.recall.legs import DENSE, LEXICAL, QueryTerms
 from triskele.recall.supersession import Resolved
+from triskele.text.analysis import Analyzer, Token, shape
+from triskele.text.words import IS_UNSPACED
 from triskele.types import Hit, HitEvidence, LegEvidence, Link, Memory, Path, Term
 
 MAX_WORDS_NAMED = 8

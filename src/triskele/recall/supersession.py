@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from triskele.base.periods import memory_time
 from triskele.index.corpus import Bools, Corpus
 from triskele.recall.fusion import Candidate, Floats
 from triskele.stores.protocols import OwnerStore
+from triskele.text.periods import memory_time
 from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
 
 MAX_DEPTH = 10

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from triskele.base import periods
 from triskele.config import RecallSettings
-from triskele.index.analysis import Analyzer
 from triskele.recall.pipeline import Sources, leg_ranks
 from triskele.recall.plan import Plan, leg_depth
 from triskele.recall.supersession import is_within
+from triskele.text import periods
+from triskele.text.analysis import Analyzer
 from triskele.types import Answer, LinkKind, Memory, Query, Scope, SmallestChange, Stage, WhyNot
 
 MAX_LIMIT = 200

@@ -8,10 +8,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
-from triskele.base.files import expanded
 from triskele.config import SERVER_KEY_FILE, SYNC_KEY_FILE, Settings, shown_url
 from triskele.errors import BadInput
 from triskele.serving.error_messages import only_at_the_store
+from triskele.text.files import expanded
 from triskele.validation import check_name
 
 if TYPE_CHECKING:

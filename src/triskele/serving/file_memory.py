@@ -13,11 +13,11 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from triskele import validation
-from triskele.base import timestamps
 from triskele.curation import echo
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, NotFound
 from triskele.serving.shapes import shown_content
+from triskele.text import timestamps
 from triskele.types import Add, Change, Forget, Memory, Origin, Revise, Sensitivity, Sort, is_secret
 
 ROOT = "/memories"

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from triskele import __version__, config
-from triskele.base.files import file_lock
 from triskele.config import Settings
 from triskele.errors import Conflict, ModelUnavailable, TriskeleError
 from triskele.serving import error_messages, hook_client
 from triskele.serving.hook_client import Address
 from triskele.serving.listener import ExtraListener, Listener, chosen_socket, listen, make_folders, tcp_socket
+from triskele.text.files import file_lock
 
 _LOCK_S = 0.2
 _M_ARENA_MAX = -8

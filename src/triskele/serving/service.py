@@ -21,7 +21,6 @@ from anyio import to_thread
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from triskele.base.files import expanded
 from triskele.config import ServerSettings
 from triskele.errors import StoreClosed
 from triskele.serving import hook_client
@@ -32,6 +31,7 @@ from triskele.serving.http.access import Principal
 from triskele.serving.listener import ExtraListener, Listener, Socket, is_owner, standing_token, tcp_socket
 from triskele.serving.web.key_sessions import KeySessions
 from triskele.stores.access_keys import SCOPES
+from triskele.text.files import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

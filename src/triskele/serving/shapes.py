@@ -7,8 +7,8 @@ from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from triskele.base import timestamps
 from triskele.serving.http.codec import to_json
+from triskele.text import timestamps
 from triskele.types import Answer, Hit, JournalEntry, LegEvidence, Link, Memory, Outcome, Period, is_secret
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def period(value: Period | None) -> Shape | None:
     if value is None:
         return None
     # Imported here: few answers name a time.
-    from triskele.base import periods
+    from triskele.text import periods
 
     return {**to_json(value), "days": periods.describe(value)}
 
@@ -174,7 +174,7 @@ def times(given: Mapping[str, Any]) -> Shape:
     named = {name: given[name] for name in _TIMES if isinstance(given.get(name), str)}
     if not named:
         return {}
-    from triskele.base import periods
+    from triskele.text import periods
 
     read: Shape = {}
     for name, words in named.items():

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from triskele.base.files import file_lock
 from triskele.errors import Conflict, TriskeleError
 from triskele.exchange.sync import SyncReport
 from triskele.exchange.sync_states import Outgoing, PulledPage, PushReply
 from triskele.serving import connect
 from triskele.serving.error_messages import error_line
+from triskele.text.files import file_lock
 
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine

@@ -19,8 +19,6 @@ from itertools import islice
 from math import isfinite
 from typing import Any, NamedTuple, Protocol
 
-from triskele.base.ids import content_hash
-from triskele.base.timestamps import from_micros
 from triskele.errors import BadInput, StoreDamaged, StoreUnavailable
 from triskele.stores.derived import NAMES
 from triskele.stores.rows import (
@@ -34,6 +32,8 @@ from triskele.stores.rows import (
     to_memory,
     version_hash,
 )
+from triskele.text.ids import content_hash
+from triskele.text.timestamps import from_micros
 
 TITLE = "triskele archive"
 # 1 was never released: its sentence vectors had four bytes per dimension.

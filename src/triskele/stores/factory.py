@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
-from triskele.base.ids import content_hash
 from triskele.config import KEY_FILE, Settings, shown_url, source_of, sqlite_path
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.stores.protocols import Store
 from triskele.stores.sqlite import lost_writes, maintenance, store_file
 from triskele.stores.sqlite.store import SqliteStore
 from triskele.stores.writer import MemoryLimits
+from triskele.text.ids import content_hash
 
 
 class _Kind(Protocol):

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
-from triskele.base.timestamps import to_micros
 from triskele.errors import BadInput
 from triskele.stores.protocols import START, ChangePage, Cursor
 from triskele.stores.rows import JOURNAL_COLUMNS, VERSION_COLUMNS, to_entry, to_memory
+from triskele.text.timestamps import to_micros
 from triskele.types import JournalEntry, Memory, Scope, Sort
 
 # A condition on rows, and the values of its marks.

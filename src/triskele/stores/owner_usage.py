@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Protocol
 
-from triskele.base import timestamps
-from triskele.base.timestamps import from_micros, to_micros
 from triskele.errors import StoreUnavailable
 from triskele.replies import ConversationUse, DayCount, InjectedMemory, UseCount
 from triskele.stores.protocols import Use
+from triskele.text import timestamps
+from triskele.text.timestamps import from_micros, to_micros
 
 MOST_CONVERSATIONS = 500
 KEPT, KEPT_WHEN_OVER = timedelta(days=30), timedelta(days=7)

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, TypeVar
 
-from triskele.base.timestamps import EPOCH, from_micros, to_micros
 from triskele.errors import StoreUnavailable
+from triskele.text.timestamps import EPOCH, from_micros, to_micros
 from triskele.types import Action, JournalEntry, Link, LinkKind, Memory, Origin, Role, Sensitivity
 
 VERSION_COLUMNS = (

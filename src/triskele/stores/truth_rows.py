@@ -12,8 +12,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from triskele.base.ids import content_hash
-from triskele.base.timestamps import from_micros, to_micros
 from triskele.stores.protocols import VAULT, KnownPlace, SealedRow
 from triskele.stores.rows import (
     JOURNAL_COLUMNS,
@@ -29,6 +27,8 @@ from triskele.stores.rows import (
     to_memory,
     version_hash,
 )
+from triskele.text.ids import content_hash
+from triskele.text.timestamps import from_micros, to_micros
 from triskele.types import Action, Link, Memory, Sensitivity
 
 PLACES = f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? ORDER BY place"

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from triskele.base.files import disk_errors
-from triskele.base.ids import content_hash
 from triskele.config import KEY_FILE, PrivacySettings
 from triskele.errors import BadInput, Conflict, Unavailable
 from triskele.privacy import vault as vaults
@@ -26,6 +24,8 @@ from triskele.privacy.keys import (
 )
 from triskele.privacy.vault import KeyDocument, Vault
 from triskele.stores.protocols import VAULT, OwnerStore, SealedRow
+from triskele.text.files import disk_errors
+from triskele.text.ids import content_hash
 from triskele.types import Add, Change, Memory, Revise, Sealed, Unsealed
 
 PASSPHRASE, NEW_PASSPHRASE = "TRISKELE_PASSPHRASE", "TRISKELE_NEW_PASSPHRASE"

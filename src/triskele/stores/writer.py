@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple, TypedDict, Unpack
 
-from triskele.base.ids import same_words
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.stores.protocols import KnownPlace, SealedRow
 from triskele.stores.truth_rows import TruthRows
+from triskele.text.ids import same_words
 from triskele.types import (
     Action,
     Add,

@@ -22,7 +22,6 @@ from cryptography.x509.oid import NameOID
 from loopback_server import TOKEN, serving
 from test_tenants import Server, server, settings  # noqa: F401
 
-from triskele.base import timestamps
 from triskele.config import ServerSettings
 from triskele.models.egress import Bill
 from triskele.recall.hosted.egress_log import StoreLedger
@@ -35,6 +34,7 @@ from triskele.serving.mcp import registry
 from triskele.serving.mcp.registry import READS, REVEALS
 from triskele.serving.service import server_rules
 from triskele.stores.access_keys import SCOPES, Quotas
+from triskele.text import timestamps
 
 KEYS = {"key": "Bearer tsk_unknown_nothing", "basic": "Basic dXNlcjpwYXNz", "none": ""}
 

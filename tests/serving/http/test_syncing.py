@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 from triskele import config
-from triskele.base import timestamps
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Unavailable
 from triskele.exchange import sync_states
@@ -25,6 +24,7 @@ from triskele.serving.cli.main import cli
 from triskele.serving.http import codec
 from triskele.serving.syncing import AutomaticSync
 from triskele.stores.protocols import Document
+from triskele.text import timestamps
 from triskele.types import Sensitivity
 
 # The discard port: nobody answers there.

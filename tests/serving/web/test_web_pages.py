@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from page_client import Browser
 
-from triskele.base import timestamps
 from triskele.code.search import opened
 from triskele.curation.decide import PairDecision
 from triskele.evaluation.own import gate, run
@@ -21,6 +20,7 @@ from triskele.replies import Rationale, Verdict
 from triskele.serving.web.code_page import highlighted
 from triskele.serving.web.quality_page import drift
 from triskele.stores.protocols import Document, Use
+from triskele.text import timestamps
 
 
 def test_every_page_has_an_empty_state(browser: Browser) -> None:

@@ -14,7 +14,6 @@ from page_client import HOST, OWN, Browser
 from test_web_hostile import PAYLOADS, Elements
 
 from triskele import config
-from triskele.base import timestamps
 from triskele.config import ServerSettings, Settings
 from triskele.curation.decide import PairDecision
 from triskele.index.entity_linking import read_names
@@ -27,6 +26,7 @@ from triskele.serving.web.key_sessions import KeySessions
 from triskele.serving.web.rendering import PageRoute
 from triskele.stores.access_keys import SCOPES, WRITE, Quotas
 from triskele.stores.protocols import Use
+from triskele.text import timestamps
 from triskele.types import LinkKind
 
 SERVER = ServerSettings(allowed_hosts=("memory.example.com",))

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from itertools import combinations, compress, pairwise
 from typing import TYPE_CHECKING
 
-from triskele.base.text import STOP_WORDS
 from triskele.curation import recall_log
 from triskele.curation.recall_log import LoggedQuery
 from triskele.engine.local import LocalEngine
@@ -29,9 +28,10 @@ from triskele.evaluation.own.questions import (
     make_question,
     save_questions,
 )
-from triskele.index.analysis import Analyzer
 from triskele.index.lexical import LexicalIndex
 from triskele.stores.sentence_vectors import restored, sound_rows
+from triskele.text.analysis import Analyzer
+from triskele.text.words import STOP_WORDS
 from triskele.types import LinkKind, Memory, Sensitivity
 
 if TYPE_CHECKING:

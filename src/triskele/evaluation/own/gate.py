@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from triskele.base import timestamps
 from triskele.curation import recall_log
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
@@ -18,6 +17,7 @@ from triskele.evaluation.own.questions import ANSWERS, JudgedSet, Question, judg
 from triskele.evaluation.own.run import NOW, judgeable, measure_own, own_arm
 from triskele.recall import plan as plans
 from triskele.stores.protocols import Document
+from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.evaluation.metrics import Scores

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from triskele.base import timestamps
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.evaluation import guards, results
@@ -15,6 +14,7 @@ from triskele.evaluation.measure import Measured, measure
 from triskele.evaluation.own.questions import FROM_LINKS, FROM_WORDS, JudgedSet, judged_set
 from triskele.recall import plan as plans
 from triskele.stores.protocols import Document
+from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.index.local import SemanticIndex

@@ -9,13 +9,13 @@ from difflib import get_close_matches
 import numpy as np
 
 from triskele.errors import BadInput, NotFound
-from triskele.graph.canonical import block, key, same
 from triskele.index.catalog import Columns
 from triskele.index.corpus import Bools, Ints
 from triskele.index.mentions import Layers, MentionIndex
 from triskele.recall.graph_leg import hub
 from triskele.stores.derived import Name
 from triskele.stores.protocols import START, OwnerStore
+from triskele.text.spellings import block, key, same
 from triskele.types import Scope
 
 _SUGGESTED = 3

@@ -6,11 +6,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from triskele.base import timestamps
 from triskele.errors import StoreUnavailable
 from triskele.models.egress import Bill, Departure
 from triskele.replies import Sent
 from triskele.stores.protocols import Document, OwnerStore
+from triskele.text import timestamps
 
 _DAYS, _SENT = "departures", "sent"
 _ATTEMPTS = 50

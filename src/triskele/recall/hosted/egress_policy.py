@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from triskele.base.ids import content_hash
 from triskele.errors import Unavailable
-from triskele.graph.extract import Kind, mentions
 from triskele.privacy.clearance import Cleared, Quotes, Shingles, clear_memory, clear_question, holds_word
 from triskele.privacy.detect import find
 from triskele.privacy.encodings import readings
 from triskele.stores.protocols import Cursor, OwnerStore, SealedRow
 from triskele.stores.vault import StoreVault
+from triskele.text.ids import content_hash
+from triskele.text.mentions import Kind, mentions
 from triskele.types import Memory, Sensitivity, is_secret
 
 QUOTES_SOMETHING = "the question is not sent: it quotes something private, or contains a secret"

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.base import timestamps
 from triskele.errors import BadInput
 from triskele.serving import connect
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
 from triskele.serving.cli.options import FilePath, OrderedGroup
 from triskele.serving.http.codec import to_json
 from triskele.stores.access_keys import SCOPES, AccessKey, Quotas
+from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.config import Settings

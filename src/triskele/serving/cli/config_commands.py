@@ -288,8 +288,8 @@ def _is_removable(text: str, key: str, settings: Settings) -> bool:
 def _check(text: str, home: Path) -> Settings:
     """The settings of a text; refuse those that could not be read. The environment does not count."""
     # Imported here: the help of a command does not need them.
-    from triskele.index.analysis import Analyzer
     from triskele.stores import factory
+    from triskele.text.analysis import Analyzer
 
     with TemporaryDirectory(prefix="triskele-") as folder:
         tried = Path(folder) / "config.toml"

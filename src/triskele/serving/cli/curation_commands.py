@@ -95,8 +95,8 @@ def _short(engine: Engine, pending: list[Proposal]) -> dict[str, str]:
 
 def _walk(invocation: Invocation) -> None:
     """One proposal, one key."""
-    from triskele.base.ids import new_batch
     from triskele.serving.cli.judging_screen import has_keys
+    from triskele.text.ids import new_batch
 
     with invocation.open_local_existing() as engine:
         pending = _pending(engine)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from triskele.base import timestamps
 from triskele.replies import Rationale, Verdict
 from triskele.serving import shapes
 from triskele.serving.cli.render import ID, MATCH, QUIET, WARNING, counted, day, memories, note, one_line, table
+from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.agents.learning import Learned

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triskele import config
-from triskele.base import timestamps
 from triskele.serving import shapes
 from triskele.serving.cli import views
 from triskele.serving.cli.invocation import Invocation, common, examples, progress_bar
 from triskele.serving.http.codec import to_json
+from triskele.text import timestamps
 from triskele.types import Add, Answer, Change, Connect, Link, LinkKind, Memory
 
 if TYPE_CHECKING:

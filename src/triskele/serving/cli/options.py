@@ -10,11 +10,11 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from triskele.base.files import check_utf8, expanded
 from triskele.errors import BadInput, TriskeleError
 from triskele.recall.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
 from triskele.serving.cli.help_screens import unknown_command
 from triskele.serving.cli.invocation import Invocation
+from triskele.text.files import check_utf8, expanded
 from triskele.types import Sensitivity
 
 MAX_LISTED = 1000

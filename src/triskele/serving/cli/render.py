@@ -12,9 +12,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from triskele.base import periods, timestamps
 from triskele.replies import UseCount
 from triskele.serving.shapes import mark, shown_content
+from triskele.text import periods, timestamps
 from triskele.types import LEAST_CONFIDENCE, Answer, Hit, Link, LinkKind, Memory
 
 if TYPE_CHECKING:

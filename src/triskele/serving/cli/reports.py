@@ -11,8 +11,6 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from triskele.base import periods
-from triskele.base.project import REMOTE
 from triskele.serving.cli.render import (
     GOOD,
     ID,
@@ -30,6 +28,8 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SECRET_PREFIX, Versions, numbered, shown_content
+from triskele.text import periods
+from triskele.text.folders import REMOTE
 from triskele.types import CURATION, IMPORT, USER, Action, JournalEntry, Memory, Outcome, Sensitivity, client_actor
 
 if TYPE_CHECKING:

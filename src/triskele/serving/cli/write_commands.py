@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.base import periods
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError
 from triskele.replies import Erasure, History
 from triskele.serving import shapes
@@ -27,6 +26,7 @@ from triskele.serving.cli.options import (
     written_project,
 )
 from triskele.serving.http.codec import to_json
+from triskele.text import periods
 from triskele.types import Action, LinkKind, Outcome, Role, Sensitivity, is_secret
 
 if TYPE_CHECKING:

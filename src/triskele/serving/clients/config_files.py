@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from triskele.base import timestamps
-from triskele.base.files import settle_folder
 from triskele.errors import BadInput, Unavailable
+from triskele.text import timestamps
+from triskele.text.files import settle_folder
 
 MAX_BYTES = 32 * 1024 * 1024
 _OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700

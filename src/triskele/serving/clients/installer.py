@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from triskele.base.files import expanded
 from triskele.config import Settings, sqlite_path
 from triskele.errors import BadInput, Conflict
 from triskele.serving.clients import config_files
 from triskele.serving.clients.config_files import BackupFolder, TokenFile
 from triskele.serving.clients.entries import Entries, entries_of, text_of
 from triskele.serving.clients.table import Client, ConfigFile, has_tool_hooks, user_path
+from triskele.text.files import expanded
 
 _MASK = "(token)"
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import triskele
-from triskele.base.files import expanded
 from triskele.errors import BadInput
+from triskele.text.files import expanded
 
 NAME = "triskele"
 HOOK = Path(triskele.__file__).parent / "serving" / "hook_start.py"

@@ -9,11 +9,11 @@ from typing import Any
 from triskele.agents import injection
 from triskele.agents.injection import Conversation
 from triskele.agents.respond import EVENTS
-from triskele.base.text import has_topic
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.replies import HookCall
 from triskele.serving.hook import hook_call
+from triskele.text.words import has_topic
 from triskele.types import Answer, Memory
 
 _SILENT = ("pre-compact", "stop", "session-end")

@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from triskele.base import timestamps
 from triskele.serving.app import error_place
 from triskele.serving.http import openapi, operations, problems, server_operations
 from triskele.serving.http.access import PRINCIPAL, Access, Principal
@@ -23,6 +22,7 @@ from triskele.serving.http.metrics import MEDIA_TYPE
 from triskele.serving.http.mount import ApiContext
 from triskele.serving.http.operations import Operation
 from triskele.stores.access_keys import READ, WRITE
+from triskele.text import timestamps
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -13,7 +13,6 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from triskele import __version__
-from triskele.base import project as folders
 from triskele.engine.protocol import Agents, Concepts, Curation, Engine, Sharing
 from triskele.errors import BadInput, NotFound, StoreClosed, TriskeleError, Unavailable
 from triskele.replies import ExportReport, Injection
@@ -30,6 +29,7 @@ from triskele.serving.http.mount import (
 )
 from triskele.serving.http.operations import BY_METHOD, Operation
 from triskele.serving.http.problems import AccessDenied, raised_again
+from triskele.text import folders
 from triskele.types import EVERYWHERE, USER
 from triskele.validation import check_drafts, check_name, check_path, check_texts
 

@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from triskele import replies
 from triskele import types as values
-from triskele.base import timestamps
+from triskele.text import timestamps
 from triskele.types import Hit, HitEvidence, LegEvidence, Memory
 
 # The names that annotations of values use, which some modules import for type checkers alone.

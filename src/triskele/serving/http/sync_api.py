@@ -15,8 +15,6 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from triskele.base import timestamps
-from triskele.base.ids import content_hash
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.exchange import sync_states
@@ -35,6 +33,8 @@ from triskele.exchange.sync_states import (
     version_in,
 )
 from triskele.stores.protocols import Cursor, Document
+from triskele.text import timestamps
+from triskele.text.ids import content_hash
 from triskele.types import (
     Action,
     Add,

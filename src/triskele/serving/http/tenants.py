@@ -12,13 +12,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from triskele.base import timestamps
 from triskele.config import ServerSettings, Settings
 from triskele.curation.usage import AfterAnswer
 from triskele.errors import QuotaExceeded
 from triskele.serving.http.access import Access, Principal
 from triskele.stores import factory
 from triskele.stores.writer import MemoryLimits
+from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine

@@ -8,11 +8,11 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from triskele import types
-from triskele.base import timestamps
 from triskele.replies import EndedShare, NewShare, Related, Share, Statistics
 from triskele.replies import MemoryDetails as StoredMemory
 from triskele.serving.mcp import descriptions
 from triskele.serving.shapes import described, shown_content
+from triskele.text import timestamps
 from triskele.types import Memory, Outcome
 from triskele.validation import MAX_LIMIT
 

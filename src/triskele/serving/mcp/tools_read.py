@@ -12,7 +12,6 @@ import anyio
 from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
 from pydantic import BaseModel, Field
 
-from triskele.base import periods
 from triskele.errors import BadInput, TriskeleError
 from triskele.replies import HookCall
 from triskele.serving import hook_client
@@ -33,6 +32,7 @@ from triskele.serving.mcp.schemas import (
 )
 from triskele.serving.shapes import query_change
 from triskele.stores.access_keys import REVEAL
+from triskele.text import periods
 from triskele.types import Hit, is_secret
 
 ALL_PROJECTS = "*"

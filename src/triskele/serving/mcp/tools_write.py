@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from triskele.base import periods
 from triskele.errors import BadInput
 from triskele.replies import GranteeKind, Subject
 from triskele.serving.mcp import schemas
@@ -35,6 +34,7 @@ from triskele.serving.mcp.schemas import (
 )
 from triskele.stores.access_keys import WRITE
 from triskele.stores.sharing import checked
+from triskele.text import periods
 from triskele.types import Action, Memory, Origin, Outcome, Sensitivity, is_raised
 
 _REMOVES = "none"

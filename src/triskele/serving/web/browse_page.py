@@ -9,11 +9,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from triskele.base import periods
 from triskele.errors import BadInput
 from triskele.replies import MemoryView
 from triskele.serving.web.rendering import PageRequest, PageRoute, gone_to, page
 from triskele.stores.access_keys import WRITE
+from triskele.text import periods
 from triskele.types import Memory, Outcome, Sensitivity
 from triskele.validation import MAX_LISTED
 

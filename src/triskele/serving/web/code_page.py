@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from triskele.base.text import STOP_WORDS
 from triskele.code import symbols, tree_index
 from triskele.code.search import CodeAnswer, CodeHit, opened
 from triskele.errors import NotFound, TriskeleError
 from triskele.models.bundled import place_of
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
 from triskele.serving.web.search_page import segments
+from triskele.text.words import STOP_WORDS
 
 if TYPE_CHECKING:
     from triskele.types import Memory

@@ -7,12 +7,12 @@ from datetime import datetime
 from starlette.responses import JSONResponse, Response
 
 from triskele import validation
-from triskele.base import timestamps
 from triskele.engine.concepts import MAX_NODES
 from triskele.errors import TriskeleError
 from triskele.serving.web import graph_layout
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
 from triskele.serving.web.sessions import HEADERS
+from triskele.text import timestamps
 
 USUAL_NODES = 80
 EDGE_GROUPS = (

@@ -8,9 +8,9 @@ from typing import Any
 from starlette.responses import Response
 
 from triskele import config
-from triskele.base import timestamps
 from triskele.recall.hosted import egress_log
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
+from triskele.text import timestamps
 
 _SECRETS = 20
 _MICROS = 1_000_000

@@ -17,13 +17,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from triskele import __version__
-from triskele.base import timestamps
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded, TriskeleError
 from triskele.serving.error_messages import error_line
 from triskele.serving.http.access import AccessPolicy, Principal
 from triskele.serving.http.problems import AccessDenied
 from triskele.serving.web.sessions import HEADERS, PREFIX
 from triskele.stores.access_keys import ADMIN, READ, REVEAL, WRITE
+from triskele.text import timestamps
 from triskele.types import LASTING, Action, JournalEntry
 
 if TYPE_CHECKING:

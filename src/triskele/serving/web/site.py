@@ -14,7 +14,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from triskele.base import timestamps
 from triskele.errors import NotFound, TriskeleError, Unavailable
 from triskele.serving.app import error_place
 from triskele.serving.http.access import PRINCIPAL, Access, AccessPolicy, Principal, SingleOwner
@@ -32,6 +31,7 @@ from triskele.serving.web import (
 from triskele.serving.web.rendering import PageRequest, PageRoute, failure, static_file, viewer_of
 from triskele.serving.web.sessions import PREFIX, SESSIONS
 from triskele.stores.access_keys import READ
+from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.serving.app import AppContext

@@ -9,7 +9,6 @@ from typing import Any
 
 from psycopg import errors
 
-from triskele.base import timestamps
 from triskele.errors import BadInput, Conflict, NotFound, StoreUnavailable
 from triskele.stores.access_keys import (
     SCOPES,
@@ -28,6 +27,7 @@ from triskele.stores.access_keys import (
 from triskele.stores.postgres.connections import LOCK_OWNER, Connections, told
 from triskele.stores.postgres.migrations import DERIVED, OWNED
 from triskele.stores.postgres.shares import Groups, end_leftovers
+from triskele.text import timestamps
 from triskele.validation import check_name
 
 _USER = "users.name, users.is_admin, users.created_at, users.memories, users.requests, users.model_tokens"

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from triskele.base.files import disk_errors, settle_folder
 from triskele.errors import BEFORE_RELEASE, BadInput, StoreDamaged, StoreNewer, StoreOlder, StoreUnavailable
 from triskele.stores.postgres.connections import Connection
 from triskele.stores.postgres.migrations import DERIVED, MIGRATIONS, OLD_STEPS, OWNED, STEPS
+from triskele.text.files import disk_errors, settle_folder
 
 _TITLE = "triskele backup of a Postgres store"
 _BATCH = 500

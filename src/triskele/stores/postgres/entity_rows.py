@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from triskele.base import timestamps
 from triskele.errors import NotFound
 from triskele.replies import NameCounts
 from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, Named
@@ -14,6 +13,7 @@ from triskele.stores.postgres.connections import Connection, OwnerTransactions
 from triskele.stores.postgres.heads import KnownKeys
 from triskele.stores.postgres.job_rows import complete_jobs, count_jobs, queue_all_names, waiting_keys
 from triskele.stores.rows import VERSION_COLUMNS, to_memory
+from triskele.text import timestamps
 from triskele.types import Memory
 
 _PAGE = 20_000

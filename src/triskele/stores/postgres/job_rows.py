@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from triskele.base import timestamps
 from triskele.replies import JobCounts
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, Job
 from triskele.stores.postgres.connections import Connection, OwnerTransactions
+from triskele.text import timestamps
 
 # The name of the mark that records the model for which contents are queued.
 MODEL = "model"

@@ -8,8 +8,6 @@ from typing import Any
 
 from psycopg import errors
 
-from triskele.base import timestamps
-from triskele.base.ids import new_batch
 from triskele.errors import BadInput, Conflict, NotAllowed, NotFound, StoreUnavailable
 from triskele.replies import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
 from triskele.stores.access_keys import check_user
@@ -26,6 +24,8 @@ from triskele.stores.postgres.document_rows import PostgresDocuments
 from triskele.stores.postgres.fan_out import Performer, in_order, rows_of, shared_ids, spread
 from triskele.stores.postgres.postgres_rows import PostgresWriter
 from triskele.stores.protocols import Document
+from triskele.text import timestamps
+from triskele.text.ids import new_batch
 from triskele.types import OF_A_TAG, USER, Action, Memory, Sensitivity
 
 # The actor of what an admin does to groups and users, in the journals of those whom it concerns.

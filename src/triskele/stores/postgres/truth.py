@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from triskele.base import timestamps
 from triskele.stores.owner_truth import OwnerTruth, common_prefix, standing
 from triskele.stores.postgres import erasure
 from triskele.stores.postgres.connections import Connections, OwnerTransactions
@@ -29,6 +28,7 @@ from triskele.stores.postgres.vector_rows import PostgresModels, PostgresVectors
 from triskele.stores.protocols import Census, Cursor, Heads, KnownPlace, SealedRow
 from triskele.stores.rows import LINK_COLUMNS, to_link, to_memory
 from triskele.stores.writer import MemoryLimits, claim_places, replace_sealed
+from triskele.text import timestamps
 from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
 
 Result = TypeVar("Result")

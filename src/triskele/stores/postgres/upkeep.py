@@ -12,8 +12,6 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from triskele.base import timestamps
-from triskele.base.ids import content_hash
 from triskele.errors import StoreDamaged
 from triskele.stores.postgres import dump, erasure, migrations, shares
 from triskele.stores.postgres.archive_rows import PostgresArchive
@@ -29,6 +27,8 @@ from triskele.stores.rows import (
     row_hash,
     version_hash,
 )
+from triskele.text import timestamps
+from triskele.text.ids import content_hash
 
 _GUARDED = (
     ("versions", "id", VERSION_COLUMNS, version_hash),

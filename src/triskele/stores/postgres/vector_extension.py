@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import psycopg
 
-from triskele.base.ids import content_hash
 from triskele.stores.postgres.connections import Connection, Connections, told
 from triskele.stores.postgres.migrations import APP_ROLE, EMBEDDINGS, SCHEMA, secured
+from triskele.text.ids import content_hash
 
 EXTENSION = "vector"
 LEAST, SOUND = (0, 8), (0, 8, 3)

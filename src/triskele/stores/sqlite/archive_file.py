@@ -10,12 +10,12 @@ from typing import Any
 
 import apsw
 
-from triskele.base.timestamps import from_micros
 from triskele.errors import Conflict
 from triskele.stores.archive import Values
 from triskele.stores.sqlite import lost_writes
 from triskele.stores.sqlite.database import Database
 from triskele.stores.sqlite.entities import add_reading
+from triskele.text.timestamps import from_micros
 from triskele.types import Action, Outcome
 
 # Token vectors are in index files.

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import apsw
 
-from triskele.base.files import file_lock
 from triskele.stores.sqlite import lost_writes
+from triskele.text.files import file_lock
 
 # Begins the names of the folders in which a copy is made before it gets its own name.
 BACKUP, RESTORE = ".backup-", ".restore-"

@@ -14,9 +14,9 @@ from weakref import WeakSet
 
 import apsw
 
-from triskele.base.files import file_lock, has_no_room, is_full
 from triskele.errors import StoreClosed, StoreDamaged, StoreUnavailable
 from triskele.stores.sqlite import lost_writes, schema, store_file
+from triskele.text.files import file_lock, has_no_room, is_full
 
 _NO_FILE = (0, 0)
 _CLOSE_TRIES, _CLOSE_PAUSE_S = 500, 0.01

@@ -9,13 +9,13 @@ from typing import Any
 
 import apsw
 
-from triskele.base import timestamps
 from triskele.errors import NotFound
 from triskele.replies import NameCounts
 from triskele.stores.derived import BY_HAND, NAMES, Edge, Mentioned, Merge, Name, Named
 from triskele.stores.rows import VERSION_COLUMNS, to_memory
 from triskele.stores.sqlite import vectors
 from triskele.stores.sqlite.database import Database, listed
+from triskele.text import timestamps
 from triskele.types import Memory
 
 # Of versions, each with about a dozen mentions.

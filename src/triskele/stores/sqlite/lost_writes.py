@@ -19,9 +19,9 @@ from pathlib import Path
 
 import apsw
 
-from triskele.base.files import settle_folder
-from triskele.base.timestamps import from_micros, to_micros
 from triskele.stores.protocols import LostWrite, LostWrites
+from triskele.text.files import settle_folder
+from triskele.text.timestamps import from_micros, to_micros
 from triskele.types import Outcome
 
 _LEDGER, _LOG, _INDEX = ".ledger", "-wal", ".index"

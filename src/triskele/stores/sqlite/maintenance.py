@@ -11,9 +11,6 @@ from typing import Any
 
 import apsw
 
-from triskele.base import timestamps
-from triskele.base.files import settle_folder
-from triskele.base.ids import content_hash
 from triskele.errors import (
     BEFORE_RELEASE,
     BadInput,
@@ -41,6 +38,9 @@ from triskele.stores.sqlite.schema import is_empty, refuse_other_format
 from triskele.stores.sqlite.sqlite_rows import UNSCRUBBED, SqliteRows
 from triskele.stores.sqlite.store_file import replace
 from triskele.stores.writer import Writer
+from triskele.text import timestamps
+from triskele.text.files import settle_folder
+from triskele.text.ids import content_hash
 from triskele.types import USER
 
 _GUARDED = (

@@ -12,7 +12,6 @@ from typing import Any
 
 import apsw
 
-from triskele.base import timestamps
 from triskele.errors import StoreUnavailable
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES
 from triskele.stores.owner_truth import Condition, OwnerTruth, Wording, common_prefix, standing
@@ -28,6 +27,7 @@ from triskele.stores.sqlite.usage import SqliteUsage
 from triskele.stores.sqlite.vectors import SqliteJobs, SqliteModels, SqliteVectors
 from triskele.stores.truth_rows import PLACES, to_place
 from triskele.stores.writer import MemoryLimits, Writer, claim_places, replace_sealed
+from triskele.text import timestamps
 from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
 
 _PAGE = 500

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import apsw
 
-from triskele.base.files import file_lock, settle_folder
 from triskele.config import MemorySettings
 from triskele.errors import StoreDamaged, StoreUnavailable
+from triskele.text.files import file_lock, settle_folder
 
 # The owner of a new installation.
 FIRST = MemorySettings().owner

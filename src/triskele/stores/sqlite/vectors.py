@@ -8,12 +8,12 @@ from typing import Any
 
 import apsw
 
-from triskele.base import timestamps
 from triskele.config import HOSTED
 from triskele.replies import JobCounts
 from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, CatalogRow, Job, is_taken
 from triskele.stores.rows import VERSION_COLUMNS, to_memory
 from triskele.stores.sqlite.database import Database, listed
+from triskele.text import timestamps
 from triskele.types import Memory, Sensitivity
 
 _PAGE = 1000

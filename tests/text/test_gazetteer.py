@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.graph.canonical import MAX_PARTS, Gazetteer, key
+from triskele.text.spellings import MAX_PARTS, Gazetteer, key
 
 
 def found(names: list[str], text: str) -> list[str]:

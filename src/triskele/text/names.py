@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from triskele.base.text import COMMON_WORDS, MARKS, UNSPACED
+from triskele.text.words import COMMON_WORDS, MARKS, UNSPACED
 
 MAX_WORDS = 8
 _SHORTEST_LED = 2

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from triskele.graph import names
+from triskele.text import names
 
 # Longer texts are read up to here; what they are about comes first.
 MAX_CHARACTERS = 100_000

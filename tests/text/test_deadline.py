@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from triskele.base.deadlines import within
+from triskele.models.deadlines import within
 
 
 def test_the_result_and_the_error_of_the_work_come_through() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.graph.extract import MAX_MENTIONS, MAX_NAME_CHARACTERS, Kind, mentions
+from triskele.text.mentions import MAX_MENTIONS, MAX_NAME_CHARACTERS, Kind, mentions
 
 
 def named(text: str, kind: Kind | None = None) -> set[str]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.graph.canonical import Names, Reason, block, expansions, key, same
+from triskele.text.spellings import Names, Reason, block, expansions, key, same
 
 PAIRS = Path(__file__).parent.parent / "data" / "name_pairs.tsv"
 

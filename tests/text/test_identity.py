@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.base import timestamps
-from triskele.base.ids import ALPHABET, ID_LENGTH, IdMaker
 from triskele.errors import BadInput
+from triskele.text import timestamps
+from triskele.text.ids import ALPHABET, ID_LENGTH, IdMaker
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
 

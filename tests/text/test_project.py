@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from triskele.base import project
+from triskele.text import folders
 
 
 def _git(*arguments: str, folder: Path) -> None:
@@ -39,14 +39,14 @@ def _pointing(folder: Path, content: bytes) -> Path:
 @pytest.mark.needs("git")
 def test_a_worktree_made_by_git_belongs_to_its_repository(victim: Path) -> None:
     (victim.parent / "branch" / "deep").mkdir()
-    assert project.discover(victim.parent / "branch" / "deep").name == "victim"
+    assert folders.discover(victim.parent / "branch" / "deep").name == "victim"
 
 
 @pytest.mark.needs("git")
 def test_relative_pointers_work_both_ways(victim: Path) -> None:
     (victim.parent / "branch" / ".git").write_text("gitdir: ../victim/.git/worktrees/branch\n")
     (victim / ".git" / "worktrees" / "branch" / "gitdir").write_text("../../../../branch/.git\n")
-    assert project.discover(victim.parent / "branch").name == "victim"
+    assert folders.discover(victim.parent / "branch").name == "victim"
 
 
 @pytest.mark.needs("git")
@@ -55,16 +55,16 @@ def test_a_submodule_made_by_git_keeps_its_own_name(victim: Path, tmp_path: Path
     outer.mkdir()
     _git("init", "-q", folder=outer)
     _git("submodule", "add", "-q", str(victim), "inner", folder=outer)
-    assert project.discover(outer / "inner").name == "inner"
+    assert folders.discover(outer / "inner").name == "inner"
 
 
 @pytest.mark.needs("git")
 def test_a_pointer_into_a_repository_that_does_not_point_back_is_not_followed(victim: Path, tmp_path: Path) -> None:
     target = victim / ".git" / "worktrees" / "branch"
     evil = _pointing(tmp_path / "evil", f"gitdir: {target}".encode())
-    assert project.discover(evil).name == "evil"
+    assert folders.discover(evil).name == "evil"
     invented = _pointing(tmp_path / "invented", f"gitdir: {victim}/.git/worktrees/none".encode())
-    assert project.discover(invented).name == "invented"
+    assert folders.discover(invented).name == "invented"
 
 
 @pytest.mark.needs("git")
@@ -72,7 +72,7 @@ def test_a_link_to_the_pointer_of_a_worktree_is_not_that_worktree(victim: Path, 
     evil = tmp_path / "evil"
     evil.mkdir()
     (evil / ".git").symlink_to(tmp_path / "branch" / ".git")
-    assert project.discover(evil).name == "evil"
+    assert folders.discover(evil).name == "evil"
 
 
 @pytest.mark.needs("git")
@@ -80,7 +80,7 @@ def test_a_pointer_back_is_read_as_carefully(victim: Path, tmp_path: Path) -> No
     back = victim / ".git" / "worktrees" / "branch" / "gitdir"
     for content in (b"", b"\0" * 10, b"\xff\xfe", b"x" * 9000, b"..", b"/"):
         back.write_bytes(content)
-        assert project.discover(tmp_path / "branch").name == "branch"
+        assert folders.discover(tmp_path / "branch").name == "branch"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_pointer_back_is_read_as_carefully(victim: Path, tmp_path: Path) -> No
     ids=["empty", "NUL", "no path", "NUL in the path", "binary", "long", "itself"],
 )
 def test_nonsense_leaves_the_folder_its_own_name(tmp_path: Path, content: bytes) -> None:
-    assert project.discover(_pointing(tmp_path / "odd", content)).name == "odd"
+    assert folders.discover(_pointing(tmp_path / "odd", content)).name == "odd"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
@@ -106,7 +106,7 @@ def test_any_content_leaves_the_folder_its_own_name(tmp_path: Path, content: byt
     folder = tmp_path / "odd"
     folder.mkdir(exist_ok=True)
     (folder / ".git").write_bytes(content)
-    assert project.discover(folder).name == "odd"
+    assert folders.discover(folder).name == "odd"
 
 
 def test_only_the_beginning_of_a_huge_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_only_the_beginning_of_a_huge_file_is_read(tmp_path: Path, monkeypatch: 
     asked: list[int] = []
     read = os.read
     monkeypatch.setattr(os, "read", lambda descriptor, size: (asked.append(size), read(descriptor, size))[1])
-    assert project.discover(folder).name == "huge"
+    assert folders.discover(folder).name == "huge"
     assert asked and max(asked) < 8192
 
 
@@ -123,19 +123,19 @@ def test_loops_of_links_end(tmp_path: Path) -> None:
     folder = tmp_path / "loop"
     folder.mkdir()
     (folder / ".git").symlink_to(".git")
-    assert project.discover(folder).name == "loop"
+    assert folders.discover(folder).name == "loop"
     (folder / "round").symlink_to("round")
-    assert project.discover(folder / "round").name == "round"
+    assert folders.discover(folder / "round").name == "round"
     other = _pointing(tmp_path / "other", b"gitdir: ../loop/round/.git/worktrees/x")
-    assert project.discover(other).name == "other"
+    assert folders.discover(other).name == "other"
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     folder = tmp_path / "pipe"
     folder.mkdir()
     os.mkfifo(folder / ".git")
-    assert project.discover(folder).name == "pipe"
-    assert project._head(folder / ".git", 100) == b""
+    assert folders.discover(folder).name == "pipe"
+    assert folders._head(folder / ".git", 100) == b""
 
 
 def test_a_folder_that_cannot_be_read_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,12 +149,12 @@ def test_a_folder_that_cannot_be_read_is_passed_over(tmp_path: Path, monkeypatch
         return os.path.isdir(path)
 
     monkeypatch.setattr(Path, "is_dir", refuse)
-    assert project.discover(repository / "locked" / "deep").name == "harbour"
+    assert folders.discover(repository / "locked" / "deep").name == "harbour"
 
 
 def test_a_name_that_no_file_system_has_is_answered(tmp_path: Path) -> None:
-    assert project.discover(tmp_path / ("x" * 5000)).name == "x" * 5000
-    assert project.discover(Path("/nowhere/a\0b")).name == "a\0b"
+    assert folders.discover(tmp_path / ("x" * 5000)).name == "x" * 5000
+    assert folders.discover(Path("/nowhere/a\0b")).name == "a\0b"
 
 
 # What identifies a place
@@ -181,7 +181,7 @@ def test_a_name_that_no_file_system_has_is_answered(tmp_path: Path) -> None:
     ],
 )
 def test_remotes_are_told_without_user_password_and_port(url: str, said: str) -> None:
-    assert project.normalised(url) == said
+    assert folders.normalised(url) == said
 
 
 def _repository(folder: Path, config: str | bytes) -> Path:
@@ -210,15 +210,15 @@ FORK = '[remote "fork"]\n\turl = https://github.com/ada/api\n'
 def test_the_remote_is_read_from_the_beginning_of_the_configuration(
     tmp_path: Path, config: str | bytes, said: str
 ) -> None:
-    assert project.discover(_repository(tmp_path / "api", config) / "..").remote == ""
-    assert project.discover(tmp_path / "api").remote == said
+    assert folders.discover(_repository(tmp_path / "api", config) / "..").remote == ""
+    assert folders.discover(tmp_path / "api").remote == said
 
 
 @pytest.mark.needs("git")
 def test_a_worktree_has_the_remote_and_the_root_of_its_repository(victim: Path) -> None:
     _git("remote", "add", "origin", "https://ada:s3cret@github.com/acme/victim.git", folder=victim)
-    place = project.discover(victim.parent / "branch")
-    assert place == project.discover(victim)
+    place = folders.discover(victim.parent / "branch")
+    assert place == folders.discover(victim)
     assert place.keys == (f"path:{victim}", "git:github.com/acme/victim")
 
 
@@ -226,7 +226,7 @@ def test_a_worktree_has_the_remote_and_the_root_of_its_repository(victim: Path) 
 def test_a_pointer_that_nothing_confirms_has_no_remote(victim: Path, tmp_path: Path) -> None:
     _git("remote", "add", "origin", "https://github.com/acme/victim", folder=victim)
     evil = _pointing(tmp_path / "evil", f"gitdir: {victim / '.git' / 'worktrees' / 'branch'}".encode())
-    assert project.discover(evil).keys == (f"path:{evil}",)
+    assert folders.discover(evil).keys == (f"path:{evil}",)
 
 
 def test_a_configuration_that_is_a_pipe_or_a_folder_is_not_waited_for(tmp_path: Path) -> None:
@@ -234,24 +234,24 @@ def test_a_configuration_that_is_a_pipe_or_a_folder_is_not_waited_for(tmp_path: 
         git = tmp_path / f"api{number}" / ".git"
         git.mkdir(parents=True)
         make(git / "config")
-        assert project.discover(git.parent).remote == ""
+        assert folders.discover(git.parent).remote == ""
 
 
 def test_names_become_longer_until_they_differ(tmp_path: Path) -> None:
-    with_remote = project.FolderIdentity(tmp_path / "api", "github.com/acme/api").names()
+    with_remote = folders.FolderIdentity(tmp_path / "api", "github.com/acme/api").names()
     assert [next(with_remote) for _ in range(4)] == ["api", "acme/api", "api-2", "api-3"]
-    without = project.FolderIdentity(Path("/work/clients/api")).names()
+    without = folders.FolderIdentity(Path("/work/clients/api")).names()
     assert [next(without) for _ in range(3)] == ["api", "clients/api", "api-2"]
 
 
 def test_a_path_that_is_no_text_is_a_key_with_escapes(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     folder.mkdir()
-    key = project.discover(folder).root_key
-    assert key.endswith(r"/caf\xe9") and not project.is_gone(key)
-    assert not project.is_gone(f"path:{tmp_path}") and project.is_gone(f"path:{tmp_path / 'none'}")
-    assert not project.is_gone("git:github.com/acme/api")
+    key = folders.discover(folder).root_key
+    assert key.endswith(r"/caf\xe9") and not folders.is_gone(key)
+    assert not folders.is_gone(f"path:{tmp_path}") and folders.is_gone(f"path:{tmp_path / 'none'}")
+    assert not folders.is_gone("git:github.com/acme/api")
 
 
 def test_the_root_of_the_file_system_has_neither_name_nor_keys() -> None:
-    assert (project.discover(Path("/")).name, project.discover(Path("/")).keys) == ("", ())
+    assert (folders.discover(Path("/")).name, folders.discover(Path("/")).keys) == ("", ())

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from triskele.index.analysis import Analyzer, has_identifier, identifiers, shape, spellings
+from triskele.text.analysis import Analyzer, has_identifier, identifiers, shape, spellings
 
 ENGLISH = Analyzer()
 

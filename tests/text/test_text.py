@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triskele.base.text import has_topic
+from triskele.text.words import has_topic
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
-from triskele.base.text import SENTENCE_END
-from triskele.base.time_grammar import TIME_HINT, Match, Point, Span, Today, back, one_day, rules
 from triskele.errors import BadInput
+from triskele.text.time_grammar import TIME_HINT, Match, Point, Span, Today, back, one_day, rules
+from triskele.text.words import SENTENCE_END
 from triskele.types import Memory, Period
 
 EXAMPLES = '2026-03-14, 2026-06, "last week", "in July", "since 1 November"'

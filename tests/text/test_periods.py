@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from triskele.base import periods
 from triskele.errors import BadInput
+from triskele.text import periods
 from triskele.types import Period
 
 # A Sunday.

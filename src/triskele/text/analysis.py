@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import Stemmer
 
-from triskele.base.text import IS_UNSPACED, MARKS, STOP_WORDS, UNSPACED, fold
 from triskele.errors import BadInput
+from triskele.text.words import IS_UNSPACED, MARKS, STOP_WORDS, UNSPACED, fold
 from triskele.types import Memory
 
 MAX_TERM_CHARACTERS = 100

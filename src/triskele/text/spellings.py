@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from triskele.base.text import COMMON_WORDS, MARKS, UNSPACED, fold
+from triskele.text.words import COMMON_WORDS, MARKS, UNSPACED, fold
 
 MAX_PARTS = 12
 _LETTER = rf"[^\W\d_{UNSPACED}{MARKS}]"

@@ -1,1 +1,0 @@
-"""Helpers that every room may use: ids, timestamps, text, files, deadlines, threads, project names."""

@@ -1,1 +1,0 @@
-"""The concept graph: names in texts, canonical forms, edges and walks; pure functions."""

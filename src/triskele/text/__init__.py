@@ -1,0 +1,1 @@
+"""What a text says: its words, terms, names and times; ids, timestamps, files and folders."""
