@@ -32,8 +32,8 @@ from triskele.engine.local import LocalEngine
 from triskele.evaluation.datasets import Dataset, windows
 from triskele.evaluation.harness import BenchHarness
 from triskele.evaluation.loaders import load_dataset
-from triskele.stores.corpus_store import WeightedTerms
-from triskele.stores.postgres.scopes import in_scope
+from triskele.server.postgres.scopes import in_scope
+from triskele.store.corpus_protocol import WeightedTerms
 from triskele.text.analysis import memory_terms
 from triskele.types import Scope, Sort
 

@@ -165,7 +165,7 @@ OVER_POSTGRES = tuple(
 )
 # The whole source by words; one room of it with vectors, which take a second for every hundred lines.
 CODE = (
-    ("src", False, (code("code words"), code("code under", under="triskele/stores/"))),
+    ("src", False, (code("code words"), code("code under", under="triskele/store/"))),
     ("src/triskele/recall", True, (code("code"), code("code functions", granularity="function"))),
 )
 

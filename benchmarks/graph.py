@@ -53,7 +53,7 @@ from triskele.index.entity_linking import FOUND, _Known, _Texts, read_names
 from triskele.index.local import LocalCorpus
 from triskele.index.mentions import Bipartite, Layers
 from triskele.recall import candidates, graph_leg
-from triskele.stores.derived import Named
+from triskele.store.derived import Named
 from triskele.text.spellings import key
 
 if TYPE_CHECKING:

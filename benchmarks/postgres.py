@@ -50,15 +50,15 @@ from triskele.evaluation.harness import BenchHarness, best_documents
 from triskele.evaluation.loaders import load_dataset
 from triskele.evaluation.metrics import evaluate
 from triskele.evaluation.retrievers import PrecomputedQueries, RankedDocument
-from triskele.index.database import DatabaseIndexes
 from triskele.index.vectors import packed, to_row
 from triskele.models.bundled import bundled
 from triskele.models.embedders import Embedder
 from triskele.recall.plan import Plan
 from triskele.recall.runtime import ModelRuntime
-from triskele.stores.postgres import vector_extension
-from triskele.stores.rows import VERSION_COLUMNS, from_memory, version_hash
-from triskele.stores.sentence_vectors import restored, row_of, sound_rows
+from triskele.server.corpus import DatabaseIndexes
+from triskele.server.postgres import vector_extension
+from triskele.store.rows import VERSION_COLUMNS, from_memory, version_hash
+from triskele.store.vector_bytes import restored, row_of, sound_rows
 from triskele.text.ids import content_hash
 from triskele.types import Sort
 

@@ -34,9 +34,9 @@ from postgres import open_engine, rehearse, server_module
 from triskele.config import ServerSettings
 from triskele.index.vectors import bytes_of, to_row
 from triskele.models.bundled import bundled
-from triskele.stores.postgres.connections import Connections
-from triskele.stores.rows import JOURNAL_COLUMNS, VERSION_COLUMNS, from_memory, row_hash, version_hash
-from triskele.stores.sentence_vectors import row_of
+from triskele.server.postgres.connections import Connections
+from triskele.store.rows import JOURNAL_COLUMNS, VERSION_COLUMNS, from_memory, row_hash, version_hash
+from triskele.store.vector_bytes import row_of
 from triskele.text import timestamps
 from triskele.text.ids import IdMaker, content_hash
 from triskele.types import USER, Action, Memory

@@ -33,9 +33,9 @@ from triskele.errors import TriskeleError
 from triskele.evaluation.datasets import windows
 from triskele.evaluation.loaders import load_dataset
 from triskele.index.worker import LEASE_S, QUIET_S
+from triskele.server.accounts import Accounts
+from triskele.server.demo import running_postgres
 from triskele.serving.http.client import RemoteMemory
-from triskele.serving.http.demo_server import running_postgres
-from triskele.stores.postgres.accounts import Accounts
 
 WORDS = (
     "argo flux helm redis kafka billing shop cluster release backup cache queue deploy incident metric alert".split()

@@ -20,7 +20,7 @@ from triskele.index.vectors import packed
 from triskele.models.embedders import Embedder, Encoding
 from triskele.recall import legs
 from triskele.recall.pipeline import query_terms
-from triskele.stores.sentence_vectors import row_of
+from triskele.store.vector_bytes import row_of
 from triskele.types import Add, Query, Ranking
 
 # What is left of real English without stop words and punctuation.

@@ -2,7 +2,7 @@
 
     python scripts/owner_mutants.py [--list] [--only store.py:168 usage.py]
 
-Every `owner = ?` and every join over owners in `stores/sqlite` is a mutant, but for those of the schema. A mutant that
+Every `owner = ?` and every join over owners in `store/sqlite` is a mutant, but for those of the schema. A mutant that
 passes every test is a survivor: the contract of owners has a gap there, unless EQUIVALENT says why the statement gives
 the same without the condition. It takes about half an hour on one core, less with TMPDIR in memory; the exit status is
 1 if a gap is found.
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 SQL = Path("src", "triskele", "stores", "sqlite")
 # Tests that name owners, in their file or in their own name; the first file has what only SQLite can show. Those over
 # Postgres run none of these statements.
-CONTRACT = ["tests/stores/test_sqlite_owners.py", "tests/contract", "-k", "owner and not postgres"]
+CONTRACT = ["tests/store/test_sqlite_owners.py", "tests/contract", "-k", "owner and not postgres"]
 CONDITION = re.compile(r"\+?(?:\w+\.)?\bowner = (?P<value>\?\d*|\w+\.owner\b)")
 # An index that begins with the owner cannot serve a statement without that condition.
 INDEXED = re.compile(r"INDEXED BY \w+ ")

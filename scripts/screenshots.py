@@ -20,10 +20,10 @@ from triskele.curation.decide import PairDecision
 from triskele.evaluation.own import gate, run
 from triskele.evaluation.own.questions import Label, make_question, save_labels, save_questions
 from triskele.replies import Rationale, Verdict
+from triskele.server.demo import demo_environment
 from triskele.serving import hook_client, resident
 from triskele.serving.cli.demo import temporary_memory
-from triskele.serving.http.demo_server import demo_environment
-from triskele.stores.protocols import Use
+from triskele.store.protocols import Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psycopg
 
-from triskele.serving.http.demo_server import programs_for
+from triskele.server.demo import programs_for
 
 # Nothing here outlives the machine: a killed process loses no page that it has written.
 _QUICK = ("fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=64MB", "jit=off")
@@ -49,7 +49,7 @@ class PostgresProcess:
         if self._free:
             return self._free.pop()
         # Imported here: the server itself needs nothing of ours.
-        from triskele.stores.postgres.connections import Connections
+        from triskele.server.postgres.connections import Connections
 
         url = self.create()
         Connections(url).close()
@@ -63,7 +63,7 @@ class PostgresProcess:
 
     def give_back(self, url: str) -> None:
         """Empty a database for another test: that is far quicker than making one."""
-        from triskele.stores.postgres.migrations import (
+        from triskele.server.postgres.migrations import (
             ACCOUNT_TABLES,
             DERIVED,
             EMBEDDINGS,

@@ -17,7 +17,7 @@ from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, Mentions
 from triskele.index.vectors import compressed
 from triskele.models.embedders import Encoding
-from triskele.stores.sentence_vectors import restored, rounded
+from triskele.store.vector_bytes import restored, rounded
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
 from triskele.types import Memory, Role, Scope, Sort

@@ -12,10 +12,10 @@ from typing import Any
 
 from triskele.errors import TriskeleError
 from triskele.replies import NameCounts
-from triskele.stores.corpus_store import CorpusStore, WeightedTerms, WordCounts
-from triskele.stores.derived import BY_HAND, EMBED, NAMES, Named
-from triskele.stores.protocols import START, VAULT, Census, Cursor, Document, OwnerStore, Use
-from triskele.stores.sharing import ShareStore
+from triskele.store.corpus_protocol import CorpusStore, WeightedTerms, WordCounts
+from triskele.store.derived import BY_HAND, EMBED, NAMES, Named
+from triskele.store.protocols import START, VAULT, Census, Cursor, Document, OwnerStore, Use
+from triskele.store.sharing import ShareStore
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import (

@@ -13,8 +13,8 @@ from triskele.curation.undo import plan
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.replies import Undone
-from triskele.stores.protocols import OwnerStore
-from triskele.stores.writer import Writer
+from triskele.store.protocols import OwnerStore
+from triskele.store.writer import Writer
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import (

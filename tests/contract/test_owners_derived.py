@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 from contract import owner_walk
 
-from triskele.stores.corpus_store import CorpusStore
-from triskele.stores.derived import BY_HAND, EMBED, NAMES, EntityStore, JobStore, ModelStore, Named, VectorStore
-from triskele.stores.protocols import DocumentStore, OwnerStore, Store, UsageStore, Use
-from triskele.stores.sharing import ShareStore
+from triskele.store.corpus_protocol import CorpusStore
+from triskele.store.derived import BY_HAND, EMBED, NAMES, EntityStore, JobStore, ModelStore, Named, VectorStore
+from triskele.store.protocols import DocumentStore, OwnerStore, Store, UsageStore, Use
+from triskele.store.sharing import ShareStore
 from triskele.text import timestamps
 from triskele.types import Add, Forget, Memory, Sensitivity, Withdraw
 

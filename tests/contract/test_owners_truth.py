@@ -9,7 +9,7 @@ import pytest
 from contract import owner_walk
 
 from triskele.errors import NotFound
-from triskele.stores.protocols import VAULT, Document, OwnerStore, Store, Truth
+from triskele.store.protocols import VAULT, Document, OwnerStore, Store, Truth
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import (

@@ -10,8 +10,8 @@ import pytest
 
 from triskele.errors import NotFound
 from triskele.replies import JobCounts
-from triskele.stores.derived import EMBED, MOST_TRIES, NAMES, Job
-from triskele.stores.protocols import OwnerStore
+from triskele.store.derived import EMBED, MOST_TRIES, NAMES, Job
+from triskele.store.protocols import OwnerStore
 from triskele.text import timestamps
 from triskele.types import Add, Forget, Memory, Outcome, Revise
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from triskele.errors import Conflict
-from triskele.stores.protocols import START, Cursor, OwnerStore
+from triskele.store.protocols import START, Cursor, OwnerStore
 from triskele.text import timestamps
 from triskele.types import (
     CURATION,

@@ -10,8 +10,8 @@ from threading import Thread
 import pytest
 
 from triskele.errors import QuotaExceeded
-from triskele.stores.protocols import OwnerStore, Store
-from triskele.stores.writer import MemoryLimits
+from triskele.store.protocols import OwnerStore, Store
+from triskele.store.writer import MemoryLimits
 from triskele.text import timestamps
 from triskele.types import Add, Change, Connect, Forget, Link, LinkKind, Memory, Revise
 

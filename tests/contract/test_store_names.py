@@ -9,8 +9,8 @@ import pytest
 
 from triskele.errors import NotFound
 from triskele.replies import NameCounts
-from triskele.stores.derived import BY_HAND, Named
-from triskele.stores.protocols import OwnerStore
+from triskele.store.derived import BY_HAND, Named
+from triskele.store.protocols import OwnerStore
 from triskele.text import timestamps
 from triskele.types import Connect, Forget, Link, LinkKind, Memory, Outcome, Revise
 

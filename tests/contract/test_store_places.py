@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from triskele.errors import NotFound
-from triskele.stores.protocols import OwnerStore, Store
+from triskele.store.protocols import OwnerStore, Store
 from triskele.types import Action, Add, Bind, Memory, Outcome
 
 TRUTH = True

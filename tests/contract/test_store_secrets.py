@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from triskele.errors import BadInput, Conflict
-from triskele.stores.protocols import START, VAULT, Document, OwnerStore
+from triskele.store.protocols import START, VAULT, Document, OwnerStore
 from triskele.text.ids import content_hash
 from triskele.types import Action, Add, Memory, Outcome, Reveal, Revise, Sealed, Sensitivity, Withdraw
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from triskele.stores.protocols import START, Document, Maintenance, OwnerStore
+from triskele.store.protocols import START, Document, Maintenance, OwnerStore
 from triskele.types import Forget, Memory, Outcome
 
 Make = Callable[..., Memory]

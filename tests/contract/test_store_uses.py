@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from triskele.replies import ConversationUse, InjectedMemory, UseCount
-from triskele.stores import owner_usage as ledger
-from triskele.stores.protocols import VAULT, Document, Maintenance, OwnerStore, Use
+from triskele.store import usage as ledger
+from triskele.store.protocols import VAULT, Document, Maintenance, OwnerStore, Use
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import Forget, Memory, Outcome, Sealed, Sensitivity

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from triskele.errors import NotFound, StoreUnavailable
-from triskele.stores.postgres import vector_rows
-from triskele.stores.protocols import Maintenance, OwnerStore
-from triskele.stores.sqlite import vectors
+from triskele.server.postgres import vectors as vector_rows
+from triskele.store.protocols import Maintenance, OwnerStore
+from triskele.store.sqlite import vectors
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import Add, Change, Forget, Memory, Outcome, Revise, Role

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from triskele.errors import Conflict, NotFound
-from triskele.stores.protocols import START, OwnerStore, Store
+from triskele.store.protocols import START, OwnerStore, Store
 from triskele.text import timestamps
 from triskele.types import Action, Add, Change, Forget, Memory, Origin, Outcome, Revise, Role, Sensitivity
 

@@ -16,7 +16,7 @@ from triskele import config
 from triskele.curation import projects
 from triskele.engine.local import LocalEngine
 from triskele.index.lexical import LexicalIndex
-from triskele.stores.writer import Writer
+from triskele.store.writer import Writer
 from triskele.types import LinkKind, Sensitivity
 
 TAIL_CAP = 8

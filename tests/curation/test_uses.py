@@ -15,7 +15,7 @@ from triskele.curation import usage
 from triskele.curation.usage import AfterAnswer
 from triskele.engine.local import LocalEngine
 from triskele.errors import StoreClosed, StoreUnavailable
-from triskele.stores.sqlite.store import SqliteOwnerStore
+from triskele.store.sqlite.store import SqliteOwnerStore
 from triskele.types import LinkKind
 
 OpenEngine = Callable[..., LocalEngine]

@@ -17,10 +17,10 @@ from needs import CHROMIUM
 from triskele import config
 from triskele.engine.local import LocalEngine
 from triskele.index.entity_linking import read_names
+from triskele.server.accounts import Accounts
 from triskele.serving import hook_client, resident
 from triskele.serving.cli.demo import temporary_memory
-from triskele.stores.access_keys import SCOPES
-from triskele.stores.postgres.accounts import Accounts
+from triskele.serving.http.keys import SCOPES
 from triskele.types import Add
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("chromium")]

@@ -18,11 +18,11 @@ from triskele.errors import Unavailable
 from triskele.exchange import sync_notes, sync_states
 from triskele.exchange.sync import Sync, SyncReport
 from triskele.exchange.sync_states import Outgoing, PulledPage, PushReply
+from triskele.server.operations import BY_METHOD, SyncRoom
 from triskele.serving.http import codec
-from triskele.serving.http.server_operations import BY_METHOD, SyncRoom
-from triskele.stores import factory
-from triskele.stores.protocols import Store
-from triskele.stores.writer import MemoryLimits
+from triskele.store import addresses as factory
+from triskele.store.protocols import Store
+from triskele.store.writer import MemoryLimits
 from triskele.types import Memory, Outcome, Sensitivity
 
 ADDRESS = "https://memory.example.com"

@@ -20,7 +20,7 @@ from triskele.errors import BadInput, Conflict, TriskeleError
 from triskele.exchange.archive import export_archive, import_archive
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.models.bundled import BundledEmbedder
-from triskele.stores.archive import LEFT_OUT, TABLES
+from triskele.store.archive import LEFT_OUT, TABLES
 from triskele.types import Answer, LinkKind, Sensitivity
 
 Open = Callable[..., LocalEngine]
@@ -244,7 +244,7 @@ def test_vectors_of_another_model_are_made_anew(
 
 
 def test_every_table_with_an_owner_moves_or_is_named(open_as: Open) -> None:
-    from triskele.stores.postgres.migrations import OWNED
+    from triskele.server.postgres.migrations import OWNED
 
     assert {*TABLES, *LEFT_OUT} == set(OWNED)
     connection = open_as("one", model="none").maintenance._database.connection()

@@ -15,8 +15,8 @@ from triskele import config
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange.archive import export_archive, import_archive
-from triskele.stores import archive
-from triskele.stores.archive import TABLES, TITLE
+from triskele.store import archive
+from triskele.store.archive import TABLES, TITLE
 from triskele.types import LinkKind
 
 Lines = list[Any]

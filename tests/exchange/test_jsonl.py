@@ -17,7 +17,7 @@ from triskele import config
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, TriskeleError
 from triskele.exchange.transfer import export_memories, import_memories
-from triskele.stores.rows import from_link, from_memory, row_hash
+from triskele.store.rows import from_link, from_memory, row_hash
 from triskele.text.ids import content_hash
 from triskele.types import LinkKind, Sensitivity
 

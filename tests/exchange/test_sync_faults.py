@@ -14,7 +14,7 @@ from triskele.exchange import sync_states
 from triskele.exchange.sync import Sync
 from triskele.exchange.sync_notes import Notes
 from triskele.exchange.sync_states import Outgoing, PulledPage, PushReply
-from triskele.serving.http import sync_api
+from triskele.server import sync_receiver
 from triskele.text import timestamps
 from triskele.types import Add, Connect, Disconnect, Link, LinkKind, Memory, Sensitivity
 
@@ -69,9 +69,9 @@ def test_a_change_while_a_withdrawal_is_carried_out_is_not_lost(
             world.server.store.erase([id], batch="erase")
         return sync_states.token_of(memory)
 
-    monkeypatch.setattr(sync_api, "token_of", compared)
+    monkeypatch.setattr(sync_receiver, "token_of", compared)
     world.settle()
-    assert sync_api.token_of is sync_states.token_of and id not in world.latest("server")
+    assert sync_receiver.token_of is sync_states.token_of and id not in world.latest("server")
     kept = {each.content for each in a.store.history(id)}
     assert kept == ({"the fox comes at five", "the fox comes at six"} if change == "edit" else set())
     assert (id in world.latest("b")) is (change == "edit")

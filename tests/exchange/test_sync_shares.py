@@ -13,8 +13,8 @@ from sync_world import LAPTOPS, Stores, World, opened
 
 from triskele.engine.local import LocalEngine
 from triskele.errors import NotFound
-from triskele.stores.postgres.accounts import Accounts
-from triskele.stores.sharing import shares_of
+from triskele.server.accounts import Accounts
+from triskele.store.sharing import shares_of
 from triskele.types import Add, Sensitivity
 
 SHARING = st.one_of(

@@ -122,7 +122,7 @@ from pathlib import Path
 from triskele import config
 from triskele.engine.local import LocalEngine
 from triskele.exchange.transfer import import_memories
-from triskele.stores.writer import Writer
+from triskele.store.writer import Writer
 
 home, file, left = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 note = Writer._note

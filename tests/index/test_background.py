@@ -16,7 +16,7 @@ from triskele.index import worker
 from triskele.index.lexical import LexicalIndex
 from triskele.index.vectors import TokenIndex
 from triskele.index.worker import Worker
-from triskele.stores.sqlite.store import SqliteStore
+from triskele.store.sqlite.store import SqliteStore
 from triskele.text.analysis import Analyzer
 
 

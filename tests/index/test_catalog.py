@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from triskele.index import catalog
 from triskele.index.catalog import Catalog, Columns
 from triskele.index.vectors import distinct
-from triskele.stores.sqlite import vectors
-from triskele.stores.sqlite.store import SqliteOwnerStore, SqliteStore
+from triskele.store.sqlite import vectors
+from triskele.store.sqlite.store import SqliteOwnerStore, SqliteStore
 from triskele.text import timestamps
 from triskele.text.ids import IdMaker, content_hash
 from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory, Revise, Role, Scope, Sensitivity

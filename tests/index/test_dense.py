@@ -19,8 +19,8 @@ from triskele.engine.local import LocalEngine
 from triskele.index import dense, lifecycle
 from triskele.index.catalog import Catalog, Columns
 from triskele.index.dense import DenseIndex
-from triskele.stores.sentence_vectors import restored, rounded, row_bytes, row_of
-from triskele.stores.sqlite.store import SqliteStore
+from triskele.store.sqlite.store import SqliteStore
+from triskele.store.vector_bytes import restored, rounded, row_bytes, row_of
 from triskele.text.files import file_lock
 from triskele.text.ids import content_hash
 from triskele.types import Add, Memory

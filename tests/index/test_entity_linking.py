@@ -15,7 +15,7 @@ from triskele.engine.local import LocalEngine
 from triskele.index import entity_linking, lease
 from triskele.index.entity_linking import FOUND, read_names
 from triskele.index.lease import alone
-from triskele.stores.derived import BY_HAND, Named
+from triskele.store.derived import BY_HAND, Named
 from triskele.text import timestamps
 from triskele.types import Memory
 

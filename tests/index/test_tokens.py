@@ -17,8 +17,8 @@ from triskele.index.vectors import TokenIndex, against_bits, compressed, from_ro
 from triskele.index.worker import restore_tokens
 from triskele.models.bundled import bundled
 from triskele.models.embedders import Encoding
-from triskele.stores.protocols import OwnerStore
-from triskele.stores.sqlite.store import SqliteStore
+from triskele.store.protocols import OwnerStore
+from triskele.store.sqlite.store import SqliteStore
 from triskele.text.files import file_lock
 from triskele.text.ids import content_hash
 from triskele.types import Add, Memory

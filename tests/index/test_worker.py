@@ -18,8 +18,8 @@ from triskele.index.append_file import AppendFile
 from triskele.index.vectors import TokenIndex
 from triskele.index.worker import embed_waiting
 from triskele.models.embedders import Encoding
-from triskele.stores.derived import EMBED, MOST_TRIES
-from triskele.stores.sqlite.vectors import SqliteVectors
+from triskele.store.derived import EMBED, MOST_TRIES
+from triskele.store.sqlite.vectors import SqliteVectors
 
 # In small durable steps
 

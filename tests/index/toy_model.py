@@ -17,7 +17,7 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable
 from triskele.index import local, worker
 from triskele.models.embedders import Encoding
-from triskele.stores.sentence_vectors import row_of
+from triskele.store.vector_bytes import row_of
 from triskele.types import Add
 
 PATIENCE_S = 30

@@ -31,7 +31,7 @@ from triskele.replies import HookCall
 from triskele.serving.cli.main import cli
 from triskele.serving.file_memory import FileMemory
 from triskele.serving.mcp.server import build
-from triskele.stores.protocols import Document
+from triskele.store.protocols import Document
 from triskele.types import Add, Sensitivity
 
 FILLER = "The harbour crane was painted in spring. " * 40
@@ -44,7 +44,7 @@ _FIND = detect.find
 _CRASH = """
 import sys
 from triskele.serving.cli.main import main
-from triskele.stores.sqlite.store import SqliteOwnerStore
+from triskele.store.sqlite.store import SqliteOwnerStore
 
 def crash(store, changes, **_):
     held = list(changes)

@@ -19,7 +19,7 @@ from triskele.errors import ModelUnavailable
 from triskele.models.egress import Bill, Departure
 from triskele.recall.hosted.egress_log import StoreLedger, days, sent
 from triskele.serving.cli.main import cli
-from triskele.stores.sqlite.store import SqliteStore
+from triskele.store.sqlite.store import SqliteStore
 from triskele.text import timestamps
 from triskele.types import Add, Sensitivity
 

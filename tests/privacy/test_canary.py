@@ -16,7 +16,7 @@ from triskele.exchange import export, transfer
 from triskele.privacy import detect
 from triskele.privacy.vault import Vault
 from triskele.recall.hosted.egress_policy import EgressPolicy
-from triskele.stores.sqlite import maintenance, sqlite_rows
+from triskele.store.sqlite import maintenance, truth_rows
 from triskele.types import Sensitivity
 
 SOURCE = Path(__file__).parents[2] / "src" / "triskele"
@@ -53,8 +53,8 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "titles": lambda patch: patch.setattr(detect, "title_for", lambda text, findings: text),
     "the filter of exports": lambda patch: patch.setattr(export, "_withheld", lambda **_: frozenset()),
     "the check of labels": lambda patch: patch.setattr(ingest, "refuse_secret_labels", _nothing),
-    "the purge of documents": lambda patch: patch.setattr(sqlite_rows, "delete_about", _nothing),
-    "the purge of names": lambda patch: patch.setattr(sqlite_rows, "drop_unused_names", _nothing),
+    "the purge of documents": lambda patch: patch.setattr(truth_rows, "delete_about", _nothing),
+    "the purge of names": lambda patch: patch.setattr(truth_rows, "drop_unused_names", _nothing),
     "the check of questions": lambda patch: patch.setattr(EgressPolicy, "quotes_secret", lambda *_: False),
     "scrubbing": lambda patch: patch.setattr(maintenance, "scrub", _nothing),
 }
@@ -95,9 +95,9 @@ def test_every_place_that_writes_memories_is_known() -> None:
         "exchange/sync.py",
         "exchange/sync_states.py",
         "serving/file_memory.py",
-        "serving/http/sync_api.py",
+        "server/sync_receiver.py",
         "agents/learning.py",
-        "stores/vault.py",
+        "store/vault.py",
     }
 
 

@@ -19,8 +19,8 @@ from triskele.privacy import clearance
 from triskele.privacy.clearance import Cleared, Quotes
 from triskele.recall import expansion, runtime
 from triskele.recall.hosted import egress_log, egress_policy, services
-from triskele.stores.sqlite import vectors
-from triskele.stores.vault import StoreVault
+from triskele.store.sqlite import vectors
+from triskele.store.vault import StoreVault
 from triskele.types import Memory
 
 # Enough to meet every kind of canary in every writing, and enough to see that a guard is gone.

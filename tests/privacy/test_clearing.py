@@ -8,7 +8,7 @@ import pytest
 
 from triskele.engine.local import LocalEngine
 from triskele.recall.hosted.egress_policy import EgressPolicy
-from triskele.stores.vault import StoreVault
+from triskele.store.vault import StoreVault
 from triskele.types import Sensitivity
 
 QUESTION = "does the ferryman own a parrot?"

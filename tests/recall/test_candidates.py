@@ -19,8 +19,8 @@ from triskele.models.bundled import bundled
 from triskele.recall.fusion import METHODS
 from triskele.recall.legs import LEAST_SIMILARITY
 from triskele.recall.plan import Plan
-from triskele.stores.sentence_vectors import row_of
-from triskele.stores.sqlite.vectors import SqliteVectors
+from triskele.store.sqlite.vectors import SqliteVectors
+from triskele.store.vector_bytes import row_of
 from triskele.types import Add
 
 # Words alone

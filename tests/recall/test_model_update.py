@@ -26,7 +26,7 @@ from triskele.models.embedders import Encoding
 from triskele.models.inference import BundledRuntime
 from triskele.recall import model_switch
 from triskele.recall.plan import Plan, adopt
-from triskele.stores.derived import EMBED, MOST_TRIES
+from triskele.store.derived import EMBED, MOST_TRIES
 from triskele.types import Answer
 
 KETTLE = "The kettle is red."

@@ -17,7 +17,7 @@ from triskele.recall import reasons
 from triskele.recall.legs import QueryTerms
 from triskele.recall.pipeline import pack
 from triskele.recall.plan import Plan
-from triskele.stores.sentence_vectors import row_of
+from triskele.store.vector_bytes import row_of
 from triskele.text.analysis import Analyzer
 from triskele.types import Add, Answer, Hit, LinkKind, Memory, Term
 

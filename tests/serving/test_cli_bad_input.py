@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from triskele.errors import StoreUnavailable
-from triskele.stores.sqlite.schema import OLD_APPLICATION_ID
+from triskele.store.sqlite.schema import OLD_APPLICATION_ID
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
@@ -216,7 +216,7 @@ def test_a_store_that_fails_while_it_writes(run: Run, monkeypatch: pytest.Monkey
     def fail(*_: object, **__: object) -> None:
         raise StoreUnavailable(problem)
 
-    monkeypatch.setattr("triskele.stores.sqlite.store.SqliteOwnerStore.apply", fail)
+    monkeypatch.setattr("triskele.store.sqlite.store.SqliteOwnerStore.apply", fail)
     assert run("add", "x").is_refused(3, problem)
 
 

@@ -18,7 +18,7 @@ from triskele.serving.cli.main import ALIASES, COMMANDS, cli
 
 Run = Callable[..., Any]
 PROGRAM = [sys.executable, "-c", "from triskele.serving.cli.main import main; main()"]
-HEAVY = ("apsw", "tantivy", "rich", "numpy", "Stemmer", "platformdirs", "triskele.engine", "triskele.stores")
+HEAVY = ("apsw", "tantivy", "rich", "numpy", "Stemmer", "platformdirs", "triskele.engine", "triskele.store")
 
 
 @pytest.mark.parametrize("flag", ["--version", "--help"])

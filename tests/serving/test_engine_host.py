@@ -20,7 +20,7 @@ from triskele.serving import hook_client
 from triskele.serving.cli import remote
 from triskele.serving.engine_host import EngineHost, PackageWatch
 from triskele.serving.hook_client import NO_CHOICE
-from triskele.stores.protocols import Cursor
+from triskele.store.protocols import Cursor
 
 
 def test_idle_is_counted_from_the_last_question(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from triskele.errors import TriskeleError
-from triskele.stores.protocols import Document, OwnerStore
+from triskele.store.protocols import Document, OwnerStore
 
 _KIND = "learn-queue"
 _MOST = 200

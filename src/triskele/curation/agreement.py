@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from triskele.replies import AgreementStats
-from triskele.stores.protocols import Document, OwnerStore
+from triskele.store.protocols import Document, OwnerStore
 from triskele.types import Answer
 
 _KIND, _KEY = "agreement", "all"

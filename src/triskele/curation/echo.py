@@ -7,7 +7,7 @@ import re
 import unicodedata
 
 from triskele.errors import BadInput
-from triskele.stores.protocols import OwnerStore
+from triskele.store.protocols import OwnerStore
 from triskele.text.words import SENTENCE_END
 from triskele.types import LinkKind
 

@@ -17,8 +17,8 @@ from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day
 from triskele.recall.runtime import ModelRuntime
 from triskele.replies import JobCounts
-from triskele.stores.protocols import IntegrityIssue, LostWrites, Maintenance, OwnerStore
-from triskele.stores.vault import StoreVault
+from triskele.store.protocols import IntegrityIssue, LostWrites, Maintenance, OwnerStore
+from triskele.store.vault import StoreVault
 from triskele.types import Sensitivity
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from triskele import validation
 from triskele.errors import BadInput, NotFound
-from triskele.stores.protocols import KnownPlace, OwnerStore
+from triskele.store.protocols import KnownPlace, OwnerStore
 from triskele.text import folders as project
 from triskele.text.folders import REMOTE, FolderIdentity
 from triskele.types import Add, Bind, Change, Memory, Revise

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 
-from triskele.stores.protocols import Document, OwnerStore
+from triskele.store.protocols import Document, OwnerStore
 from triskele.text import timestamps
 from triskele.types import Answer
 

@@ -18,7 +18,7 @@ from triskele.errors import BadInput, Unavailable
 from triskele.models import triples as reader
 from triskele.models.triples import MOST_NAMES, MOST_RELATIONS, MOST_TEXTS, Triple
 from triskele.recall.access import StoreAccess
-from triskele.stores.protocols import Document
+from triskele.store.protocols import Document
 from triskele.text import timestamps
 from triskele.text.spellings import block, key, same
 from triskele.types import TRUST, LinkKind, Memory, Scope, Sensitivity, Sort

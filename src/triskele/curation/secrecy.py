@@ -5,8 +5,8 @@ from __future__ import annotations
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.ingest import classified
-from triskele.stores.protocols import OwnerStore
-from triskele.stores.vault import StoreVault, row_of
+from triskele.store.protocols import OwnerStore
+from triskele.store.vault import StoreVault, row_of
 from triskele.types import Change, Memory, Reveal, Revise, Sealed, Sensitivity, Withdraw, is_raised, is_secret
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from triskele.curation import echo
 from triskele.errors import StoreClosed
-from triskele.stores.protocols import OwnerStore, Use
+from triskele.store.protocols import OwnerStore, Use
 from triskele.types import Answer, Memory
 
 MOST = 1000

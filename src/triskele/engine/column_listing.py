@@ -16,7 +16,7 @@ from triskele.types import LinkKind, Memory, Scope, Sort
 if TYPE_CHECKING:
     from triskele.engine.listing import ListRequest
     from triskele.index.catalog import Columns
-    from triskele.stores.protocols import OwnerStore
+    from triskele.store.protocols import OwnerStore
 
 _MOST_TAGS = 200
 _EVER = np.iinfo(np.int64).max

@@ -14,7 +14,7 @@ from triskele.types import Outcome
 
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine
-    from triskele.stores.protocols import Maintenance
+    from triskele.store.protocols import Maintenance
 
 
 def erase(engine: LocalEngine, care: Maintenance | None, ids: Sequence[str]) -> Erasure:

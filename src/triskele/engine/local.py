@@ -29,8 +29,8 @@ from triskele.replies import (
     Secret,
     Undone,
 )
-from triskele.stores import factory
-from triskele.stores.protocols import Maintenance, OwnerStore, Store
+from triskele.store import addresses
+from triskele.store.protocols import Maintenance, OwnerStore, Store
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
 from triskele.text.ids import new_batch
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from triskele.ingest import Drafter
     from triskele.replies import ExportReport, ImportReport, Statistics
     from triskele.requests import AskOptions, Changes, Details, Draft, ListOptions, RecallOptions
-    from triskele.stores.vault import Ask, StoreVault
+    from triskele.store.vault import Ask, StoreVault
     from triskele.types import WhyNot
     from triskele.validation import FilePath
 
@@ -91,12 +91,12 @@ class LocalEngine:
         self.settings = settings
         self.actor = USER
         self._analyzer = Analyzer(settings.index.language, source=source_of(settings.origins, "index.language"))
-        unbound = store or factory.open_store(settings)
+        unbound = store or addresses.open_store(settings)
         self.store: OwnerStore = unbound.of(settings.memory.owner)
         self.workplace = projects.Workplace(self.store, folder, settings.project)
         self._maintenance = unbound.maintenance
         self._close_store = unbound.close if store is None else lambda: None
-        self._index_folder = factory.index_folder(settings)
+        self._index_folder = addresses.index_folder(settings)
         self._ask = ask
         self.after_answer = AfterAnswer()
         # Shared by those who act as others.
@@ -156,7 +156,7 @@ class LocalEngine:
         return self._vault()
 
     def _open_vault(self) -> StoreVault:
-        from triskele.stores.vault import StoreVault
+        from triskele.store.vault import StoreVault
 
         return StoreVault(self.store, self.settings.privacy, self.settings.home, self._ask)
 

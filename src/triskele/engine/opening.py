@@ -9,10 +9,10 @@ from triskele import config
 from triskele.config import Settings
 from triskele.engine.local import LocalEngine
 from triskele.errors import StoreDamaged, StoreNewer, StoreOlder
-from triskele.stores import factory
+from triskele.store import addresses
 
 if TYPE_CHECKING:
-    from triskele.stores.vault import Ask
+    from triskele.store.vault import Ask
 
 
 def open(store: str | None = None) -> LocalEngine:
@@ -31,11 +31,11 @@ def open_memory(
 def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) -> tuple[LocalEngine, Path | None]:
     """Replace a store by a verified backup, even one that cannot be opened; returns the memory and the old files."""
     try:
-        if not factory.exists(settings):
+        if not addresses.exists(settings):
             raise StoreDamaged(f"the store {settings.store.url} is missing or empty")
         engine = open_memory(settings=settings, ask=ask)
     except (StoreDamaged, StoreNewer, StoreOlder):
-        kept = factory.replace_damaged(settings, source)
+        kept = addresses.replace_damaged(settings, source)
         engine = open_memory(settings=settings, ask=ask)
         engine.upkeep.reindex()
         return engine, kept

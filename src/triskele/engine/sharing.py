@@ -18,7 +18,7 @@ from triskele.replies import (
     Subject,
     UserGroup,
 )
-from triskele.stores.sharing import ShareStore
+from triskele.store.sharing import ShareStore
 from triskele.types import Memory, Sensitivity, is_client
 from triskele.validation import clean_tag
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from triskele.errors import BadInput
-from triskele.stores.protocols import OwnerStore
+from triskele.store.protocols import OwnerStore
 from triskele.types import LinkKind, Origin
 
 _UNTRUSTED = (Origin.TOOL, Origin.WEB)

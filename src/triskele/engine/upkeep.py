@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from triskele.exchange.sync import SyncReport, SyncServer
     from triskele.index.local import SemanticIndex
     from triskele.replies import NameCounts
-    from triskele.stores.protocols import Maintenance
-    from triskele.stores.vault import Rotation
+    from triskele.store.protocols import Maintenance
+    from triskele.store.vault import Rotation
 
 _CLOSED = (Sensitivity.PRIVATE, Sensitivity.SECRET)
 

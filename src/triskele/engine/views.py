@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from triskele.exchange import CONFLICTS
 from triskele.replies import History, MemoryDetails, MemoryView, RegisteredFolder, Sent
-from triskele.stores.protocols import OwnerStore
+from triskele.store.protocols import OwnerStore
 from triskele.types import Action, JournalEntry, LinkKind, Memory
 
 

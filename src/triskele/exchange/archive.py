@@ -27,10 +27,10 @@ from triskele.models.embedders import Embedder
 from triskele.models.local import local_embedder
 from triskele.recall.access import StoreAccess
 from triskele.recall.model_switch import in_force
-from triskele.stores import archive, factory
-from triskele.stores.archive import OwnerRows
-from triskele.stores.protocols import OwnerStore, Store
-from triskele.stores.sentence_vectors import row_bytes
+from triskele.store import addresses, archive
+from triskele.store.archive import OwnerRows
+from triskele.store.protocols import OwnerStore, Store
+from triskele.store.vector_bytes import row_bytes
 from triskele.text.files import disk_errors, settle_folder
 
 FORMAT = "archive"
@@ -183,7 +183,7 @@ class _Models:
 
     @cached_property
     def _unbound(self) -> Store:
-        opened = factory.open_store(self._settings)
+        opened = addresses.open_store(self._settings)
         self._opened.callback(opened.close)
         return opened
 
@@ -199,7 +199,7 @@ class _Models:
         embedder = _embedder(store, settings)
         if embedder is None:
             return None
-        return SemanticIndex.of(embedder, factory.index_folder(settings), store, tail_cap=settings.index.tail_cap)
+        return SemanticIndex.of(embedder, addresses.index_folder(settings), store, tail_cap=settings.index.tail_cap)
 
     def _leave(self) -> None:
         if self._current is not None and self._current[1] is not None:

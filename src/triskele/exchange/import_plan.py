@@ -15,8 +15,8 @@ from triskele.exchange.json_text import shown
 from triskele.exchange.records import NamedLink, Note, StoredLink, StoredVersion
 from triskele.recall.access import StoreAccess
 from triskele.replies import Preview, Problem
-from triskele.stores.protocols import OwnerStore
-from triskele.stores.vault import row_of
+from triskele.store.protocols import OwnerStore
+from triskele.store.vault import row_of
 from triskele.text import timestamps
 from triskele.text.ids import content_hash, same_words
 from triskele.types import (

@@ -21,7 +21,7 @@ from triskele.exchange.json_text import number, parse_object, shown, string, str
 from triskele.exchange.records import Item, Note, StoredLink, StoredVersion
 from triskele.privacy import detect
 from triskele.replies import Problem
-from triskele.stores import archive
+from triskele.store import archive
 from triskele.text import timestamps
 from triskele.text.ids import ALPHABET, ID_LENGTH, content_hash
 from triskele.types import Link, LinkKind, Memory, Origin, Role, Sensitivity, is_secret

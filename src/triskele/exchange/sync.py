@@ -25,7 +25,7 @@ from triskele.exchange.sync_states import (
     Status,
 )
 from triskele.recall.access import StoreAccess
-from triskele.stores.protocols import Document
+from triskele.store.protocols import Document
 from triskele.text import timestamps
 from triskele.text.ids import same_words
 from triskele.types import (

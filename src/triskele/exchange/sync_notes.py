@@ -13,7 +13,7 @@ from triskele.exchange.reconcile import NEVER, Agreed, Links, Push
 from triskele.exchange.sync_states import ProjectNames, Record
 from triskele.recall.access import StoreAccess
 from triskele.replies import Proposal, Verdict
-from triskele.stores.protocols import START, Cursor, Document, OwnerStore
+from triskele.store.protocols import START, Cursor, Document, OwnerStore
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
 from triskele.types import Origin, Role

@@ -19,7 +19,7 @@ from triskele.errors import BadInput
 from triskele.exchange.reconcile import ERASED, Links, Mine, Push, Standing, Theirs
 from triskele.ingest import refuse_secret_labels
 from triskele.privacy import detect
-from triskele.stores.protocols import Document, OwnerStore
+from triskele.store.protocols import Document, OwnerStore
 from triskele.text import timestamps
 from triskele.text.folders import REMOTE
 from triskele.text.ids import content_hash, same_words

@@ -1,6 +1,6 @@
 """The sentence vectors of one model, for the dense leg.
 
-They are in a file, a byte per dimension (stores/sentence_vectors.py). Up to EXACT_LIMIT of them are kept in memory as
+They are in a file, a byte per dimension (store/vector_bytes.py). Up to EXACT_LIMIT of them are kept in memory as
 floats, and a search scans them all and filters in the scan; above, one bit per dimension, in a separate file, selects
 candidates, of which alone the vectors are read.
 """
@@ -18,8 +18,8 @@ from triskele.index.append_file import AppendFile, Records
 from triskele.index.catalog import Columns
 from triskele.index.corpus import Bits, Floats, Ints
 from triskele.index.lifecycle import DiskIndex
-from triskele.stores.protocols import Heads, OwnerStore
-from triskele.stores.sentence_vectors import cosines, restored, row_bytes, sound_rows
+from triskele.store.protocols import Heads, OwnerStore
+from triskele.store.vector_bytes import cosines, restored, row_bytes, sound_rows
 
 EXACT_LIMIT = 20_000
 BIT_CANDIDATES = 3000

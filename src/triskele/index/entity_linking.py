@@ -10,8 +10,8 @@ from typing import NamedTuple
 from triskele.index.lease import alone
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.shard import Found
-from triskele.stores.derived import Name, Named
-from triskele.stores.protocols import OwnerStore
+from triskele.store.derived import Name, Named
+from triskele.store.protocols import OwnerStore
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
 from triskele.text.mentions import Kind, Mention, mentions

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from triskele.stores.protocols import OwnerStore
+from triskele.store.protocols import OwnerStore
 
 # The key of the only job of its kind.
 _KEY = "lease"

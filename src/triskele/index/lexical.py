@@ -17,7 +17,7 @@ from pathlib import Path
 from triskele.errors import IndexUnavailable
 from triskele.index.lifecycle import DiskIndex
 from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp, damaged_files, memory_document
-from triskele.stores.protocols import START, Cursor, Heads, OwnerStore
+from triskele.store.protocols import START, Cursor, Heads, OwnerStore
 from triskele.text.analysis import Analyzer
 from triskele.types import Action, JournalEntry, Scope, Sort
 

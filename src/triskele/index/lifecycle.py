@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from triskele.errors import IndexUnavailable
-from triskele.stores.protocols import Heads, OwnerStore
+from triskele.store.protocols import Heads, OwnerStore
 from triskele.text.files import disk_errors, file_lock
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.vectors import TokenIndex, TokenVectors
 from triskele.models.bundled import bundled
 from triskele.models.embedders import Embedder, Encoding
-from triskele.stores.protocols import Heads, OwnerStore
+from triskele.store.protocols import Heads, OwnerStore
 from triskele.types import Scope, Sort
 
 _NONE = np.empty(0, dtype=np.int64)

@@ -14,9 +14,9 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.index.vectors import compressed, to_row
 from triskele.models.bundled import release
-from triskele.stores.derived import EMBED, NAMES
-from triskele.stores.protocols import Heads, OwnerStore
-from triskele.stores.sentence_vectors import row_of
+from triskele.store.derived import EMBED, NAMES
+from triskele.store.protocols import Heads, OwnerStore
+from triskele.store.vector_bytes import row_of
 
 BATCH = 64
 # Longer than a batch takes: what a killed process had claimed waits as long.

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from triskele.recall.runtime import ModelRuntime
     from triskele.replies import Erasure
     from triskele.requests import Details, RecallOptions
-    from triskele.stores.protocols import Maintenance, OwnerStore
-    from triskele.stores.vault import StoreVault
+    from triskele.store.protocols import Maintenance, OwnerStore
+    from triskele.store.vault import StoreVault
     from triskele.types import Answer, Change, Memory, Outcome, Scope
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from triskele.config import BUNDLED, Settings
 from triskele.errors import BadInput, Conflict, ModelUnavailable, NotFound
-from triskele.stores.derived import MODEL_IN_FORCE
-from triskele.stores.protocols import Document, OwnerStore
+from triskele.store.derived import MODEL_IN_FORCE
+from triskele.store.protocols import Document, OwnerStore
 from triskele.text import timestamps
 
 _KEY = "now"

@@ -23,7 +23,7 @@ from triskele.recall.late_interaction import late, token_weights
 from triskele.recall.legs import DENSE, LEXICAL, EncodedQuery, HostedQuery, QueryTerms, one_blas_thread
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, OFF, Plan
 from triskele.recall.supersession import Priors, Resolved, resolve, visible
-from triskele.stores.protocols import OwnerStore
+from triskele.store.protocols import OwnerStore
 from triskele.text.analysis import Analyzer
 from triskele.types import Answer, Link, LinkKind, Memory, Path, Period, Query, Ranking, Scope, Sort
 

@@ -14,7 +14,7 @@ from triskele.text import timestamps
 from triskele.types import PLANS
 
 if TYPE_CHECKING:
-    from triskele.stores.protocols import OwnerStore
+    from triskele.store.protocols import OwnerStore
 
 DEFAULT = "default"
 LEGS: tuple[str, ...] = get_args(LegName)
@@ -144,7 +144,7 @@ def _adopted(document: Mapping[str, Any]) -> Adopted:
 
 def _put(store: OwnerStore, value: Mapping[str, Any]) -> None:
     # The help of the command line reads the names of plans and must not load the stores.
-    from triskele.stores.protocols import Document
+    from triskele.store.protocols import Document
 
     store.documents.put(PLANS, {_KEY: Document(value)})
 

@@ -17,13 +17,12 @@ from triskele.config import BUNDLED, DATABASE, HOSTED, NO_MODEL, Settings, sourc
 from triskele.errors import BadInput, Unavailable
 from triskele.recall.model_switch import chosen, earlier_weights, finish_update, is_set
 from triskele.recall.plan import CROSS, DEFAULT, GATED, Plan
-from triskele.stores.derived import EMBED, MODEL_IN_FORCE
-from triskele.stores.protocols import Heads, OwnerStore
+from triskele.store.derived import EMBED, MODEL_IN_FORCE
+from triskele.store.protocols import Heads, OwnerStore
 from triskele.types import Query, Scope, Sort
 
 if TYPE_CHECKING:
     from triskele.index.corpus import Corpus
-    from triskele.index.database import DatabaseIndexes
     from triskele.index.lexical import LexicalIndex
     from triskele.index.local import LocalIndexes, SemanticIndex
     from triskele.index.worker import Worker
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
     from triskele.recall.hosted.services import CandidateReranker, HostedServices
     from triskele.recall.pipeline import Sources
     from triskele.recall.second_stage import SecondStage
-    from triskele.stores.vault import StoreVault
+    from triskele.server.corpus import DatabaseIndexes
+    from triskele.store.vault import StoreVault
 
 # Numpy, the model runtime and an HTTP client take longer to import than most commands: each is imported when needed.
 
@@ -292,7 +292,7 @@ class ModelRuntime:
         fingerprint = semantic.embedder.fingerprint if semantic is not None else ""
         with self._lock:
             if fingerprint not in self._databases:
-                from triskele.index.database import DatabaseIndexes
+                from triskele.server.corpus import DatabaseIndexes
 
                 mentions, analyzer = self.indexes(semantic).mentions, self._lexical().analyzer
                 made = DatabaseIndexes(self._store, rows, analyzer, mentions, {})

@@ -18,7 +18,7 @@ from triskele.recall.candidates import CandidateSet
 from triskele.recall.evidence import REVIEW
 from triskele.recall.fusion import Candidate, Contribution
 from triskele.recall.graph_leg import GRAPH
-from triskele.stores.protocols import OwnerStore
+from triskele.store.protocols import OwnerStore
 from triskele.types import Memory, Role, is_raised
 
 READ = 10

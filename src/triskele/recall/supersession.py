@@ -12,7 +12,7 @@ import numpy as np
 
 from triskele.index.corpus import Bools, Corpus
 from triskele.recall.fusion import Candidate, Floats
-from triskele.stores.protocols import OwnerStore
+from triskele.store.protocols import OwnerStore
 from triskele.text.periods import memory_time
 from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
 

@@ -34,10 +34,10 @@ from triskele.serving.hook import hook_call
 from triskele.serving.hook_client import NO_CHOICE, OTHER_STORE, release
 from triskele.serving.http import mount
 from triskele.serving.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal, SingleOwner
+from triskele.serving.http.keys import READ
 from triskele.serving.http.metrics import Metrics
 from triskele.serving.http.problems import refused
 from triskele.serving.web.sessions import PREFIX, SESSIONS, PageSessions, Sessions, is_page
-from triskele.stores.access_keys import READ
 
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine
     from triskele.engine.protocol import Engine
     from triskele.serving.http.client import RemoteEngine
-    from triskele.stores.vault import Ask
+    from triskele.store.vault import Ask
 
 _MAX_KEY = 1000
 

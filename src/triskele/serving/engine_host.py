@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine
     from triskele.engine.protocol import Engine
     from triskele.serving.syncing import AutomaticSync
-    from triskele.stores.protocols import Cursor
+    from triskele.store.protocols import Cursor
 
 Memory = TypeVar("Memory", bound="Engine")
 

@@ -126,7 +126,7 @@ def serve(
         stack.callback(host.close)
         tenants = None
         if extra_addresses.http is not None and not settings.store.url.startswith("sqlite:"):
-            from triskele.serving.http.tenants import Tenants
+            from triskele.server.tenants import Tenants
 
             tenants = stack.enter_context(closing(Tenants.open(settings)))
         service = Service(place, host, listener, extra, settings.server, tenants)

@@ -28,16 +28,16 @@ from triskele.serving.app import METADATA_PATH, AppContext, Application, Rules, 
 from triskele.serving.engine_host import EngineHost
 from triskele.serving.hook_client import LOOPBACK, Address
 from triskele.serving.http.access import Principal
+from triskele.serving.http.keys import SCOPES
 from triskele.serving.listener import ExtraListener, Listener, Socket, is_owner, standing_token, tcp_socket
 from triskele.serving.web.key_sessions import KeySessions
-from triskele.stores.access_keys import SCOPES
 from triskele.text.files import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from triskele.engine.protocol import Engine
-    from triskele.serving.http.tenants import Tenants
+    from triskele.server.tenants import Tenants
     from triskele.serving.resident import ResidentLock
 
 NO_SERVER = ServerSettings()

@@ -39,7 +39,7 @@ class HttpSyncServer:
         return page
 
     def _sent(self, name: str, **options: Any) -> Any:
-        from triskele.serving.http.server_operations import BY_METHOD, SyncRoom
+        from triskele.server.operations import BY_METHOD, SyncRoom
 
         return self._server.send(BY_METHOD[getattr(SyncRoom, name)], options)
 

@@ -21,10 +21,10 @@ from residents import Host
 import triskele
 import triskele.errors
 from triskele.replies import HookCall
+from triskele.server.accounts import Accounts
 from triskele.serving.cli.main import cli
 from triskele.serving.http.client import RemoteEngine
-from triskele.stores.access_keys import SCOPES
-from triskele.stores.postgres.accounts import Accounts
+from triskele.serving.http.keys import SCOPES
 
 if TYPE_CHECKING:
     from postgres import PostgresProcess

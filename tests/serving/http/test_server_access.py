@@ -30,10 +30,10 @@ from triskele.serving.clients.table import HOOK_TOOL
 from triskele.serving.http import openapi
 from triskele.serving.http.access import OWNER
 from triskele.serving.http.api import OPERATIONS
+from triskele.serving.http.keys import SCOPES, Quotas
 from triskele.serving.mcp import registry
 from triskele.serving.mcp.registry import READS, REVEALS
 from triskele.serving.service import server_rules
-from triskele.stores.access_keys import SCOPES, Quotas
 from triskele.text import timestamps
 
 KEYS = {"key": "Bearer tsk_unknown_nothing", "basic": "Basic dXNlcjpwYXNz", "none": ""}

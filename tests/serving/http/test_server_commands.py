@@ -18,9 +18,9 @@ from click.testing import CliRunner, Result
 import triskele
 from triskele import config
 from triskele.engine.local import LocalEngine
+from triskele.server import demo
+from triskele.server.accounts import Accounts
 from triskele.serving.cli.main import cli
-from triskele.serving.http import demo_server
-from triskele.stores.postgres.accounts import Accounts
 
 
 def run(*arguments: str) -> Result:
@@ -98,9 +98,9 @@ def test_without_the_extra_the_demo_names_it(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_programs_that_another_user_cannot_reach_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     user = getpass.getuser()
-    assert not demo_server.programs_for(None, tmp_path).is_relative_to(tmp_path)
-    monkeypatch.setattr(demo_server, "_is_open", lambda _: False)
-    programs = demo_server.programs_for(user, tmp_path)
+    assert not demo.programs_for(None, tmp_path).is_relative_to(tmp_path)
+    monkeypatch.setattr(demo, "_is_open", lambda _: False)
+    programs = demo.programs_for(user, tmp_path)
     assert programs.is_relative_to(tmp_path)
     told = subprocess.run([programs / "initdb", "--version"], capture_output=True, text=True, check=True).stdout
     assert "PostgreSQL" in told

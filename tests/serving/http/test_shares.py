@@ -15,12 +15,12 @@ import triskele
 from triskele.engine import sharing
 from triskele.errors import BadInput, NotAllowed, NotFound, QuotaExceeded
 from triskele.replies import HookCall
+from triskele.server.operations import BY_METHOD, Administration
 from triskele.serving.cli.main import cli
 from triskele.serving.hook.explanation import explain
 from triskele.serving.http.client import RemoteEngine
+from triskele.serving.http.keys import SCOPES, Quotas
 from triskele.serving.http.problems import AccessDenied
-from triskele.serving.http.server_operations import BY_METHOD, Administration
-from triskele.stores.access_keys import SCOPES, Quotas
 
 FACT = "The zeppelin lands in Friedrichshafen"
 

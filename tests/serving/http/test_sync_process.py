@@ -20,11 +20,11 @@ from click.testing import CliRunner
 
 from triskele import config
 from triskele.engine.local import LocalEngine
+from triskele.server.accounts import Accounts
 from triskele.serving import syncing
 from triskele.serving.cli.main import cli
 from triskele.serving.engine_host import EngineHost
-from triskele.stores.access_keys import SCOPES
-from triskele.stores.postgres.accounts import Accounts
+from triskele.serving.http.keys import SCOPES
 
 if TYPE_CHECKING:
     from postgres import PostgresProcess

@@ -23,7 +23,7 @@ from triskele.serving.cli import render
 from triskele.serving.cli.main import cli
 from triskele.serving.http import codec
 from triskele.serving.syncing import AutomaticSync
-from triskele.stores.protocols import Document
+from triskele.store.protocols import Document
 from triskele.text import timestamps
 from triskele.types import Sensitivity
 

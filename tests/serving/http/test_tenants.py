@@ -21,13 +21,13 @@ from triskele import config
 from triskele.config import ServerSettings, Settings
 from triskele.curation.curator import Curated, Curator
 from triskele.errors import BadInput, QuotaExceeded
+from triskele.server.tenants import Tenants
 from triskele.serving.app import AppContext, Application
 from triskele.serving.http.api import OPERATIONS
+from triskele.serving.http.keys import SCOPES, Quotas
 from triskele.serving.http.problems import AccessDenied
-from triskele.serving.http.tenants import Tenants
 from triskele.serving.listener import http_address
 from triskele.serving.service import server_rules
-from triskele.stores.access_keys import SCOPES, Quotas
 from triskele.types import LinkKind
 
 SERVER = ServerSettings(allowed_hosts=("memory.example.com",), open_memories=2)

@@ -14,7 +14,7 @@ from triskele.curation.decide import PairDecision
 from triskele.index.entity_linking import read_names
 from triskele.replies import Rationale, Verdict
 from triskele.serving.web.rendering import environment
-from triskele.stores.protocols import Use
+from triskele.store.protocols import Use
 from triskele.types import LinkKind
 
 MARKUP = "<img src=x onerror=alert(1)>"

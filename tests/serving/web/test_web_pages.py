@@ -19,7 +19,7 @@ from triskele.recall.hosted.egress_log import StoreLedger
 from triskele.replies import Rationale, Verdict
 from triskele.serving.web.code_page import highlighted
 from triskele.serving.web.quality_page import drift
-from triskele.stores.protocols import Document, Use
+from triskele.store.protocols import Document, Use
 from triskele.text import timestamps
 
 

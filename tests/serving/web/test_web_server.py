@@ -18,14 +18,14 @@ from triskele.config import ServerSettings, Settings
 from triskele.curation.decide import PairDecision
 from triskele.index.entity_linking import read_names
 from triskele.replies import Rationale, Verdict
+from triskele.server.tenants import Tenants
 from triskele.serving.app import AppContext, Application
-from triskele.serving.http.tenants import Tenants
+from triskele.serving.http.keys import SCOPES, WRITE, Quotas
 from triskele.serving.service import server_rules
 from triskele.serving.web import site
 from triskele.serving.web.key_sessions import KeySessions
 from triskele.serving.web.rendering import PageRoute
-from triskele.stores.access_keys import SCOPES, WRITE, Quotas
-from triskele.stores.protocols import Use
+from triskele.store.protocols import Use
 from triskele.text import timestamps
 from triskele.types import LinkKind
 

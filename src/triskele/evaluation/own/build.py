@@ -29,7 +29,7 @@ from triskele.evaluation.own.questions import (
     save_questions,
 )
 from triskele.index.lexical import LexicalIndex
-from triskele.stores.sentence_vectors import restored, sound_rows
+from triskele.store.vector_bytes import restored, sound_rows
 from triskele.text.analysis import Analyzer
 from triskele.text.words import STOP_WORDS
 from triskele.types import LinkKind, Memory, Sensitivity

@@ -16,7 +16,7 @@ from triskele.evaluation.measure import Measured, measure
 from triskele.evaluation.own.questions import ANSWERS, JudgedSet, Question, judged_set, make_question
 from triskele.evaluation.own.run import NOW, judgeable, measure_own, own_arm
 from triskele.recall import plan as plans
-from triskele.stores.protocols import Document
+from triskele.store.protocols import Document
 from triskele.text import timestamps
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 from triskele.engine.local import LocalEngine
 from triskele.evaluation.datasets import UNRANKED_TYPES, BenchQuery, Qrels
 from triskele.evaluation.harness import OwnHarness
-from triskele.stores.protocols import Document, OwnerStore
+from triskele.store.protocols import Document, OwnerStore
 
 QUESTION, LABEL = "question", "label"
 EXACT, PARAPHRASE, MULTI_HOP, PROMPT = "exact", "paraphrase", "multi-hop", "prompt"

@@ -13,7 +13,7 @@ from triskele.evaluation.harness import OWN_DEPTH, OwnHarness, Progress, quiet
 from triskele.evaluation.measure import Measured, measure
 from triskele.evaluation.own.questions import FROM_LINKS, FROM_WORDS, JudgedSet, judged_set
 from triskele.recall import plan as plans
-from triskele.stores.protocols import Document
+from triskele.store.protocols import Document
 from triskele.text import timestamps
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.mentions import MentionIndex
 from triskele.recall.concepts.view import View
 from triskele.replies import Regrouped
-from triskele.stores.derived import BY_HAND, Merge, Name
-from triskele.stores.protocols import OwnerStore
+from triskele.store.derived import BY_HAND, Merge, Name
+from triskele.store.protocols import OwnerStore
 
 
 def merge(view: View, one: str, other: str) -> Regrouped:

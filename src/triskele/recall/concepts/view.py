@@ -13,8 +13,8 @@ from triskele.index.catalog import Columns
 from triskele.index.corpus import Bools, Ints
 from triskele.index.mentions import Layers, MentionIndex
 from triskele.recall.graph_leg import hub
-from triskele.stores.derived import Name
-from triskele.stores.protocols import START, OwnerStore
+from triskele.store.derived import Name
+from triskele.store.protocols import START, OwnerStore
 from triskele.text.spellings import block, key, same
 from triskele.types import Scope
 

@@ -9,7 +9,7 @@ from typing import Any
 from triskele.errors import StoreUnavailable
 from triskele.models.egress import Bill, Departure
 from triskele.replies import Sent
-from triskele.stores.protocols import Document, OwnerStore
+from triskele.store.protocols import Document, OwnerStore
 from triskele.text import timestamps
 
 _DAYS, _SENT = "departures", "sent"

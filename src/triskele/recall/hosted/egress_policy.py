@@ -9,8 +9,8 @@ from triskele.errors import Unavailable
 from triskele.privacy.clearance import Cleared, Quotes, Shingles, clear_memory, clear_question, holds_word
 from triskele.privacy.detect import find
 from triskele.privacy.encodings import readings
-from triskele.stores.protocols import Cursor, OwnerStore, SealedRow
-from triskele.stores.vault import StoreVault
+from triskele.store.protocols import Cursor, OwnerStore, SealedRow
+from triskele.store.vault import StoreVault
 from triskele.text.ids import content_hash
 from triskele.text.mentions import Kind, mentions
 from triskele.types import Memory, Sensitivity, is_secret

@@ -24,8 +24,8 @@ from triskele.recall.expansion import WORDS, QueryRewriter
 from triskele.recall.hosted.egress_log import StoreLedger
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.recall.legs import HostedQuery
-from triskele.stores.protocols import OwnerStore
-from triskele.stores.sentence_vectors import row_of
+from triskele.store.protocols import OwnerStore
+from triskele.store.vector_bytes import row_of
 from triskele.types import Memory, Scope
 
 BATCH = 64

@@ -16,12 +16,12 @@ from triskele.serving import connect
 from triskele.serving.cli.invocation import Invocation, common, examples, global_options
 from triskele.serving.cli.options import FilePath, OrderedGroup
 from triskele.serving.http.codec import to_json
-from triskele.stores.access_keys import SCOPES, AccessKey, Quotas
+from triskele.serving.http.keys import SCOPES, AccessKey, Quotas
 from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.config import Settings
-    from triskele.stores.postgres.accounts import Accounts
+    from triskele.server.accounts import Accounts
 
 _COUNT = click.IntRange(0, 10**12)
 _ONCE = "Keep the key now: it is not shown again."
@@ -162,7 +162,7 @@ def open_accounts(invocation: Invocation) -> Iterator[Accounts]:
     if settings.store.url.startswith("sqlite:"):
         raise BadInput("users need a Postgres store: set TRISKELE_STORE=postgresql://…")
     try:
-        from triskele.stores.postgres.accounts import Accounts
+        from triskele.server.accounts import Accounts
     except ModuleNotFoundError as error:
         raise BadInput("a Postgres store needs the extra `postgres`: pip install 'triskele[postgres]'") from error
     with closing(Accounts(settings.store.url, timeout_s=settings.store.busy_timeout_s)) as accounts:

@@ -303,9 +303,9 @@ def memory_tool(invocation: Invocation, client: str) -> None:
 
 def _serve_demo(invocation: Invocation, http: str) -> None:
     """Serve from a database that goes away."""
+    from triskele.server.demo import demo_environment, what_to_try
     from triskele.serving import listener, resident
     from triskele.serving.cli.demo import store_samples
-    from triskele.serving.http.demo_server import demo_environment, what_to_try
 
     address = listener.http_address(http, is_public=True)
     with demo_environment(store_samples) as (environ, keys):

@@ -288,7 +288,7 @@ def _is_removable(text: str, key: str, settings: Settings) -> bool:
 def _check(text: str, home: Path) -> Settings:
     """The settings of a text; refuse those that could not be read. The environment does not count."""
     # Imported here: the help of a command does not need them.
-    from triskele.stores import factory
+    from triskele.store import addresses
     from triskele.text.analysis import Analyzer
 
     with TemporaryDirectory(prefix="triskele-") as folder:
@@ -296,7 +296,7 @@ def _check(text: str, home: Path) -> Settings:
         tried.write_text(text, encoding="utf-8")
         try:
             settings = load({"TRISKELE_HOME": str(home), "TRISKELE_CONFIG": str(tried)})
-            factory.check_address(settings)
+            addresses.check_address(settings)
             Analyzer(settings.index.language, source=source_of(settings.origins, "index.language"))
         except BadInput as error:
             raise BadInput(str(error).replace(f" (in {tried})", "").replace(f" in {tried}", "")) from None

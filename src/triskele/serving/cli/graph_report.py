@@ -27,7 +27,7 @@ from triskele.serving.cli.render import (
     table,
 )
 from triskele.serving.shapes import SUPERSEDED_PREFIX
-from triskele.stores.derived import BY_HAND
+from triskele.store.derived import BY_HAND
 from triskele.types import Memory
 
 if TYPE_CHECKING:

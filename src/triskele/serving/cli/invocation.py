@@ -140,9 +140,9 @@ class Invocation:
 
     def exists(self) -> bool:
         """Whether the memory of this run exists already; a server's does."""
-        from triskele.stores import factory
+        from triskele.store import addresses
 
-        return self.uses_server() or factory.exists(self.chosen())
+        return self.uses_server() or addresses.exists(self.chosen())
 
     def open_engine(self) -> Engine:
         """The memory of this run; what waits in a store stays."""

@@ -19,13 +19,13 @@ from triskele.serving.cli.invocation import Invocation, common, examples, global
 from triskele.serving.cli.options import OrderedGroup
 from triskele.serving.http.codec import to_json
 from triskele.serving.shapes import described
-from triskele.stores.sharing import checked
+from triskele.store.sharing import checked
 
 if TYPE_CHECKING:
     from triskele.engine.protocol import Engine
     from triskele.replies import NewShare, Shares, UserGroup
     from triskele.serving.http.client import RemoteEngine
-    from triskele.stores.sharing import GroupStore
+    from triskele.store.sharing import GroupStore
 
 _SHOWN_CHARACTERS = 60
 _OWNER = click.option("--owner", help="The user whose shares these are; only where the store is.")
@@ -249,7 +249,7 @@ class _ServerGroups:
         return self._sent("remove_member", name=name, user=user)
 
     def _sent(self, method: str, **names: str) -> UserGroup:
-        from triskele.serving.http.server_operations import BY_METHOD, Administration
+        from triskele.server.operations import BY_METHOD, Administration
 
         group: UserGroup = self._server.send(BY_METHOD[getattr(Administration, method)], names)
         return group

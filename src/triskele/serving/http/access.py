@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from triskele.serving.http.keys import SCOPES, USUAL_QUOTAS, Quotas
 from triskele.serving.http.problems import AccessDenied
-from triskele.stores.access_keys import SCOPES, USUAL_QUOTAS, Quotas
 
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine

@@ -14,14 +14,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from triskele.server import operations as server_operations
 from triskele.serving.app import error_place
-from triskele.serving.http import openapi, operations, problems, server_operations
+from triskele.serving.http import openapi, operations, problems
 from triskele.serving.http.access import PRINCIPAL, Access, Principal
 from triskele.serving.http.dispatch import JSON, TARGET, serve
+from triskele.serving.http.keys import READ, WRITE
 from triskele.serving.http.metrics import MEDIA_TYPE
 from triskele.serving.http.mount import ApiContext
 from triskele.serving.http.operations import Operation
-from triskele.stores.access_keys import READ, WRITE
 from triskele.text import timestamps
 
 Endpoint = Callable[[Request], Awaitable[Response]]

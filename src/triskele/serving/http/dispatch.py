@@ -22,8 +22,10 @@ from triskele.engine.local import LocalEngine
 from triskele.engine.protocol import Engine
 from triskele.errors import BadInput
 from triskele.replies import Erasure, ExportReport, Undone
+from triskele.server.operations import Administration, Process, SyncRoom
 from triskele.serving.http import codec, leg_times
 from triskele.serving.http.access import PRINCIPAL, Principal
+from triskele.serving.http.keys import ADMIN, REVEAL, WRITE
 from triskele.serving.http.mount import (
     CLIENT_HEADER,
     MAX_IMPORT,
@@ -33,8 +35,6 @@ from triskele.serving.http.mount import (
     ApiContext,
 )
 from triskele.serving.http.operations import Operation
-from triskele.serving.http.server_operations import Administration, Process, SyncRoom
-from triskele.stores.access_keys import ADMIN, REVEAL, WRITE
 from triskele.types import Answer, Memory, Outcome, client_actor
 
 MAX_BODY = 64 * 1024

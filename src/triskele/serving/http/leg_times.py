@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Corpus
-from triskele.index.database import DatabaseCorpus
 from triskele.models.embedders import Embedder
 from triskele.recall.pipeline import Sources
+from triskele.server.corpus import DatabaseCorpus
 
 # What the pipeline calls for each leg.
 _LEG_OF = {

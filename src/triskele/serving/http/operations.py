@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from triskele.engine.protocol import Agents, Concepts, Curation, Engine, Sharing
 from triskele.requests import IDS
-from triskele.stores.access_keys import READ, REVEAL, WRITE
+from triskele.serving.http.keys import READ, REVEAL, WRITE
 from triskele.validation import check_text, check_texts
 
 if TYPE_CHECKING:

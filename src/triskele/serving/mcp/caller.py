@@ -15,7 +15,7 @@ from triskele.errors import BadInput
 from triskele.replies import MemoryDetails
 from triskele.serving.clients.config_files import TokenFile
 from triskele.serving.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal
-from triskele.stores.access_keys import READ
+from triskele.serving.http.keys import READ
 from triskele.types import EVERYWHERE, Memory, Sensitivity, client_actor
 
 # Protocol names of clients that differ from the name they are installed by.

@@ -22,10 +22,10 @@ from triskele.errors import BadInput, TriskeleError
 from triskele.serving import error_messages
 from triskele.serving.clients.table import HOOK_TOOL
 from triskele.serving.http.access import Access, Principal
+from triskele.serving.http.keys import READ
 from triskele.serving.http.problems import AccessDenied, problem_of
 from triskele.serving.mcp import descriptions, schemas, tools_code, tools_read, tools_write
 from triskele.serving.mcp.caller import Request, RequestSource, caller, principal_of
-from triskele.stores.access_keys import READ
 
 logger = logging.getLogger(__name__)
 _COMPLAINTS = 3

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from triskele.errors import BadInput, TriskeleError
 from triskele.replies import HookCall
 from triskele.serving import hook_client
+from triskele.serving.http.keys import REVEAL
 from triskele.serving.mcp import schemas
 from triskele.serving.mcp.caller import Caller, Request, caller, client_name
 from triskele.serving.mcp.schemas import (
@@ -31,7 +32,6 @@ from triskele.serving.mcp.schemas import (
     Until,
 )
 from triskele.serving.shapes import query_change
-from triskele.stores.access_keys import REVEAL
 from triskele.text import periods
 from triskele.types import Hit, is_secret
 

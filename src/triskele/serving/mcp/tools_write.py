@@ -8,6 +8,7 @@ from pydantic import Field
 
 from triskele.errors import BadInput
 from triskele.replies import GranteeKind, Subject
+from triskele.serving.http.keys import WRITE
 from triskele.serving.mcp import schemas
 from triskele.serving.mcp.caller import Caller, Request, caller
 from triskele.serving.mcp.schemas import (
@@ -32,8 +33,7 @@ from triskele.serving.mcp.schemas import (
     ToUser,
     WrittenProject,
 )
-from triskele.stores.access_keys import WRITE
-from triskele.stores.sharing import checked
+from triskele.store.sharing import checked
 from triskele.text import periods
 from triskele.types import Action, Memory, Origin, Outcome, Sensitivity, is_raised
 

@@ -9,9 +9,9 @@ from typing import Any
 from starlette.responses import Response
 
 from triskele.errors import BadInput, NotFound
-from triskele.serving.http.tenants import Tenants, quotas_in_force
+from triskele.server.tenants import Tenants, quotas_in_force
+from triskele.serving.http.keys import ADMIN, SCOPES, AccessKey, Quotas
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, gone_to, page
-from triskele.stores.access_keys import ADMIN, SCOPES, AccessKey, Quotas
 from triskele.text import timestamps
 
 _LINES = 50

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from triskele.errors import BadInput
 from triskele.replies import MemoryView
+from triskele.serving.http.keys import WRITE
 from triskele.serving.web.rendering import PageRequest, PageRoute, gone_to, page
-from triskele.stores.access_keys import WRITE
 from triskele.text import periods
 from triskele.types import Memory, Outcome, Sensitivity
 from triskele.validation import MAX_LISTED

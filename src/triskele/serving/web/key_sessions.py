@@ -11,7 +11,7 @@ from triskele.serving.http.access import Access, Principal
 from triskele.serving.web.sessions import SESSION_S, OpenedSession, PageSessions
 
 if TYPE_CHECKING:
-    from triskele.serving.http.tenants import Tenants
+    from triskele.server.tenants import Tenants
 
 _OPERATION = "sign_in"
 

@@ -11,8 +11,8 @@ from typing import Any
 from starlette.responses import Response
 
 from triskele.errors import BadInput
+from triskele.serving.http.keys import REVEAL, WRITE
 from triskele.serving.web.rendering import PageRequest, PageRoute, facets_of, fragment, gone_to, page
-from triskele.stores.access_keys import REVEAL, WRITE
 from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, Sensitivity, is_secret
 from triskele.validation import MAX_LISTED
 

@@ -20,9 +20,9 @@ from triskele import __version__
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded, TriskeleError
 from triskele.serving.error_messages import error_line
 from triskele.serving.http.access import AccessPolicy, Principal
+from triskele.serving.http.keys import ADMIN, READ, REVEAL, WRITE
 from triskele.serving.http.problems import AccessDenied
 from triskele.serving.web.sessions import HEADERS, PREFIX
-from triskele.stores.access_keys import ADMIN, READ, REVEAL, WRITE
 from triskele.text import timestamps
 from triskele.types import LASTING, Action, JournalEntry
 

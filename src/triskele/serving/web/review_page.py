@@ -11,9 +11,9 @@ from starlette.responses import Response
 from triskele.errors import NotFound
 from triskele.replies import Verdict
 from triskele.serving.cli.curation_report import VERBS, reasons_text
+from triskele.serving.http.keys import WRITE
 from triskele.serving.web.memory_page import Piece, difference
 from triskele.serving.web.rendering import PageRequest, PageRoute, gone_to, page
-from triskele.stores.access_keys import WRITE
 
 if TYPE_CHECKING:
     from triskele.replies import Proposal

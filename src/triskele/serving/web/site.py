@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from triskele.errors import NotFound, TriskeleError, Unavailable
 from triskele.serving.app import error_place
 from triskele.serving.http.access import PRINCIPAL, Access, AccessPolicy, Principal, SingleOwner
+from triskele.serving.http.keys import READ
 from triskele.serving.web import (
     admin_page,
     browse_page,
@@ -30,7 +31,6 @@ from triskele.serving.web import (
 )
 from triskele.serving.web.rendering import PageRequest, PageRoute, failure, static_file, viewer_of
 from triskele.serving.web.sessions import PREFIX, SESSIONS
-from triskele.stores.access_keys import READ
 from triskele.text import timestamps
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Many users: Postgres, accounts, sharing, quotas, the corpus inside the database."""

@@ -1,0 +1,436 @@
+"""Applies changes of an owner's memories to the rows of their readers, in the same transaction.
+
+Each reader of a shared memory has a copy of its row, marked by `shared_by`: every read, index and policy uses only the
+reader's rows. Copies are written only here, by the transaction that changes the memory, under the locks of all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from triskele.config import HOSTED
+from triskele.errors import NotAllowed, StoreUnavailable
+from triskele.replies import Access
+from triskele.server.postgres import erasure
+from triskele.server.postgres.connections import Connection, OwnerTransactions
+from triskele.server.postgres.truth_rows import PostgresWriter, WrittenEntry
+from triskele.store.rows import LINK_COLUMNS, VERSION_COLUMNS, from_link, row_hash, to_link, to_memory
+from triskele.types import (
+    Action,
+    Add,
+    Bind,
+    Change,
+    Connect,
+    Disconnect,
+    Forget,
+    Link,
+    LinkKind,
+    Memory,
+    Outcome,
+    Revise,
+    Sensitivity,
+)
+
+# Each try takes the locks that the one before lacked; only another share of the same moment makes a further one needed.
+_MOST_TRIES = 20
+_MIRRORED = frozenset({Action.ADDED, Action.EDITED, Action.RESTORED, Action.FORGOTTEN, Action.LINKED, Action.UNLINKED})
+# Only the owner decides who may read a memory, and its project.
+_OWNERS_ALONE = ("sensitivity", "tags", "project")
+_SHARES = """
+SELECT subject, target, grantee_kind, grantee, access, NULL AS reader FROM shares
+WHERE owner = %(owner)s AND (subject = 'tag' OR target = ANY(%(ids)s))
+UNION ALL SELECT 'reader', id, '', '', access, reader FROM shared_memories WHERE owner = %(owner)s AND id = ANY(%(ids)s)
+"""
+# What others share is not shared on.
+_LATEST = """
+SELECT DISTINCT ON (id) id, sensitivity, tags FROM versions
+WHERE owner = %s AND id = ANY(%s) AND shared_by IS NULL ORDER BY id, version DESC
+"""
+_MADE = """
+SELECT fingerprint, content_hash, vector, tokens FROM vectors
+WHERE owner = %s AND content_hash = ANY(%s) AND NOT starts_with(fingerprint, %s)
+"""
+
+Result = TypeVar("Result")
+Granted = dict[str, dict[str, Access]]
+
+
+class _MoreOwners(Exception):
+    """Rows of owners whose locks are not held have to be written."""
+
+    def __init__(self, owners: Iterable[str]) -> None:
+        super().__init__()
+        self.owners = frozenset(owners)
+
+
+@dataclass(frozen=True, slots=True)
+class Performer:
+    """Who makes the changes of a transaction, as whose actor, and which owners are locked for it."""
+
+    owner: str
+    actor: str
+    locked: frozenset[str]
+
+    def named_for(self, owner: str) -> str:
+        """The actor in the journal of an owner: in that of another the performer is named with it."""
+        return self.actor if owner == self.owner else f"{self.owner}/{self.actor}"
+
+    def require(self, owners: Iterable[str]) -> None:
+        """Begin again with the locks of these owners, unless they are held."""
+        if missing := set(owners) - self.locked:
+            raise _MoreOwners(missing)
+
+
+def in_order(
+    transactions: OwnerTransactions, work: Callable[[Connection, frozenset[str]], Result], others: Iterable[str] = ()
+) -> Result:
+    """Do some work in one transaction that holds the locks of every owner whose rows it writes.
+
+    Locks are taken in one order and before the first write: if one is missing, the work starts again.
+    """
+    locked = frozenset({transactions.owner, *others})
+    for _ in range(_MOST_TRIES):
+        try:
+            with transactions.writing(others=locked) as connection:
+                return work(connection, locked)
+        except _MoreOwners as more:
+            locked |= more.owners
+    raise StoreUnavailable(f"the store {transactions.address} is busy with other shares: try again")
+
+
+@contextmanager
+def rows_of(connection: Connection, owner: str, back_to: str, *, sharing: bool = False) -> Iterator[None]:
+    """Read and write the rows of another owner for a while, with `sharing` also those that others share with it.
+
+    A failure ends the transaction anyway.
+    """
+    if owner == back_to and not sharing:
+        yield
+        return
+    set_owner = "SELECT set_config('triskele.owner', %s, true), set_config('triskele.sharing', %s, true)"
+    connection.execute(set_owner, [owner, "on" if sharing else ""])
+    yield
+    connection.execute(set_owner, [back_to, ""])
+
+
+def carry_out(writer: PostgresWriter, changes: Sequence[Change], locked: frozenset[str]) -> list[Outcome]:
+    """Apply changes to the memories of the writer's owner, and to those that others share with it for writing."""
+    performer = Performer(writer.owner, writer.actor, locked)
+    sharers = shared_ids(writer, {id for change in changes for id in _ids(change)})
+    writers = {writer.owner: writer}
+    outcomes = []
+    for change in changes:
+        owner = _owner_of(change, sharers)
+        if owner is None:
+            _refuse_replacing(change, sharers)
+            outcomes.append((writer.owner, writer.apply(change)))
+            continue
+        if owner not in writers:
+            performer.require({owner})
+            writers[owner] = _writer_for(writer, performer, owner)
+        with rows_of(writer.connection, owner, writer.owner):
+            _check_access(writer, owner, change)
+            outcomes.append((owner, writers[owner].apply(_as_owners(writers[owner], change))))
+    for each in writers.values():
+        with rows_of(writer.connection, each.owner, writer.owner):
+            each.hold_limit()
+    told = {each.owner: spread(each, performer) for each in writers.values()}
+    # The number of an entry is that of the performer's own journal.
+    return [
+        outcome if owner == writer.owner or outcome.seq is None else replace(outcome, seq=told[owner][outcome.seq])
+        for owner, outcome in outcomes
+    ]
+
+
+def refuse_shared(writer: PostgresWriter, ids: Iterable[str], what: str) -> None:
+    """Raise if a memory is another user's: only its owner may do this."""
+    for id, owner in shared_ids(writer, ids).items():
+        raise NotAllowed(f"{id} is shared by {owner}: only {owner} can {what} it")
+
+
+def shared_ids(writer: PostgresWriter, ids: Iterable[str]) -> dict[str, str]:
+    """Those of some ids that other users share with the writer's owner, with these users."""
+    rows = writer.connection.execute(
+        "SELECT DISTINCT id, shared_by FROM versions WHERE owner = %s AND id = ANY(%s) AND shared_by IS NOT NULL",
+        [writer.owner, list(ids)],
+    ).fetchall()
+    return {str(id): str(owner) for id, owner in rows}
+
+
+def _ids(change: Change) -> tuple[str, ...]:
+    match change:
+        case Add(memory) | Revise(memory):
+            return (memory.id,)
+        case Connect(link) | Disconnect(link):
+            return (link.source, link.target)
+        case Bind():
+            return ()
+    return (change.id,)
+
+
+def _owner_of(change: Change, sharers: Mapping[str, str]) -> str | None:
+    """The one other user whose memories a change is about; None if any of them is the writer's own."""
+    owners = {sharers.get(id) for id in _ids(change)}
+    return owners.pop() if len(owners) == 1 else None
+
+
+def _refuse_replacing(change: Change, sharers: Mapping[str, str]) -> None:
+    """Raise if an own memory would replace another user's: that user would not see the successor."""
+    if isinstance(change, Connect) and change.link.kind is LinkKind.SUPERSEDES and change.link.target in sharers:
+        owner = sharers[change.link.target]
+        raise NotAllowed(f"{change.link.target} is shared by {owner}: only {owner} can replace it")
+
+
+def _check_access(writer: PostgresWriter, owner: str, change: Change) -> None:
+    """Raise unless the share allows the change, in the rows of the owner."""
+    if not isinstance(change, Revise | Forget | Connect | Disconnect):
+        raise NotAllowed(f"{_ids(change)[0]} is shared by {owner}: only {owner} can do that to it")
+    rows = writer.connection.execute(
+        "SELECT id FROM shared_memories WHERE owner = %s AND id = ANY(%s) AND reader = %s AND access = 'write'",
+        [owner, list(_ids(change)), writer.owner],
+    ).fetchall()
+    for id in _ids(change):
+        if (id,) not in rows:
+            raise NotAllowed(f"{id} is shared by {owner} for reading: ask {owner} to share it for writing")
+
+
+def _as_owners(writer: PostgresWriter, change: Change) -> Change:
+    """A reader's change, rewritten as a change of the owner's row."""
+    if not isinstance(change, Revise):
+        return change
+    latest = writer.latest(change.memory.id)
+    for name in _OWNERS_ALONE:
+        if getattr(change.memory, name) != getattr(latest, name):
+            raise NotAllowed(f"{latest.id} is shared by {latest.owner}: only {latest.owner} can change its {name}")
+    return replace(change, memory=replace(change.memory, owner=latest.owner, shared_by=None))
+
+
+def _writer_for(writer: PostgresWriter, performer: Performer, owner: str) -> PostgresWriter:
+    """A writer in the rows of another owner; what it undoes has another number in the journal there."""
+    undoes = None
+    if writer.undoes is not None:
+        found = writer.connection.execute(
+            "SELECT batch FROM journal WHERE owner = %s AND seq = %s", [writer.owner, writer.undoes]
+        ).fetchone()
+        with rows_of(writer.connection, owner, writer.owner):
+            first = writer.connection.execute(
+                "SELECT min(seq) FROM journal WHERE owner = %s AND batch = %s", [owner, found and found[0]]
+            ).fetchone()
+        undoes = first[0] if first else None
+    return writer.acting_for(owner, actor=performer.named_for(owner), undoes=undoes)
+
+
+def spread(writer: PostgresWriter, performer: Performer, only: frozenset[str] | None = None) -> dict[int, int]:
+    """Bring the rows of all readers, or of some, to what the writer's owner shares with them now.
+
+    Returns the number that each entry of the owner's journal has in that of the performer.
+    """
+    connection, owner, ids = writer.connection, writer.owner, sorted(writer.touched)
+    if not ids:
+        return {}
+    with rows_of(connection, owner, performer.owner):
+        rows = connection.execute(_SHARES, {"owner": owner, "ids": ids}).fetchall()
+        if not rows:
+            return {}
+        before: Granted = {}
+        for subject, id, *_, access, reader in rows:
+            if subject == "reader":
+                before.setdefault(reader, {})[id] = access
+        after = _entitled(writer, [row for row in rows if row[0] != "reader"], ids)
+    readers = sorted({*before, *after} & only if only is not None else {*before, *after})
+    performer.require(readers)
+    numbers: dict[int, int] = {}
+    for reader in readers:
+        found = _Spread(writer, performer, reader, before.get(reader, {}), after.get(reader, {})).settle()
+        numbers |= found if reader == performer.owner else {}
+    return numbers
+
+
+def _entitled(writer: PostgresWriter, shares: Sequence[Any], ids: Sequence[str]) -> Granted:
+    """Who may have which of these memories; a memory that is not open has no readers, and its shares end."""
+    connection, owner = writer.connection, writer.owner
+    latest = {
+        id: (sensitivity == Sensitivity.OPEN.value, json.loads(tags))
+        for id, sensitivity, tags in connection.execute(_LATEST, [owner, list(ids)]).fetchall()
+    }
+    groups: dict[str, list[str]] = {}
+    sql = "SELECT group_name, user_name FROM group_members WHERE group_name = ANY(%s)"
+    named = [grantee for _, _, kind, grantee, *_ in shares if kind == "group"]
+    for name, member in connection.execute(sql, [named]).fetchall() if named else ():
+        groups.setdefault(name, []).append(member)
+    granted: Granted = {}
+    for subject, target, kind, grantee, access, _ in shares:
+        if subject == "memory" and not latest.get(target, (False, ()))[0]:
+            _end(writer, target, kind, grantee)
+            continue
+        for id, (is_open, tags) in latest.items():
+            if is_open and (target == id if subject == "memory" else target in tags):
+                for reader in [grantee] if kind == "user" else groups.get(grantee, []):
+                    own = granted.setdefault(reader, {})
+                    own[id] = "write" if "write" in (access, own.get(id)) else "read"
+    granted.pop(owner, None)
+    return granted
+
+
+def _end(writer: PostgresWriter, id: str, kind: str, grantee: str) -> None:
+    writer.connection.execute(
+        "DELETE FROM shares WHERE owner = %s AND subject = 'memory' AND target = %s AND grantee_kind = %s"
+        " AND grantee = %s",
+        [writer.owner, id, kind, grantee],
+    )
+    writer.write_entry(Action.UNSHARED, id, other=f"{kind} {grantee}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """What one reader has of an owner's memories, and is to have."""
+
+    writer: PostgresWriter
+    performer: Performer
+    reader: str
+    before: Mapping[str, Access]
+    after: Mapping[str, Access]
+
+    def settle(self) -> dict[int, int]:
+        """Bring the reader's rows and journal to that; the numbers of the entries there, by those of the owner's."""
+        connection, owner = self.writer.connection, self.writer.owner
+        with rows_of(connection, owner, self.performer.owner):
+            versions = self._versions()
+            links = self._links()
+            made = connection.execute(_MADE, [owner, [each.content_hash for each in versions], HOSTED]).fetchall()
+            theirs = _writer_for(self.writer, self.performer, self.reader)
+        with rows_of(connection, self.reader, self.performer.owner, sharing=True):
+            taken = self._taken()
+            self._remove(theirs)
+            gained = sorted(self.after.keys() - self.before.keys() - taken)
+            self._copy(theirs, versions, taken, made)
+            newest = {each.id: each.version for each in versions}
+            for id in gained:
+                theirs.write_entry(Action.SHARED, id, version=newest[id])
+            there = {id for id in self.after if id not in taken}
+            ends = self._known({end for link in links for end in (link.source, link.target)})
+            for link in links:
+                if {link.source, link.target} <= ends:
+                    _write_link(theirs, link)
+            numbers = self._mirror(theirs, there - set(gained), versions)
+        with rows_of(connection, owner, self.performer.owner):
+            self._note_readers(there)
+        return numbers
+
+    def _versions(self) -> list[Memory]:
+        sql = (
+            f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = %s AND id = ANY(%s) AND sensitivity = 'open'"
+            " ORDER BY id, version"
+        )
+        rows = self.writer.connection.execute(sql, [self.writer.owner, list(self.after)]).fetchall()
+        return [replace(to_memory(row), owner=self.reader, shared_by=self.writer.owner) for row in rows]
+
+    def _links(self) -> list[Link]:
+        sql = (
+            f"SELECT {LINK_COLUMNS} FROM links WHERE owner = %s AND (source = ANY(%s) OR target = ANY(%s)) ORDER BY row"
+        )
+        ids = list(self.after)
+        return [to_link(row) for row in self.writer.connection.execute(sql, [self.writer.owner, ids, ids]).fetchall()]
+
+    def _taken(self) -> set[str]:
+        """The ids that the reader has already as its own memories: these stay what they are."""
+        rows = self.writer.connection.execute(
+            "SELECT DISTINCT id FROM versions WHERE owner = %s AND id = ANY(%s) AND shared_by IS DISTINCT FROM %s",
+            [self.reader, list(self.after), self.writer.owner],
+        ).fetchall()
+        return {id for (id,) in rows}
+
+    def _remove(self, theirs: PostgresWriter) -> None:
+        """Delete what is no longer shared, and make every instance rebuild the reader's index files."""
+        lost = sorted(self.before.keys() - self.after.keys())
+        erased = {entry.id for entry in self.writer.entries if entry.action is Action.ERASED}
+        for id in lost:
+            theirs.write_entry(Action.ERASED if id in erased else Action.UNSHARED, id)
+        if lost:
+            erasure.delete(theirs.connection, self.reader, lost)
+            erasure.drop_unused(theirs.connection, self.reader)
+            erasure.begin_epoch(theirs.connection, self.reader)
+
+    def _copy(self, theirs: PostgresWriter, versions: Sequence[Memory], taken: set[str], made: Sequence[Any]) -> None:
+        """Write the versions that the reader lacks, and end those that have ended."""
+        connection = self.writer.connection
+        rows = connection.execute(
+            f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = %s AND id = ANY(%s)", [self.reader, list(self.after)]
+        ).fetchall()
+        known = {(each.id, each.version): each for each in map(to_memory, rows)}
+        wanted = [each for each in versions if each.id not in taken]
+        if any((each.id, each.version) not in known for each in wanted):
+            # Before the versions: what has a vector is not queued.
+            connection.cursor().executemany(
+                "INSERT INTO vectors (owner, fingerprint, content_hash, vector, tokens) VALUES (%s, %s, %s, %s, %s)"
+                " ON CONFLICT DO NOTHING",
+                [(self.reader, *row) for row in made],
+            )
+        # An ended version before the one that follows it: only one may be current.
+        for each in sorted(wanted, key=lambda each: (each.id, each.known_to is None, each.version)):
+            there = known.get((each.id, each.version))
+            if there is None:
+                theirs.rows.insert_version(each)
+            elif there.known_to != each.known_to:
+                theirs.rows.end_version(each)
+
+    def _known(self, ids: set[str]) -> set[str]:
+        """Those of some memories of the owner that the reader has."""
+        rows = self.writer.connection.execute(
+            "SELECT DISTINCT id FROM versions WHERE owner = %s AND id = ANY(%s) AND shared_by = %s",
+            [self.reader, list(ids), self.writer.owner],
+        ).fetchall()
+        return {id for (id,) in rows}
+
+    def _mirror(self, theirs: PostgresWriter, kept: set[str], versions: Sequence[Memory]) -> dict[int, int]:
+        """Write the owner's entries about these memories into the reader's journal."""
+        copied = {(each.id, each.version) for each in versions}
+        numbers = {}
+        for entry in self.writer.entries:
+            if entry.action in _MIRRORED and self._is_about(entry, kept, copied):
+                numbers[entry.seq] = theirs.write_entry(
+                    entry.action,
+                    entry.id,
+                    version=entry.version,
+                    previous=entry.previous,
+                    kind=entry.kind,
+                    # Which class it had before is for its owner alone.
+                    other=entry.other if entry.kind else None,
+                )
+        return numbers
+
+    def _is_about(self, entry: WrittenEntry, kept: set[str], copied: set[tuple[str, int]]) -> bool:
+        if entry.kind is not None:
+            return {entry.id, entry.other} <= self.after.keys() and entry.id in kept
+        return entry.id in kept and (entry.version is None or (entry.id, entry.version) in copied)
+
+    def _note_readers(self, there: set[str]) -> None:
+        connection, owner = self.writer.connection, self.writer.owner
+        connection.execute(
+            "DELETE FROM shared_memories WHERE owner = %s AND reader = %s AND id = ANY(%s)",
+            [owner, self.reader, list(self.before.keys() | self.after.keys())],
+        )
+        connection.cursor().executemany(
+            "INSERT INTO shared_memories (owner, id, reader, access) VALUES (%s, %s, %s, %s)",
+            [(owner, id, self.reader, self.after[id]) for id in sorted(there)],
+        )
+
+
+def _write_link(theirs: PostgresWriter, link: Link) -> None:
+    """Write a link of the owner's for a reader, or end it as the owner did."""
+    values = [theirs.owner, *from_link(link)]
+    found = theirs.connection.execute(
+        "SELECT row FROM links WHERE owner = %s AND source = %s AND kind = %s AND target = %s AND known_from = %s",
+        values[:5],
+    ).fetchone()
+    if found is not None:
+        theirs.rows.end_link(found[0], link)
+        return
+    theirs.connection.execute(
+        f"INSERT INTO links (owner, {LINK_COLUMNS}, row_hash) VALUES (%s,%s,%s,%s,%s,%s,%s) ON CONFLICT DO NOTHING",
+        [*values, row_hash(values)],
+    )

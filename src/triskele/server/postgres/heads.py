@@ -1,0 +1,230 @@
+"""How far the rows of an owner have come, read as a snapshot begins; and what is kept for as long as they stay there.
+
+Numbers of rows only rise within an epoch, and those of one owner become visible in their order. So what was read of the
+rows up to a number holds until a higher one is there. Erased rows begin another epoch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from triskele.server.postgres.replicas import OWNER_EPOCH
+from triskele.store.derived import EMBED, MOST_TRIES, NAMES, READ_BY_EVERY_RECALL
+from triskele.store.protocols import Cursor, Heads
+from triskele.types import LinkKind, Memory
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Kept = TypeVar("Kept")
+NEWEST_ENTRY = "coalesce((SELECT seq || '@' || at FROM journal WHERE owner = %(owner)s ORDER BY seq DESC LIMIT 1), '')"
+HEADS = ", ".join(
+    (
+        OWNER_EPOCH,
+        NEWEST_ENTRY,
+        "(SELECT coalesce(max(slot), 0) FROM vectors WHERE owner = %(owner)s AND fingerprint = %(model)s)",
+        "(SELECT coalesce(max(mention), 0) FROM mentions WHERE owner = %(owner)s)",
+        "(SELECT coalesce(max(merge), 0) FROM merges WHERE owner = %(owner)s)",
+        *(
+            f"(SELECT count(*) FROM jobs WHERE owner = %(owner)s AND kind = '{kind}' AND tries < {MOST_TRIES})"
+            for kind in (EMBED, NAMES)
+        ),
+    )
+)
+_KINDS = ", ".join(f"'{kind}'" for kind in READ_BY_EVERY_RECALL)
+BEGINNING = (
+    f"SELECT {HEADS}, (SELECT coalesce(max(row), 0) FROM links WHERE owner = %(owner)s),"
+    " (SELECT coalesce(max(name), 0) FROM names WHERE owner = %(owner)s),"
+    " (SELECT json_agg(json_build_array(kind, key, value) ORDER BY key) FROM documents"
+    f" WHERE owner = %(owner)s AND kind IN ({_KINDS}))"
+)
+# Rows past a number, or none if there are more than `most`: then only the server has gone over them.
+_UNLESS_MANY = (
+    "SELECT {columns} {rows} AND (SELECT count(*) FROM (SELECT {rows} LIMIT %(most)s + 1) AS past) <= %(most)s"
+)
+_LINKS = _UNLESS_MANY.format(
+    columns="source, target, kind", rows="FROM links WHERE owner = %(owner)s AND row > %(last)s"
+)
+_KEYS = _UNLESS_MANY.format(columns="key", rows="FROM names WHERE owner = %(owner)s AND name > %(last)s")
+# An owner with more of them is asked for each time.
+_MOST_LINKS = 20_000
+_MOST_NAMES = 500_000
+_NEVER = 2**62
+# Of an owner so many versions are kept, none with a longer text: about half a megabyte.
+_MOST_VERSIONS = 256
+_LONGEST_KEPT = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What the first statement of a snapshot has read: the heads for one model, and what every recall asks for."""
+
+    model: str
+    heads: Heads
+    link: int
+    name: int
+    documents: Mapping[str, Mapping[str, str]]
+
+    @staticmethod
+    def of(model: str, row: tuple[Any, ...]) -> Beginning:
+        """From the row of the statement."""
+        *heads, link, name, listed = row
+        documents: dict[str, dict[str, str]] = {kind: {} for kind in READ_BY_EVERY_RECALL}
+        for kind, key, value in listed or ():
+            documents[kind][key] = value
+        return Beginning(model, to_heads(heads), link, name, documents)
+
+
+def to_heads(row: Iterable[Any]) -> Heads:
+    """From the columns of `HEADS`."""
+    epoch, journal, *numbers = row
+    return Heads(str(epoch), Cursor(journal), *map(int, numbers))
+
+
+class _Followed(ABC, Generic[Kept]):
+    """Something small about the rows of a table, for one epoch and up to a number; None if there are too many rows.
+
+    It is read in the second snapshot of an epoch: a process that asks once, or whose epochs are short, would read more
+    than it saves. Threads replace it as a whole: one whose snapshot is older leaves less, and the next one reads on.
+    """
+
+    def __init__(self, read: Callable[..., list[Any]], owner: str) -> None:
+        self._read = read
+        self._owner = owner
+        self._first: Beginning | None = None
+        self._kept: tuple[str, int, Kept | None] = ("", 0, None)
+
+    def _up_to(self, newest: int, beginning: Beginning, sql: str, most: int) -> Kept | None:
+        epoch = beginning.heads.epoch
+        known, last, kept = self._kept
+        if known != epoch:
+            self._first, self._kept = beginning, (epoch, 0, None)
+            return None
+        if self._first is beginning:
+            return None
+        if last < newest:
+            bindings = {"owner": self._owner, "last": last, "most": max(most - self._size(kept), 0)}
+            # The newest of them is past `last`: none means too many.
+            rows = self._read(sql, bindings)
+            kept = self._joined(kept, rows) if rows else None
+            last = newest if rows else _NEVER
+        elif kept is None and last == 0:
+            kept = self._joined(None, [])
+        self._kept = epoch, last, kept
+        return kept
+
+    @abstractmethod
+    def _size(self, kept: Kept | None) -> int:
+        """How much is kept."""
+
+    @abstractmethod
+    def _joined(self, kept: Kept | None, rows: list[Any]) -> Kept:
+        """What is kept together with further rows."""
+
+
+class _Ends(NamedTuple):
+    """Memories with links, by whether one of them says what supersedes what; and whether one does so at all."""
+
+    is_chained: Mapping[str, bool]
+    has_chains: bool
+
+
+class LinkEnds(_Followed[_Ends]):
+    """The memories that ever had a link, and whether one of them says what supersedes what."""
+
+    def among(self, ids: Iterable[str], kind: LinkKind | None, beginning: Beginning) -> list[str]:
+        """Those of some memories that may have links of a kind, or of any: the others have none."""
+        known = self._up_to(beginning.link, beginning, _LINKS, _MOST_LINKS)
+        if known is None:
+            return list(ids)
+        wants_chains, of = kind is LinkKind.SUPERSEDES, known.is_chained
+        return [id for id in ids if (is_chained := of.get(id)) is not None and (is_chained or not wants_chains)]
+
+    def has_chains(self, beginning: Beginning) -> bool:
+        """Whether a memory may ever have replaced another."""
+        known = self._up_to(beginning.link, beginning, _LINKS, _MOST_LINKS)
+        return known is None or known.has_chains
+
+    def _size(self, kept: _Ends | None) -> int:
+        return 0 if kept is None else len(kept.is_chained)
+
+    def _joined(self, kept: _Ends | None, rows: list[Any]) -> _Ends:
+        joined = {} if kept is None else dict(kept.is_chained)
+        for source, target, kind in rows:
+            for id in (source, target):
+                joined[id] = joined.get(id, False) or kind == LinkKind.SUPERSEDES
+        return _Ends(joined, any(joined.values()))
+
+
+class KnownKeys(_Followed["NDArray[np.int64]"]):
+    """The keys of all names, as hashes: most words of a question are no name."""
+
+    def among(self, keys: Iterable[str], beginning: Beginning) -> list[str]:
+        """Those of some keys that are probably the key of a name: the others are certainly not."""
+        listed = list(keys)
+        known = self._up_to(beginning.name, beginning, _KEYS, _MOST_NAMES)
+        if known is None or not listed:
+            return listed
+        if not len(known):
+            return []
+        hashes = _hashes(listed)
+        is_known = known.take(known.searchsorted(hashes), mode="clip") == hashes
+        return [key for key, is_it in zip(listed, is_known, strict=True) if is_it]
+
+    def _size(self, kept: NDArray[np.int64] | None) -> int:
+        return 0 if kept is None else len(kept)
+
+    def _joined(self, kept: NDArray[np.int64] | None, rows: list[Any]) -> NDArray[np.int64]:
+        import numpy as np
+
+        fresh = np.sort(_hashes([key for (key,) in rows]))
+        return fresh if kept is None else np.insert(kept, kept.searchsorted(fresh), fresh)
+
+
+class KeptVersions:
+    """Versions that were read lately, for as long as neither the journal nor the epoch has moved on.
+
+    Whatever changes a row writes an entry, and erasures and ended shares begin another epoch: the catalog of every
+    index rests on the same.
+    """
+
+    def __init__(self, read: Callable[[list[int]], dict[int, Memory]]) -> None:
+        self._read = read
+        self._lock = Lock()
+        self._kept: tuple[tuple[str, Cursor], dict[int, Memory]] = (("", Cursor("")), {})
+
+    def of(self, rows: Iterable[int], beginning: Beginning | None) -> dict[int, Memory]:
+        """The versions behind some row numbers; what is not kept is read."""
+        wanted = sorted(map(int, rows))
+        if beginning is None:
+            return self._read(wanted)
+        position = beginning.heads.epoch, beginning.heads.journal
+        known, kept = self._kept
+        if known != position:
+            kept = {}
+            self._kept = position, kept
+        found = {row: kept.get(row) for row in wanted}
+        if lacking := [row for row, memory in found.items() if memory is None]:
+            fresh = self._read(lacking)
+            self._keep(kept, fresh)
+            found |= fresh
+        return {row: memory for row, memory in found.items() if memory is not None}
+
+    def _keep(self, kept: dict[int, Memory], fresh: Mapping[int, Memory]) -> None:
+        with self._lock:
+            kept.update((row, memory) for row, memory in fresh.items() if len(memory.content) <= _LONGEST_KEPT)
+            while len(kept) > _MOST_VERSIONS:
+                # The oldest.
+                del kept[next(iter(kept))]
+
+
+def _hashes(keys: list[str]) -> NDArray[np.int64]:
+    # Imported here: only recalls need it.
+    import numpy as np
+
+    return np.fromiter(map(hash, keys), dtype=np.int64, count=len(keys))

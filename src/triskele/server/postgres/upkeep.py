@@ -1,0 +1,249 @@
+"""Care for a Postgres store: checks, backups and erasing, of all owners, one owner after the other.
+
+No role bypasses row-level security, not even here: each owner's rows are read as that owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from triskele.errors import StoreDamaged
+from triskele.server import shares
+from triskele.server.postgres import dump, erasure, migrations
+from triskele.server.postgres.archive_rows import PostgresArchive
+from triskele.server.postgres.connections import Connection, Connections, told
+from triskele.server.postgres.migrations import SCHEMA
+from triskele.store.protocols import IntegrityIssue, LostWrites
+from triskele.store.rows import (
+    JOURNAL_COLUMNS,
+    LINK_COLUMNS,
+    PLACE_COLUMNS,
+    SEALED_COLUMNS,
+    VERSION_COLUMNS,
+    row_hash,
+    version_hash,
+)
+from triskele.text import timestamps
+from triskele.text.ids import content_hash
+
+_GUARDED = (
+    ("versions", "id", VERSION_COLUMNS, version_hash),
+    ("links", "source", f"owner, {LINK_COLUMNS}", row_hash),
+    ("journal", "seq", f"owner, {JOURNAL_COLUMNS}", row_hash),
+    ("documents", "key", "owner, kind, key, value, about", row_hash),
+    ("secrets", "id", f"owner, {SEALED_COLUMNS}", row_hash),
+    ("places", "place", f"owner, {PLACE_COLUMNS}", row_hash),
+)
+_KNOWN = "SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links."
+_DANGLING = f"""
+SELECT source, kind, target FROM links
+WHERE owner = %s AND (NOT EXISTS ({_KNOWN}source) OR NOT EXISTS ({_KNOWN}target))
+"""
+_MISPLACED = """
+SELECT id, version, 'its sealed text is missing' FROM versions WHERE owner = %(owner)s AND sensitivity = 'secret'
+AND NOT EXISTS (SELECT 1 FROM secrets WHERE secrets.owner = versions.owner AND secrets.id = versions.id
+                AND secrets.version = versions.version)
+UNION ALL SELECT id, version, 'has a sealed text and is no secret' FROM secrets WHERE owner = %(owner)s
+AND NOT EXISTS (SELECT 1 FROM versions WHERE secrets.owner = versions.owner AND secrets.id = versions.id
+                AND secrets.version = versions.version AND sensitivity = 'secret')
+"""
+_UNTOLD = """
+SELECT id, version FROM versions WHERE owner = %s AND shared_by IS NULL AND NOT EXISTS (
+    SELECT 1 FROM journal
+    WHERE journal.owner = versions.owner AND journal.id = versions.id AND journal.version = versions.version
+) LIMIT 20
+"""
+# An erasure takes every version, and so does the end of a share; a sealing notes one, and puts the versions back.
+_UNKEPT = """
+SELECT DISTINCT id, version FROM journal AS told
+WHERE owner = %s AND version IS NOT NULL AND link_kind IS NULL AND NOT EXISTS (
+    SELECT 1 FROM versions AS kept
+    WHERE kept.owner = told.owner AND kept.id = told.id AND kept.version = told.version
+) AND NOT EXISTS (
+    SELECT 1 FROM journal WHERE journal.owner = told.owner AND journal.id = told.id
+    AND journal.action IN ('erased', 'unshared')
+) LIMIT 20
+"""
+_OUT_OF_REACH = (
+    "the write-ahead log of Postgres and its archive, until they are recycled",
+    "replicas, until they have replayed the log",
+    "base backups and dumps of the database",
+    "free space in the pages of its tables, until it is reused or `VACUUM FULL` is run",
+    "index files of other instances, until they next answer this owner's questions",
+)
+_BEFORE_RESTORE = "before-restore-*.backup"
+
+
+class PostgresMaintenance:
+    """Checks, copies and scrubs one database; `folder` takes what a restore replaces."""
+
+    def __init__(self, connections: Connections, folder: Path) -> None:
+        self._connections = connections
+        self._folder = folder
+        self.archive = PostgresArchive(connections)
+
+    def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
+        """What is wrong with the truth; `deep` recomputes every hash."""
+        with self._as_of_now() as connection:
+            return [issue for owner in _owners(connection) for issue in _issues(connection, owner, deep=deep)]
+
+    def backup(self, target: Path) -> None:
+        """Write every row, as of one moment, to a new file; a damaged store gives no backup."""
+        with self._as_of_now() as connection:
+            issues = [issue for owner in _owners(connection) for issue in _issues(connection, owner, deep=True)]
+            if issues:
+                raise StoreDamaged(
+                    f"the store {self._connections.address} is damaged ({issues[0].subject}: {issues[0].problem}):"
+                    " no backup was written"
+                )
+            _write(connection, target)
+        self._note_backup(target)
+
+    def restore(self, source: Path) -> Path | None:
+        """Replace everything by the content of a backup whose digest holds; a backup of what was there before."""
+        owners = dump.verify(source)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kept = self._folder / f"before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.backup"
+        with self._as_of_now() as connection:
+            _write(connection, kept)
+        with told(self._connections.address), self._connections.direct() as connection, connection.transaction():
+            connection.execute("SELECT set_config('search_path', %s, true)", [f"{SCHEMA}, public"])
+            dump.load(connection, source, owners)
+            shares.settle_restored(connection, owners)
+            # A new epoch invalidates the stamp of every derived index.
+            migrations.note(connection, migrations.EPOCH, migrations.new_epoch(connection))
+            issues = [issue for owner in owners for issue in _issues(_as(connection, owner), owner, deep=True)]
+            if issues:
+                raise StoreDamaged(f"the backup {source} is damaged ({issues[0].problem}): nothing was changed")
+        return kept
+
+    def leftovers(self) -> list[Path]:
+        """None: a backup that was cut short leaves no file with a name."""
+        return []
+
+    def remove_leftovers(self) -> list[Path]:
+        """Nothing: a Postgres store has no leftovers."""
+        return []
+
+    def erase_from_copies(self, ids: Sequence[str], owner: str) -> list[Path]:  # noqa: ARG002 - ids are unique
+        """Remove backups that restores kept here if they contain any of these memories; returns those removed."""
+        removed = [copy for copy in self._kept() if dump.names_any(copy, set(ids))]
+        for copy in removed:
+            copy.unlink(missing_ok=True)
+        return removed
+
+    def earlier_copies(self) -> list[Path]:
+        """The copies that may hold what was erased: those of restores, and backups made from here."""
+        with self._as_of_now() as connection:
+            rows = connection.execute("SELECT substr(name, 8) FROM meta WHERE starts_with(name, 'backup ')").fetchall()
+        return [*self._kept(), *(Path(name) for (name,) in rows if Path(name).is_file())]
+
+    def out_of_reach(self) -> list[str]:
+        """The copies that the database and its administrators make."""
+        return list(_OUT_OF_REACH)
+
+    def lost(self) -> list[LostWrites]:
+        """Nothing: the database recovers its own log."""
+        return []
+
+    def scrub(self) -> None:
+        """Rewrite the tables that hold texts: no byte of deleted rows stays in their files."""
+        with told(self._connections.address):
+            erasure.vacuum_tables(self._connections, full=True)
+        with self._as_of_now() as connection:
+            owners = _owners(connection)
+        for owner in owners:
+            with self._connections.transaction("BEGIN", owner) as (connection, _):
+                connection.execute("DELETE FROM marks WHERE owner = %s AND name = %s", [owner, erasure.UNSCRUBBED])
+                connection.execute("COMMIT")
+
+    def is_scrubbed(self) -> bool:
+        """Whether the tables were vacuumed after every erasure so far."""
+        sql = "SELECT 1 FROM marks WHERE owner = %s AND name = %s"
+        with self._as_of_now() as connection:
+            marked = [
+                _as(connection, owner).execute(sql, [owner, erasure.UNSCRUBBED]).fetchone()
+                for owner in _owners(connection)
+            ]
+        return not any(marked)
+
+    def _kept(self) -> list[Path]:
+        return sorted(self._folder.glob(_BEFORE_RESTORE))
+
+    def _note_backup(self, target: Path) -> None:
+        with told(self._connections.address), self._connections.direct() as connection, connection.transaction():
+            connection.execute("SELECT set_config('search_path', %s, true)", [SCHEMA])
+            migrations.note(connection, f"backup {target.absolute()}", "")
+
+    @contextmanager
+    def _as_of_now(self) -> Iterator[Connection]:
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        with told(self._connections.address), self._connections.transaction(begin, "") as (connection, _):
+            yield connection
+
+
+def _owners(connection: Connection) -> list[str]:
+    return [str(owner) for (owner,) in connection.execute("SELECT owner FROM owners ORDER BY owner").fetchall()]
+
+
+def _as(connection: Connection, owner: str) -> Connection:
+    """The same transaction, reading the rows of another owner from now on."""
+    connection.execute("SELECT set_config('triskele.owner', %s, true)", [owner])
+    return connection
+
+
+def _write(connection: Connection, target: Path) -> None:
+    def rows_of(owner: str, table: str) -> Iterator[dict[str, Any]]:
+        _as(connection, owner)
+        with connection.cursor(f"dump_{table}", row_factory=dict_row) as cursor:
+            cursor.execute(f"SELECT * FROM {table} WHERE owner = %s ORDER BY {_order(table)}", [owner])
+            yield from cursor
+
+    dump.write(target, _owners(connection), rows_of)
+
+
+def _order(table: str) -> str:
+    """Conversations before what they were given, and everything in a settled order."""
+    return dump.NUMBERED.get(table, "1, 2, 3")
+
+
+def _issues(connection: Connection, owner: str, *, deep: bool) -> list[IntegrityIssue]:
+    _as(connection, owner)
+    found = [
+        IntegrityIssue(f"link {source} {kind} {target}", "points to a memory that does not exist")
+        for source, kind, target in connection.execute(_DANGLING, [owner]).fetchall()
+    ]
+    found += _misplaced_secrets(connection, owner)
+    return found + ([*_wrong_hashes(connection, owner), *_broken_journal(connection, owner)] if deep else [])
+
+
+def _misplaced_secrets(connection: Connection, owner: str) -> list[IntegrityIssue]:
+    """Secrets of an owner without a sealed text, and sealed texts without a secret."""
+    rows = connection.execute(_MISPLACED, {"owner": owner}).fetchall()
+    return [IntegrityIssue(f"memory {id} version {version}", str(problem)) for id, version, problem in rows]
+
+
+def _wrong_hashes(connection: Connection, owner: str) -> Iterator[IntegrityIssue]:
+    for table, name, columns, made_hash in _GUARDED:
+        with connection.cursor(f"check_{table}") as cursor:
+            cursor.execute(f"SELECT {name}, row_hash, {columns} FROM {table} WHERE owner = %s", [owner])
+            for label, stored, *values in cursor:
+                if stored != made_hash(values):
+                    yield IntegrityIssue(f"{table} {label}", "the row is not what was written (its hash differs)")
+    with connection.cursor("check_contents") as cursor:
+        cursor.execute("SELECT id, content, content_hash FROM versions WHERE owner = %s", [owner])
+        for id, content, stored in cursor:
+            if stored != content_hash(content):
+                yield IntegrityIssue(f"versions {id}", "the content is not what was written (its hash differs)")
+
+
+def _broken_journal(connection: Connection, owner: str) -> Iterator[IntegrityIssue]:
+    """Versions and entries that do not belong to each other."""
+    for sql, problem in ((_UNTOLD, "is in no journal entry"), (_UNKEPT, "is in the journal and not stored")):
+        for id, version in connection.execute(sql, [owner]).fetchall():
+            yield IntegrityIssue(f"memory {id} version {version}", problem)

@@ -1,0 +1,148 @@
+"""Opening the store that an address names; another kind of store is one more entry of the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+from triskele.config import KEY_FILE, Settings, shown_url, source_of, sqlite_path
+from triskele.errors import BadInput, StoreUnavailable
+from triskele.store.protocols import Store
+from triskele.store.sqlite import lost_writes, maintenance, store_file
+from triskele.store.sqlite.store import SqliteStore
+from triskele.store.writer import MemoryLimits
+from triskele.text.ids import content_hash
+
+
+class _Kind(Protocol):
+    """The operations of a kind of store that need no open store."""
+
+    def open(self, settings: Settings, limits: MemoryLimits | None) -> Store: ...
+
+    def exists(self, settings: Settings) -> bool: ...
+
+    def index_folder(self, settings: Settings) -> Path: ...
+
+    def replace_damaged(self, settings: Settings, source: Path) -> Path | None: ...
+
+
+def open_store(settings: Settings, *, limits: MemoryLimits | None = None) -> Store:
+    """The store at the address of the settings, bound to no owner; created if it does not exist."""
+    return _kind(settings).open(settings, limits)
+
+
+def exists(settings: Settings) -> bool:
+    """Whether there is a store at the address; raise where other files show that it is lost."""
+    return _kind(settings).exists(settings)
+
+
+def index_folder(settings: Settings) -> Path:
+    """Where this machine keeps the files derived from the memories of the settings' owner."""
+    return _kind(settings).index_folder(settings)
+
+
+def replace_damaged(settings: Settings, source: Path) -> Path | None:
+    """Put a verified backup in the place of a store that cannot be opened; the folder that keeps its files."""
+    return _kind(settings).replace_damaged(settings, source)
+
+
+def check_address(settings: Settings) -> None:
+    """Raise if no kind of store has such an address, or no replica."""
+    # The path of a file is part of its address.
+    _kind(settings).index_folder(settings)
+    if not settings.store.url.partition("://")[2]:
+        raise _not_an_address(settings, "store.url", settings.store.url)
+    if (url := settings.store.read_url) and not url.startswith(("postgresql://", "postgres://")):
+        raise _not_an_address(settings, "store.read_url", url)
+
+
+def _kind(settings: Settings) -> _Kind:
+    scheme, _, _ = settings.store.url.partition(":")
+    if scheme not in _KINDS:
+        raise _not_an_address(settings, "store.url", settings.store.url)
+    return _KINDS[scheme]
+
+
+def _not_an_address(settings: Settings, key: str, url: str) -> BadInput:
+    files = "sqlite:///notes.db, sqlite:////absolute/notes.db or " if key == "store.url" else ""
+    return BadInput(
+        f"not a store address: {shown_url(url)!r}{source_of(settings.origins, key)}"
+        f" (write {files}postgresql://user@host/database)"
+    )
+
+
+class _Sqlite:
+    """A file on this machine; derived data is in folders next to it."""
+
+    def open(self, settings: Settings, limits: MemoryLimits | None) -> Store:
+        path = sqlite_path(settings.store.url)
+        # A mistyped address must not make folders; the data folder is created at its own place.
+        if not (path.parent.is_relative_to(settings.home) or path.parent.parent.is_dir()):
+            raise BadInput(
+                f"the folder of the store {path} does not exist: correct the address, or run `mkdir -p {path.parent}`"
+            )
+        return SqliteStore(
+            path,
+            busy_timeout_s=settings.store.busy_timeout_s,
+            traces=self._traces(settings),
+            limits=limits,
+        )
+
+    def exists(self, settings: Settings) -> bool:
+        path = sqlite_path(settings.store.url)
+        store_file.refuse_lost(path, self._traces(settings))
+        return store_file.exists(path)
+
+    def index_folder(self, settings: Settings) -> Path:
+        return store_file.index_folder(sqlite_path(settings.store.url), settings.memory.owner)
+
+    def replace_damaged(self, settings: Settings, source: Path) -> Path | None:
+        path = sqlite_path(settings.store.url)
+        if not (store_file.looks_like_one(path) or any(trace.exists() for trace in self._traces(settings))):
+            raise StoreUnavailable(f"{path} is not a database, and nothing shows that it was: nothing was moved")
+        return maintenance.replace_damaged(path, source, timeout_s=settings.store.busy_timeout_s)
+
+    def _traces(self, settings: Settings) -> list[Path]:
+        """The files that show that the database of these settings held memories."""
+        path = sqlite_path(settings.store.url)
+        # A key that the settings name may be there before the first memory.
+        keys = [] if settings.privacy.key_file else [path.with_name(KEY_FILE)]
+        return [self.index_folder(settings), *keys, lost_writes.ledger(path)]
+
+
+class _Postgres:
+    """A database of a server; what is derived from it is in the data folder of this machine."""
+
+    def open(self, settings: Settings, limits: MemoryLimits | None) -> Store:
+        # Imported here: the driver is an extra, and most stores are files.
+        try:
+            from triskele.server.postgres.truth import PostgresStore
+        except ModuleNotFoundError as error:
+            if error.name not in ("psycopg", "psycopg_pool"):
+                raise
+            raise BadInput("a Postgres store needs the extra `postgres`: pip install 'triskele[postgres]'") from error
+        return PostgresStore(
+            settings.store.url,
+            folder=self._folder(settings),
+            busy_timeout_s=settings.store.busy_timeout_s,
+            read_url=settings.store.read_url,
+            limits=limits,
+        )
+
+    def exists(self, settings: Settings) -> bool:  # noqa: ARG002
+        # Opening it shows whether the server answers, and creates missing tables.
+        return True
+
+    def index_folder(self, settings: Settings) -> Path:
+        return self._folder(settings) / "index" / quote(settings.memory.owner, safe="")
+
+    def replace_damaged(self, settings: Settings, source: Path) -> Path | None:  # noqa: ARG002
+        raise StoreUnavailable("a Postgres database that cannot be opened is repaired or restored by its own tools")
+
+    def _folder(self, settings: Settings) -> Path:
+        """By the address: two databases share no index."""
+        return settings.home / f"postgres-{content_hash(shown_url(settings.store.url))[:12]}"
+
+
+_KINDS: dict[str, _Kind] = {"sqlite": _Sqlite(), "postgresql": _Postgres(), "postgres": _Postgres()}

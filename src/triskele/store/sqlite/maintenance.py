@@ -1,0 +1,381 @@
+"""Care for a SQLite store: checks and copies of the file, and erasing so that no byte stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from triskele.errors import (
+    BEFORE_RELEASE,
+    BadInput,
+    StoreDamaged,
+    StoreNewer,
+    StoreOlder,
+    StoreUnavailable,
+    TriskeleError,
+)
+from triskele.store.protocols import IntegrityIssue, LostWrites
+from triskele.store.rows import (
+    JOURNAL_COLUMNS,
+    LINK_COLUMNS,
+    PLACE_COLUMNS,
+    SEALED_COLUMNS,
+    VERSION_COLUMNS,
+    row_hash,
+    version_hash,
+)
+from triskele.store.sqlite import copies, lost_writes
+from triskele.store.sqlite.archive_file import SqliteArchive
+from triskele.store.sqlite.database import Database, told
+from triskele.store.sqlite.documents import DOCUMENT_COLUMNS
+from triskele.store.sqlite.schema import is_empty, refuse_other_format
+from triskele.store.sqlite.store_file import replace
+from triskele.store.sqlite.truth_rows import UNSCRUBBED, SqliteRows
+from triskele.store.writer import Writer
+from triskele.text import timestamps
+from triskele.text.files import settle_folder
+from triskele.text.ids import content_hash
+from triskele.types import USER
+
+_GUARDED = (
+    ("versions", "id", VERSION_COLUMNS, version_hash),
+    ("links", "source", f"owner, {LINK_COLUMNS}", row_hash),
+    ("journal", "seq", f"owner, {JOURNAL_COLUMNS}", row_hash),
+    ("documents", "key", f"owner, {DOCUMENT_COLUMNS}", row_hash),
+    ("secrets", "id", f"owner, {SEALED_COLUMNS}", row_hash),
+    ("places", "place", f"owner, {PLACE_COLUMNS}", row_hash),
+)
+_DANGLING = """
+SELECT source, kind, target FROM links
+WHERE NOT EXISTS (SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links.source)
+   OR NOT EXISTS (SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links.target)
+"""
+
+
+_UNTOLD = """
+SELECT id, version FROM versions
+WHERE NOT EXISTS (
+    SELECT 1 FROM journal
+    WHERE journal.owner = versions.owner AND journal.id = versions.id AND journal.version = versions.version
+) LIMIT 20
+"""
+# An erasure takes every version; a sealing notes one, and puts the versions back.
+_UNKEPT = """
+SELECT DISTINCT id, version FROM journal AS told
+WHERE version IS NOT NULL AND link_kind IS NULL
+AND NOT EXISTS (
+    SELECT 1 FROM versions AS kept
+    WHERE kept.owner = told.owner AND kept.id = told.id AND kept.version = told.version
+) AND NOT EXISTS (
+    SELECT 1 FROM journal WHERE journal.owner = told.owner AND journal.id = told.id AND journal.action = 'erased'
+) LIMIT 20
+"""
+_KNOWN = "SELECT 1 FROM versions WHERE owner = ? AND id = ?"
+# A store with more free pages than this part of it is rewritten without them.
+_MOST_FREE = 1 / 4
+
+
+class SqliteMaintenance:
+    """Checks, copies and scrubs one file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.archive = SqliteArchive(database)
+
+    def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
+        """What is wrong with the truth; `deep` recomputes every hash."""
+        with self._database.reading() as connection:
+            return check(connection, deep=deep)
+
+    def backup(self, target: Path) -> None:
+        """Copy the live database page by page into a new file and check every hash of the copy."""
+        if target.exists():
+            raise BadInput(f"{target} exists already: a backup never overwrites")
+        if not target.parent.is_dir():
+            raise BadInput(f"the folder {target.parent} does not exist: create it, or mount its disk, first")
+        # A store that cannot be written now is backed up all the same.
+        with suppress(TriskeleError), self._database.noting() as connection:
+            copies.note_backup(connection, target)
+        with told(target), copies.staging(copies.BACKUP, target.parent) as folder:
+            staged = folder / target.name
+            with _closing(apsw.Connection(str(staged))) as copy:
+                self._copy_to(copy)
+                copy.pragma("journal_mode", "delete")
+            staged.chmod(0o600)
+            staged.rename(target)
+            settle_folder(target.parent)
+
+    def _copy_to(self, copy: apsw.Connection) -> None:
+        """Copy every page and check every hash; what is wrong with the copy is wrong with the store."""
+        path = self._database.path
+        try:
+            _copy_pages(self._database.connection(), copy)
+            findings = check(copy, deep=True)
+        except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as error:
+            raise _not_backed_up(path, str(error)) from error
+        if findings:
+            raise _not_backed_up(path, f"{findings[0].subject}: {findings[0].problem}")
+
+    def restore(self, source: Path) -> Path | None:
+        """Replace everything by the content of a backup whose every hash matches; returns the path of the old content.
+
+        An undamaged store is backed up first; the files of a damaged one are moved to a folder next to it.
+        """
+        path = self._database.path
+        kept = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
+        with _verified(source, path) as staged:
+            try:
+                with told(path):
+                    self.backup(kept)
+                    with _closing(apsw.Connection(str(staged))) as copy:
+                        _copy_pages(copy, self._database.connection())
+                    self._database.forget_kept()
+                return kept
+            except TriskeleError as error:
+                kept.unlink(missing_ok=True)
+                if not isinstance(error, StoreDamaged | StoreNewer):
+                    raise
+            return self._database.replace(staged)
+
+    def leftovers(self) -> list[Path]:
+        """The copies that killed backups and restores left."""
+        with self._database.reading() as connection:
+            return copies.leftovers(self._database.path, copies.noted_backups(connection))
+
+    def remove_leftovers(self) -> list[Path]:
+        """Remove the copies that killed backups and restores left; what was removed."""
+        return copies.remove(self.leftovers())
+
+    def erase_from_copies(self, ids: Sequence[str], owner: str) -> list[Path]:
+        """Erase memories from the copies next to the store, or remove whole copies; returns the copies concerned.
+
+        Copies kept by a restore lose only these memories; damaged files that contain one are removed as a whole.
+        """
+        path = self._database.path
+        changed = self.remove_leftovers() + copies.remove_damaged(path, ids)
+        return changed + [copy for copy in copies.kept_by_restore(path) if _has_erased(copy, ids, owner)]
+
+    def earlier_copies(self) -> list[Path]:
+        """The copies that may hold what was erased: those of restores and killed processes, and backups made here."""
+        path = self._database.path
+        with self._database.reading() as connection:
+            noted = copies.noted_backups(connection)
+        kept = copies.kept_by_restore(path)
+        made = [backup for backup in noted if backup not in kept and backup.is_file()]
+        return [*kept, *copies.damaged(path), *copies.leftovers(path, noted), *made]
+
+    def out_of_reach(self) -> list[str]:
+        """Nothing: all of it is in files."""
+        return []
+
+    def lost(self) -> list[LostWrites]:
+        """Acknowledged writes that were lost, with what is still known of them."""
+        with self._database.reading() as connection:
+            return lost_writes.lost(connection, self._database.path)
+
+    def give_back(self) -> None:
+        """Rewrite the file without its free pages if they are many and nothing is in the way.
+
+        It waits for nobody; what is left is given back at a later opening, or filled by what is written next.
+        """
+        if self._database.is_read_only:
+            return
+        connection = self._database.connection()
+        timeout_ms = connection.pragma("busy_timeout")
+        connection.set_busy_timeout(0)
+        # Another process uses the file, the disk is full, or a page is damaged: none of it keeps a store from opening.
+        with suppress(apsw.Error):
+            if connection.pragma("freelist_count") > _MOST_FREE * connection.pragma("page_count"):
+                connection.execute("VACUUM")
+                # All of the new file is in the log.
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.set_busy_timeout(timeout_ms)
+
+    def scrub(self) -> None:
+        """Leave no byte of deleted rows in the files."""
+        with self._database.reading() as connection:
+            scrub(connection)
+
+    def is_scrubbed(self) -> bool:
+        """Whether every erasure so far has reached the bytes of the files."""
+        return not self._database.all("SELECT 1 FROM meta WHERE name = ?", [UNSCRUBBED])
+
+
+def replace_damaged(path: Path, source: Path, *, timeout_s: float) -> Path | None:
+    """Put a verified backup in the place of a store that cannot be opened; the folder that keeps its files."""
+    with _verified(source, path) as fresh:
+        return replace(path, fresh, timeout_s=timeout_s)
+
+
+def _has_erased(copy: Path, ids: Sequence[str], owner: str) -> bool:
+    """Erase memories from a copy; False if it cannot be opened or has none of them."""
+    with suppress(TriskeleError):
+        database = Database(copy, busy_timeout_s=0, traces=())
+        try:
+            with database.writing() as connection:
+                known = [id for id in ids if connection.execute(_KNOWN, [owner, id]).fetchone()]
+                Writer(SqliteRows(connection, owner), timestamps.now(), "erased", USER).erase(known)
+            with database.reading() as connection:
+                scrub(connection)
+            return bool(known)
+        finally:
+            database.close()
+            copy.with_name(copy.name + ".lock").unlink(missing_ok=True)
+    return False
+
+
+def _not_backed_up(path: Path, problem: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"the store {path} is damaged ({problem}): no backup was written;"
+        " run `triskele restore FILE` with an earlier backup"
+    )
+
+
+@contextmanager
+def _verified(source: Path, path: Path) -> Iterator[Path]:
+    """A copy of a backup in which every hash holds, durable in the folder of the store that it is for."""
+    if not source.is_file():
+        raise BadInput(f"no backup at {source}")
+    if not os.access(source, os.R_OK):
+        raise BadInput(f"the backup {source} cannot be read: check its permissions")
+    with told(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with copies.staging(copies.RESTORE, path.parent) as staging:
+            staged = staging / "staged.db"
+            shutil.copyfile(source, staged)
+            # The log next to a copied store holds data that is in no other file.
+            if (log := source.with_name(source.name + "-wal")).is_file():
+                shutil.copyfile(log, staged.with_name(staged.name + "-wal"))
+            with _of_backup(source), _closing(apsw.Connection(str(staged))) as copy:
+                _prepare(copy, source)
+            staged.chmod(0o600)
+            _sync(staged)
+            yield staged
+
+
+def _prepare(copy: apsw.Connection, source: Path) -> None:
+    """Check the copy of a backup, and begin a new epoch in it."""
+    if is_empty(copy):
+        raise BadInput(f"{source} is not a backup: there is nothing in it")
+    refuse_other_format(copy)
+    if findings := check(copy, deep=True):
+        raise StoreDamaged(f"{findings[0].subject}: {findings[0].problem}")
+    # A new epoch invalidates the stamp of every derived index.
+    copy.execute("UPDATE meta SET value = lower(hex(randomblob(8))) WHERE name = 'epoch'")
+    copy.pragma("journal_mode", "delete")
+
+
+@contextmanager
+def _of_backup(source: Path) -> Iterator[None]:
+    """Say of a backup what is wrong with it: the store is as it was."""
+    try:
+        yield
+    except (apsw.CorruptError, apsw.SQLError, UnicodeDecodeError, StoreDamaged) as error:
+        raise StoreDamaged(f"the backup {source} is damaged ({error}): nothing was changed; use another") from error
+    except StoreOlder as error:
+        raise StoreOlder(f"the backup {source} {BEFORE_RELEASE}") from error
+    except StoreNewer as error:
+        raise StoreNewer(f"the backup {source} was written by a newer triskele: nothing was changed") from error
+    except (apsw.NotADBError, StoreUnavailable) as error:
+        raise StoreUnavailable(f"{source} is not a triskele backup ({error}): nothing was changed") from error
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def check(connection: apsw.Connection, *, deep: bool) -> list[IntegrityIssue]:
+    """What is wrong with the file; `deep` recomputes every hash."""
+    pragma = "integrity_check" if deep else "quick_check"
+    said = [str(row[0]) for row in connection.execute(f"PRAGMA {pragma}(20)")]
+    findings = [IntegrityIssue("database", line) for line in said if line != "ok"]
+    findings += [
+        IntegrityIssue(f"link {source} {kind} {target}", "points to a memory that does not exist")
+        for source, kind, target in connection.execute(_DANGLING)
+    ]
+    findings += _misplaced_secrets(connection)
+    return findings + ([*_wrong_hashes(connection), *_broken_journal(connection)] if deep else [])
+
+
+def _misplaced_secrets(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
+    """Secrets without a sealed text, and sealed texts without a secret, of all owners."""
+    same = "secrets.owner = versions.owner AND secrets.id = versions.id AND secrets.version = versions.version"
+    for id, version, problem in connection.execute(
+        "SELECT id, version, 'its sealed text is missing' FROM versions WHERE sensitivity = 'secret'"
+        f" AND NOT EXISTS (SELECT 1 FROM secrets WHERE {same})"
+        " UNION ALL SELECT id, version, 'has a sealed text and is no secret' FROM secrets WHERE NOT EXISTS"
+        f" (SELECT 1 FROM versions WHERE {same} AND sensitivity = 'secret')"
+    ).fetchall():
+        yield IntegrityIssue(f"memory {id} version {version}", str(problem))
+
+
+def _wrong_hashes(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
+    for table, name, columns, made_hash in _GUARDED:
+        for label, stored, *values in _readable(connection, f"SELECT {name}, row_hash, {columns} FROM {table}"):
+            if stored != made_hash(values):
+                yield IntegrityIssue(f"{table} {label}", "the row is not what was written (its hash differs)")
+    for id, content, stored in _readable(connection, "SELECT id, content, content_hash FROM versions"):
+        if stored != content_hash(str(content)):
+            yield IntegrityIssue(f"versions {id}", "the content is not what was written (its hash differs)")
+
+
+def _broken_journal(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
+    """Entries that are missing from the journal, and versions and entries that do not belong to each other."""
+    # One statement: between two of them another process may write an entry.
+    sequence = "(SELECT max(seq) FROM sqlite_sequence WHERE name = 'journal')"
+    counts = connection.execute(f"SELECT count(*), min(seq), max(seq), {sequence} FROM journal").fetchone()
+    count, first, last, given_out = counts or (0, 0, 0, 0)
+    # Numbers are given out one by one, and entries are never removed.
+    if (absent := max(given_out or 0, last or 0) - (first or 1) + 1 - count) > 0:
+        yield IntegrityIssue("journal", f"{absent} of its entries missing")
+    for sql, problem in ((_UNTOLD, "is in no journal entry"), (_UNKEPT, "is in the journal and not stored")):
+        for id, version in connection.execute(sql):
+            yield IntegrityIssue(f"memory {id} version {version}", problem)
+
+
+def _readable(connection: apsw.Connection, sql: str) -> Iterator[Sequence[Any]]:
+    """The rows of a query; one whose text cannot be decoded comes as a row of nothing, which has no right hash."""
+    cursor = connection.execute(sql)
+    while True:
+        try:
+            yield next(cursor)
+        except StopIteration:
+            return
+        except UnicodeDecodeError:
+            yield [None, None, None]
+
+
+def _copy_pages(source: apsw.Connection, target: apsw.Connection) -> None:
+    with target.backup("main", source, "main") as steps:
+        # All at once: in smaller steps every write of another process would start the copy again.
+        while not steps.done:
+            steps.step(-1)
+
+
+@contextmanager
+def _closing(connection: apsw.Connection) -> Iterator[apsw.Connection]:
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def scrub(connection: apsw.Connection, done: str = "erased") -> None:
+    """Rewrite the file without its free space and empty the write-ahead log."""
+    connection.execute("VACUUM")
+    busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()  # type: ignore[misc]
+    if busy:
+        raise StoreUnavailable(
+            f"{done}, but another process still reads the old log: stop it and run `triskele doctor`"
+        )
+    connection.execute("DELETE FROM meta WHERE name = ?", [UNSCRUBBED])

@@ -1,0 +1,289 @@
+"""Usage of one owner's memories; it waits for no writer: a write that a busy store refuses goes with the next one."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Protocol
+
+from triskele.errors import StoreUnavailable
+from triskele.replies import ConversationUse, DayCount, InjectedMemory, UseCount
+from triskele.store.protocols import Use
+from triskele.text import timestamps
+from triskele.text.timestamps import from_micros, to_micros
+
+MOST_CONVERSATIONS = 500
+KEPT, KEPT_WHEN_OVER = timedelta(days=30), timedelta(days=7)
+_MOST_WAITING = 1000
+_COUNTS = "id, recalled, injected, tokens, last"
+
+
+class UsageRows(ABC):
+    """The rows of usage of one owner in one transaction; a value is marked by `?`."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+
+    @abstractmethod
+    def run(self, sql: str, bindings: Sequence[Any]) -> Any:
+        """Execute a statement; its cursor."""
+
+    @abstractmethod
+    def changed(self, sql: str, bindings: Sequence[Any]) -> int:
+        """Execute a statement; how many rows it changed."""
+
+    @abstractmethod
+    def drop_old(self, new: str, kept: int, kept_when_over: int, most: int) -> bool:
+        """Delete conversations before two moments and beyond a number, never the new one; whether there were any."""
+
+    @abstractmethod
+    def keep_prints(self, use: Use) -> None:
+        """Write the fingerprints of a text that are not known yet."""
+
+
+class OwnerUsage(ABC):
+    """Counts by memory and by day, and what each conversation was given."""
+
+    # Whether a value is in the list that `_listed` makes.
+    _LISTED: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[_Entry] = deque(maxlen=_MOST_WAITING)
+
+    @abstractmethod
+    def _all(self, sql: str, *bindings: Any) -> list[Any]:
+        """The rows of a statement whose first mark is the owner."""
+
+    @abstractmethod
+    def _listed(self, values: Iterable[str]) -> Any:
+        """A list as one value."""
+
+    @abstractmethod
+    def _noting(self) -> AbstractContextManager[UsageRows]:
+        """A transaction that waits for neither writers nor the disk."""
+
+    def recalled(self, uses: Sequence[Use]) -> None:
+        """Count memories that a recall returned."""
+        self._write(_Handed(None, tuple(uses), is_injected=False, at=timestamps.now()))
+
+    def injected(self, conversation: str | None, uses: Sequence[Use], *, client: str = "", project: str = "") -> None:
+        """Count memories that a conversation was given unasked; whatever it had lost counts as never given."""
+        handed = _Handed(conversation, tuple(uses), is_injected=True, at=timestamps.now())
+        self._write(replace(handed, client=client, project=project))
+
+    def conversations(self, limit: int = 50, offset: int = 0, *, key: str | None = None) -> list[ConversationUse]:
+        """The conversations that were given something, the newest first; what still waits to be written is left out."""
+        self.flush()
+        one = "" if key is None else " AND c.conversation = ?"
+        sql = (
+            "SELECT c.conversation, c.at, c.client, c.project, count(g.id), c.tokens FROM conversations AS c"
+            " LEFT JOIN given AS g ON g.owner = c.owner AND g.conversation = c.conversation WHERE c.owner = ?"
+            f"{one} GROUP BY c.conversation, c.at, c.client, c.project, c.tokens ORDER BY c.at DESC, c.conversation"
+            " LIMIT ? OFFSET ?"
+        )
+        rows = self._all(sql, *(() if key is None else (key,)), limit, offset)
+        return [replace(ConversationUse(*row), at=from_micros(row[1])) for row in rows]
+
+    def lose(self, conversation: str) -> None:
+        """Record that a conversation was compacted: what it was given is no longer in its context."""
+        self._write(_Lost(conversation))
+
+    def forget(self, conversation: str) -> None:
+        """A conversation starts over: nothing counts as injected into it."""
+        self._write(_Begun(conversation))
+
+    def end(self, conversation: str) -> None:
+        """A conversation is over; what it was given is kept for a while."""
+        self._write(_Ended(conversation))
+
+    def given(self, conversation: str) -> list[InjectedMemory]:
+        """What a conversation was given, the newest first."""
+        self.flush()
+        columns = "id, content_hash, at, lost, tokens"
+        sql = f"SELECT {columns} FROM given WHERE owner = ? AND conversation = ? ORDER BY at DESC, id"
+        rows = self._all(sql, conversation)
+        known = {row[0]: InjectedMemory(row[0], row[1], from_micros(row[2]), bool(row[3]), row[4]) for row in rows}
+        with self._lock:
+            for entry in self._waiting:
+                if entry.conversation == conversation:
+                    entry.replay(known)
+        return sorted(known.values(), key=lambda each: each.at, reverse=True)
+
+    def counts(self, ids: Iterable[str]) -> dict[str, UseCount]:
+        """How often some memories were used; those that never were are left out."""
+        sql = f"SELECT {_COUNTS} FROM usage_counts WHERE owner = ? AND id {self._LISTED}"
+        return {count.id: count for count in self._counted(sql, self._listed(ids))}
+
+    def most_used(self, limit: int = 10) -> list[UseCount]:
+        """The memories that were recalled and injected most often."""
+        order = "recalled + injected DESC, last DESC, id"
+        return self._counted(f"SELECT {_COUNTS} FROM usage_counts WHERE owner = ? ORDER BY {order} LIMIT ?", limit)
+
+    def days(self, limit: int = 14) -> list[DayCount]:
+        """The newest days on which anything was used, the newest first."""
+        sql = "SELECT day, recalled, injected, tokens FROM usage_days WHERE owner = ? ORDER BY day DESC LIMIT ?"
+        return [DayCount(*row) for row in self._all(sql, limit)]
+
+    def echoed(self, prints: Iterable[str]) -> dict[str, list[str]]:
+        """The ids of memories whose text left these fingerprints when it was given, by fingerprint."""
+        self.flush()
+        sql = f"SELECT print, id FROM echoes WHERE owner = ? AND print {self._LISTED} ORDER BY print, id"
+        found: dict[str, list[str]] = {}
+        for print, id in self._all(sql, self._listed(prints)):
+            found.setdefault(print, []).append(id)
+        return found
+
+    def flush(self) -> None:
+        """Write what had to wait."""
+        with self._lock:
+            if not self._waiting:
+                return
+            try:
+                with self._noting() as rows:
+                    for entry in self._waiting:
+                        entry.write(rows)
+            except StoreUnavailable:
+                return
+            self._waiting.clear()
+
+    def _write(self, entry: _Entry) -> None:
+        with self._lock:
+            self._waiting.append(entry)
+        self.flush()
+
+    def _counted(self, sql: str, binding: Any) -> list[UseCount]:
+        return [UseCount(row[0], row[1], row[2], row[3], from_micros(row[4])) for row in self._all(sql, binding)]
+
+
+class _Entry(Protocol):
+    """A queued write; until it is written, reads replay it."""
+
+    @property
+    def conversation(self) -> str | None: ...
+
+    def write(self, rows: UsageRows) -> None: ...
+
+    def replay(self, known: dict[str, InjectedMemory]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Handed:
+    conversation: str | None
+    uses: tuple[Use, ...]
+    is_injected: bool
+    at: datetime
+    client: str = ""
+    project: str = ""
+
+    def write(self, rows: UsageRows) -> None:
+        micros = to_micros(self.at)
+        if self.conversation is not None:
+            self._open(rows, self.conversation)
+            sql = "DELETE FROM given WHERE owner = ? AND conversation = ? AND lost"
+            rows.run(sql, [rows.owner, self.conversation])
+        for use in self.uses:
+            recalled, injected = (0, 1) if self.is_injected else (1, 0)
+            # A memory may have been erased while this had to wait.
+            rows.run(
+                f"INSERT INTO usage_counts AS known ({_COUNTS}, owner) SELECT ?, ?, ?, ?, ?, ?"
+                " WHERE EXISTS (SELECT 1 FROM versions WHERE owner = ? AND id = ?)"
+                " ON CONFLICT (owner, id) DO UPDATE SET recalled = known.recalled + excluded.recalled,"
+                " injected = known.injected + excluded.injected, tokens = known.tokens + excluded.tokens,"
+                " last = excluded.last",
+                [use.id, recalled, injected, use.tokens, micros, rows.owner, rows.owner, use.id],
+            )
+            if self.is_injected or use.prints:
+                _keep_text(rows, self.conversation, use, micros)
+        self._count_day(rows)
+
+    def _open(self, rows: UsageRows, conversation: str) -> None:
+        """Note a conversation; a new one takes the place of old ones."""
+        known = [to_micros(self.at), self.client, self.project, sum(use.tokens for use in self.uses)]
+        if rows.changed(
+            "UPDATE conversations SET at = ?, ended = false, client = ?, project = ?, tokens = tokens + ?"
+            " WHERE owner = ? AND conversation = ?",
+            [*known, rows.owner, conversation],
+        ):
+            return
+        rows.run(
+            "INSERT INTO conversations (at, client, project, tokens, owner, conversation, ended)"
+            " VALUES (?, ?, ?, ?, ?, ?, false)",
+            [*known, rows.owner, conversation],
+        )
+        kept, kept_when_over = to_micros(self.at - KEPT), to_micros(self.at - KEPT_WHEN_OVER)
+        if rows.drop_old(conversation, kept, kept_when_over, MOST_CONVERSATIONS):
+            rows.run(
+                "DELETE FROM echoes WHERE owner = ? AND id NOT IN (SELECT id FROM given WHERE owner = ?)",
+                [rows.owner, rows.owner],
+            )
+
+    def _count_day(self, rows: UsageRows) -> None:
+        number, tokens = len(self.uses), sum(use.tokens for use in self.uses)
+        counts = (0, number) if self.is_injected else (number, 0)
+        rows.run(
+            "INSERT INTO usage_days AS known (owner, day, recalled, injected, tokens) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (owner, day) DO UPDATE SET recalled = known.recalled + excluded.recalled,"
+            " injected = known.injected + excluded.injected, tokens = known.tokens + excluded.tokens",
+            [rows.owner, f"{self.at:%Y-%m-%d}", *counts, tokens],
+        )
+
+    def replay(self, known: dict[str, InjectedMemory]) -> None:
+        for id in [id for id, each in known.items() if each.lost]:
+            del known[id]
+        known |= {use.id: InjectedMemory(use.id, use.content_hash, self.at, tokens=use.tokens) for use in self.uses}
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    conversation: str
+
+    def write(self, rows: UsageRows) -> None:
+        rows.run("UPDATE given SET lost = true WHERE owner = ? AND conversation = ?", [rows.owner, self.conversation])
+
+    def replay(self, known: dict[str, InjectedMemory]) -> None:
+        for id, each in known.items():
+            known[id] = replace(each, lost=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    conversation: str
+
+    def write(self, rows: UsageRows) -> None:
+        rows.run("DELETE FROM conversations WHERE owner = ? AND conversation = ?", [rows.owner, self.conversation])
+
+    def replay(self, known: dict[str, InjectedMemory]) -> None:
+        known.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    conversation: str
+
+    def write(self, rows: UsageRows) -> None:
+        sql = "UPDATE conversations SET ended = true WHERE owner = ? AND conversation = ?"
+        rows.run(sql, [rows.owner, self.conversation])
+
+    def replay(self, known: dict[str, InjectedMemory]) -> None:
+        """Nothing is taken from what was given."""
+
+
+def _keep_text(rows: UsageRows, conversation: str | None, use: Use, micros: int) -> None:
+    """Note which text was given, unless it has become a secret meanwhile."""
+    sql = "SELECT 1 FROM versions WHERE owner = ? AND content_hash = ? AND id = ? AND sensitivity <> 'secret'"
+    if not rows.run(sql, [rows.owner, use.content_hash, use.id]).fetchone():
+        return
+    if conversation is not None:
+        rows.run(
+            "INSERT INTO given (owner, conversation, id, content_hash, tokens, at, lost)"
+            " VALUES (?, ?, ?, ?, ?, ?, false) ON CONFLICT (owner, conversation, id) DO UPDATE"
+            " SET content_hash = excluded.content_hash, tokens = excluded.tokens, at = excluded.at, lost = false",
+            [rows.owner, conversation, use.id, use.content_hash, use.tokens, micros],
+        )
+    rows.keep_prints(use)

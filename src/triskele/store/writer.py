@@ -1,0 +1,339 @@
+"""The rules of writing, the same for every database: versions, links and journal of one owner move together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple, TypedDict, Unpack
+
+from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
+from triskele.store.protocols import KnownPlace, SealedRow
+from triskele.store.truth_rows import TruthRows
+from triskele.text.ids import same_words
+from triskele.types import (
+    Action,
+    Add,
+    Bind,
+    Change,
+    Connect,
+    Disconnect,
+    Forget,
+    Link,
+    LinkKind,
+    Memory,
+    Outcome,
+    Reveal,
+    Revise,
+    Sealed,
+    Sensitivity,
+    Withdraw,
+)
+
+
+class EntryDetails(TypedDict, total=False):
+    """What a journal entry may tell besides its action and its id."""
+
+    version: int | None
+    previous: int | None
+    kind: str | None
+    other: str | None
+
+
+class _Counted(NamedTuple):
+    """A bound of the current memories after a journal entry."""
+
+    memories: int
+    seq: int
+    batch: str
+
+
+class MemoryLimits:
+    """Limits how many memories of each owner are current."""
+
+    def __init__(self, usual: int = 0) -> None:
+        # For owners without a limit of their own; 0 is none.
+        self.usual = usual
+        self._counted: dict[str, _Counted] = {}
+
+    def hold(self, rows: TruthRows, added: int, seq: int, batch: str) -> None:
+        """Raise if the owner has more memories than allowed; `added` are new.
+
+        The caller holds the owner's lock; `seq` and `batch` are those of the newest journal entry.
+        """
+        most = rows.memory_limit(self.usual)
+        if not most:
+            return
+        # Counting 100,000 memories takes 50 ms. The journal bounds at once how many were added since the last count.
+        counted = self._counted.get(rows.owner)
+        later = None if counted is None else rows.additions_after(counted.seq, counted.batch)
+        memories = most + 1 if counted is None or later is None else counted.memories + later
+        if memories > most:
+            memories = rows.count_current()
+        if memories > most:
+            raise QuotaExceeded(
+                f"{memories - added:,} memories are stored and the quota is {most:,}: forget some, or ask an admin"
+            )
+        self._counted[rows.owner] = _Counted(memories, seq, batch)
+
+
+class Writer:
+    """Writes the changes of one transaction, all of one owner, at one moment and under one batch.
+
+    Rows of another owner are unknown here.
+    """
+
+    def __init__(
+        self,
+        rows: TruthRows,
+        at: datetime,
+        batch: str,
+        actor: str,
+        undoes: int | None = None,
+        limits: MemoryLimits | None = None,
+    ) -> None:
+        self.owner = rows.owner
+        self.at = at
+        self.batch = batch
+        self.actor = actor
+        self.undoes = undoes
+        self._rows = rows
+        self._limits = limits
+        # How many more memories are current than before, and the number of the newest entry.
+        self._added = self._seq = 0
+
+    def apply(self, change: Change) -> Outcome:
+        """Carry out one change and journal it."""
+        match change:
+            case Add(memory, verbatim, sealed):
+                return self._add(memory, verbatim, sealed)
+            case Revise(memory, base, sealed):
+                return self._revise(memory, base, sealed)
+            case Forget(id):
+                return self._forget(id)
+            case Connect(link):
+                return self._connect(link)
+            case Disconnect(link):
+                return self._disconnect(link)
+            case Reveal(id):
+                latest = self.latest(id)
+                return self._note(Action.REVEALED, latest, version=latest.version)
+            case Withdraw(id):
+                return self._withdraw(id)
+            case Bind(place, project):
+                return self._bind(place, project)
+
+    def hold_limit(self) -> None:
+        """Raise if more memories are current than before, and than allowed."""
+        if self._limits is not None and self._added > 0:
+            self._limits.hold(self._rows, self._added, self._seq, self.batch)
+
+    def erase(self, ids: Sequence[str]) -> list[Outcome]:
+        """Delete every row that holds anything of these memories; the journal keeps only their ids."""
+        self._rows.mark_unscrubbed()
+        outcomes = []
+        for id in dict.fromkeys(ids):
+            latest = self.latest(id)
+            self._rows.delete_links(id)
+            self._rows.delete_memory(id)
+            outcomes.append(self._note(Action.ERASED, latest))
+        self._rows.drop_unused()
+        return outcomes
+
+    def seal(self, versions: Sequence[tuple[Memory, Sealed]]) -> Outcome:
+        """Replace every version of a memory by its title and sealed text; what was derived from the text goes."""
+        last = versions[-1][0]
+        for memory, _ in versions:
+            self._refuse_foreign(memory)
+        there = self._rows.version_numbers(last.id)
+        if not there:
+            raise NotFound(f"no memory {last.id}")
+        if there != [memory.version for memory, _ in versions]:
+            raise Conflict(f"memory {last.id} was changed meanwhile: try again")
+        self._rows.mark_unscrubbed()
+        self._rows.delete_memory(last.id)
+        # An erasure makes every index start over, also those of other processes and instances.
+        self._note(Action.ERASED, last)
+        for memory, sealed in versions:
+            self._rows.insert_version(memory)
+            self._keep_sealed(memory, sealed)
+        self._rows.drop_unused()
+        return self._note(Action.SEALED, last, version=last.version)
+
+    def latest(self, id: str) -> Memory:
+        """The newest version of a memory, current or not."""
+        found = self._rows.latest(id)
+        if found is None:
+            raise NotFound(f"no memory {id}")
+        return found
+
+    def write_entry(self, action: Action, id: str, **details: Unpack[EntryDetails]) -> int:
+        """Write one journal entry; its number."""
+        versions = [details.get("version"), details.get("previous")]
+        told = [action.value, id, *versions, details.get("kind"), details.get("other")]
+        self._seq = self._rows.insert_entry(self.at, [*told, self.batch, self.undoes, self.actor])
+        return self._seq
+
+    def _add(self, memory: Memory, verbatim: bool, sealed: Sealed | None) -> Outcome:
+        self._refuse_foreign(memory)
+        # Two passwords may have the same title.
+        if not verbatim and sealed is None:
+            known = self._rows.same_content(memory)
+            if known is not None:
+                return self._outcome(Action.DUPLICATE, known)
+        clash = self._rows.clash(memory)
+        if clash == memory.version:
+            raise Conflict(f"memory {memory.id} already has a version {memory.version}")
+        if clash is not None:
+            raise Conflict(f"memory {memory.id} already has a current version")
+        # Knowledge begins with the write, however long ago the memory was drafted.
+        self._rows.insert_version(memory if verbatim else replace(memory, known_from=self.at))
+        self._keep_sealed(memory, sealed)
+        self._added += memory.known_to is None
+        return self._note(Action.ADDED, memory, version=memory.version)
+
+    def _revise(self, memory: Memory, base: int, sealed: Sealed | None) -> Outcome:
+        self._refuse_foreign(memory)
+        standing = self._rows.current(memory.id)
+        latest = self.latest(memory.id)
+        if latest.version != base:
+            raise Conflict(
+                f"memory {memory.id} was changed meanwhile (version {latest.version}, the edit was made on {base})"
+            )
+        if standing is not None and sealed is None and self._is_same(standing, memory):
+            return self._outcome(Action.UNCHANGED, standing, version=standing.version)
+        moment = max(self.at, latest.known_to or latest.known_from)
+        if standing is not None:
+            self._rows.end_version(replace(standing, known_to=moment))
+        revised = replace(memory, version=latest.version + 1, known_from=moment, known_to=None)
+        self._rows.insert_version(revised)
+        if revised.sensitivity is Sensitivity.SECRET and sealed is None:
+            self._copy_sealed(memory.id, memory.version, revised.version)
+        else:
+            self._keep_sealed(revised, sealed)
+        self._added += standing is None
+        action = Action.EDITED if standing is not None else Action.RESTORED
+        # A later closing also closes the older versions: the journal keeps the class that the edit changed.
+        changed = latest.sensitivity.value if latest.sensitivity is not revised.sensitivity else None
+        return self._note(action, revised, version=revised.version, previous=latest.version, other=changed)
+
+    def _is_same(self, standing: Memory, memory: Memory) -> bool:
+        """Equal in words and, behind equal titles, in the sealed text."""
+        texts = [self._rows.sealed_text(each.id, each.version) for each in (standing, memory)]
+        return same_words(standing, memory) and len({text and text.sealed_as for text in texts}) == 1
+
+    def _keep_sealed(self, memory: Memory, sealed: Sealed | None) -> None:
+        """Write the sealed text of a new version; refuse a secret without one, and one on anything else."""
+        if (memory.sensitivity is Sensitivity.SECRET) != (sealed is not None):
+            raise BadInput(f"memory {memory.id} is {memory.sensitivity}: exactly the secret ones have a sealed text")
+        if sealed is not None:
+            if self._rows.state_of_keys() != sealed.keys:
+                raise Conflict("the keys of the vault were changed meanwhile: try again")
+            self._rows.insert_sealed(SealedRow(memory.id, memory.version, memory.version, sealed.blob))
+
+    def _copy_sealed(self, id: str, source: int, target: int) -> None:
+        """Give a new version the sealed text of an older one; it stays bound to the version that it was sealed as."""
+        found = self._rows.sealed_text(id, source)
+        if found is None:
+            raise Conflict(f"version {source} of {id} has no sealed text that could be kept")
+        self._rows.insert_sealed(found._replace(version=target))
+
+    def _withdraw(self, id: str) -> Outcome:
+        latest = self.latest(id)
+        self._rows.close(id)
+        self._rows.withdraw(id)
+        return self._outcome(Action.UNCHANGED, latest, version=latest.version)
+
+    def _forget(self, id: str) -> Outcome:
+        standing = self._rows.current(id)
+        if standing is None:
+            latest = self.latest(id)
+            return self._outcome(Action.UNCHANGED, latest, version=latest.version)
+        self._rows.end_version(replace(standing, known_to=max(self.at, standing.known_from)))
+        self._added -= 1
+        return self._note(Action.FORGOTTEN, standing, previous=standing.version)
+
+    def _connect(self, link: Link) -> Outcome:
+        source, _ = (self.latest(end) for end in (link.source, link.target))
+        if link.source == link.target:
+            raise Conflict(f"memory {link.source} cannot be linked to itself")
+        if link.known_to is None:
+            if self._rows.standing_link(link) is not None:
+                return self._outcome(Action.UNCHANGED, source)
+            if link.kind is LinkKind.SUPERSEDES and self._rows.is_superseded_by(link.source, link.target):
+                raise Conflict(f"{link.target} already supersedes {link.source}: that would be a circle")
+        self._rows.insert_link(link)
+        return self._note(Action.LINKED, source, link=link)
+
+    def _disconnect(self, link: Link) -> Outcome:
+        standing = self._rows.standing_link(link)
+        if standing is None:
+            return Outcome(action=Action.UNCHANGED, id=link.source, batch=self.batch)
+        row, known = standing
+        self._rows.end_link(row, replace(known, known_to=max(self.at, known.known_from)))
+        return self._note(Action.UNLINKED, self.latest(link.source), link=link)
+
+    def _bind(self, number: int, project: str) -> Outcome:
+        place = self._rows.place(number)
+        if place is None:
+            raise NotFound(f"no place {number}")
+        # The journal names the number: a path or a remote stays in its own table.
+        id = f"place {number}"
+        if place.project == project:
+            return Outcome(action=Action.UNCHANGED, id=id, project=project)
+        self._rows.rebind(place._replace(project=project))
+        seq = self.write_entry(Action.BOUND, id, other=place.project)
+        return Outcome(action=Action.BOUND, id=id, seq=seq, batch=self.batch, project=project)
+
+    def _refuse_foreign(self, memory: Memory) -> None:
+        """Raise if a memory is another owner's, as for an unknown id."""
+        if memory.owner != self.owner:
+            raise NotFound(f"no memory {memory.id}")
+
+    def _note(
+        self,
+        action: Action,
+        memory: Memory,
+        *,
+        version: int | None = None,
+        previous: int | None = None,
+        link: Link | None = None,
+        other: str | None = None,
+    ) -> Outcome:
+        kind, other = (link.kind.value, link.target) if link else (None, other)
+        seq = self.write_entry(action, memory.id, version=version, previous=previous, kind=kind, other=other)
+        return self._outcome(action, memory, version=version, seq=seq)
+
+    def _outcome(
+        self, action: Action, memory: Memory, *, version: int | None = None, seq: int | None = None
+    ) -> Outcome:
+        return Outcome(
+            action=action,
+            id=memory.id,
+            version=version,
+            seq=seq,
+            batch=self.batch if seq is not None else "",
+            project=memory.project,
+            sensitivity=memory.sensitivity,
+        )
+
+
+def claim_places(
+    rows: TruthRows, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str], at: datetime
+) -> str:
+    """Give the project that is chosen to the keys that have none, in the transaction of the caller."""
+    known = rows.places()
+    project = choose(known)
+    for key in dict.fromkeys(keys):
+        if key not in {place.key for place in known}:
+            rows.insert_place(key, project, at)
+    return project
+
+
+def replace_sealed(rows: TruthRows, blobs: Mapping[tuple[str, int], bytes]) -> None:
+    """Replace sealed texts by the same texts under another key; those erased meanwhile stay erased."""
+    rows.mark_unscrubbed()
+    for (id, version), blob in blobs.items():
+        found = rows.sealed_text(id, version)
+        if found is not None:
+            rows.replace_sealed(found._replace(blob=blob))

@@ -1,0 +1,177 @@
+"""Bringing a Postgres database up to this version: once, whoever comes, and never past what is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+from postgres import PostgresProcess
+
+from triskele.errors import BEFORE_RELEASE, BadInput, StoreDamaged, StoreNewer, StoreOlder, StoreUnavailable
+from triskele.server.postgres import migrations
+from triskele.server.postgres.connections import Connections, OwnerTransactions
+from triskele.server.postgres.migrations import MIGRATIONS, Migration
+from triskele.server.postgres.truth import PostgresStore
+
+TABLES = (*migrations.OWNED, *migrations.DERIVED)
+ALSO_READ = {"shares", "shared_memories", "groups", "group_members"}
+
+
+@pytest.fixture
+def empty(postgres: PostgresProcess) -> Iterator[str]:
+    url = postgres.create()
+    yield url
+    postgres.drop(url)
+
+
+def _open(url: str) -> None:
+    Connections(url, timeout_s=20).close()
+
+
+def _meta(url: str) -> dict[str, str]:
+    with psycopg.connect(url) as connection:
+        return dict(connection.execute("SELECT name, value FROM triskele.meta").fetchall())
+
+
+def test_several_processes_make_the_tables_once(empty: str) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(_open, [empty] * 6))
+    assert _meta(empty)["steps"] == str(len(MIGRATIONS))
+
+
+def test_a_new_database_has_format_1(empty: str) -> None:
+    _open(empty)
+    assert (_meta(empty)["steps"], _meta(empty)["least"]) == ("1", "1")
+
+
+@pytest.mark.parametrize("number", ["1", "5"])
+def test_an_old_database_is_refused_and_stays_as_it_is(empty: str, number: str) -> None:
+    with psycopg.connect(empty) as connection:
+        connection.execute("CREATE SCHEMA triskele; CREATE TABLE triskele.meta (name text, value text)")
+        connection.execute(
+            "INSERT INTO triskele.meta VALUES ('format', %s), ('least', %s), ('epoch', 'one')", [number, number]
+        )
+    before = _meta(empty)
+    with pytest.raises(StoreOlder) as raised:
+        _open(empty)
+    assert str(raised.value).endswith(BEFORE_RELEASE) and "\n" not in str(raised.value)
+    with psycopg.connect(empty) as connection:
+        assert connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'triskele'").fetchall() == [
+            ("meta",)
+        ]
+    assert _meta(empty) == before
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [({"format": 5}, StoreOlder), ({"steps": len(MIGRATIONS) + 1}, StoreNewer)], ids=["old", "new"]
+)
+def test_a_backup_of_another_format_is_refused(
+    postgres_url: str, tmp_path: Path, number: dict[str, int], kind: type[StoreUnavailable]
+) -> None:
+    store = PostgresStore(postgres_url, folder=tmp_path)
+    store.maintenance.backup(tmp_path / "backup")
+    head, *rows = (tmp_path / "backup").read_text().splitlines(keepends=True)
+    values = json.loads(head)
+    (tmp_path / "backup").write_text(json.dumps({"title": values["title"], "owners": [], **number}) + "\n" + rows[-1])
+    with pytest.raises(kind, match="the backup"):
+        store.maintenance.restore(tmp_path / "backup")
+    store.close()
+
+
+def test_the_owner_leads_every_key_and_index(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        rows = connection.execute(
+            "SELECT c.relname, i.relname, a.attname FROM pg_index x JOIN pg_class c ON c.oid = x.indrelid"
+            " JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = x.indkey[0] WHERE n.nspname = 'triskele'"
+        ).fetchall()
+    led = {(table, index): column for table, index, column in rows if table in TABLES}
+    assert {table for table, _ in led} == set(TABLES)
+    assert {key: column for key, column in led.items() if column != "owner"} == {}
+
+
+def test_every_table_of_owners_forces_row_level_security(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        rows = connection.execute(
+            "SELECT c.relname, relrowsecurity AND relforcerowsecurity, qual, with_check FROM pg_class c"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid"
+            " LEFT JOIN pg_policies p ON p.schemaname = nspname AND p.tablename = relname AND policyname = 'own_rows'"
+            " WHERE nspname = 'triskele' AND relkind = 'r' AND attname = 'owner' AND relname <> 'owners'"
+        ).fetchall()
+        others = connection.execute(
+            "SELECT tablename, policyname, permissive, cmd FROM pg_policies"
+            " WHERE schemaname = 'triskele' AND policyname <> 'own_rows'"
+        ).fetchall()
+    assert {name for name, *_ in rows} == set(TABLES)
+    assert all(is_forced and using and using == check for _, is_forced, using, check in rows)
+    # Whatever else a policy allows, it allows to read, and of memories nothing.
+    assert {table for table, _, permissive, _ in others if permissive == "PERMISSIVE"} == ALSO_READ
+    assert {command for *_, permissive, command in others if permissive == "PERMISSIVE"} == {"SELECT"}
+    assert {table for table, _, permissive, _ in others if permissive == "RESTRICTIVE"} == {"versions"}
+
+
+def test_a_step_that_fails_leaves_nothing_and_is_taken_again(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Migration("CREATE TABLE half (owner {text}); SELECT 1 / 0;")
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, broken))
+    with pytest.raises(StoreUnavailable):
+        _open(empty)
+    assert _meta(empty)["steps"] == str(len(MIGRATIONS))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, Migration("CREATE TABLE half (owner {text});")))
+    _open(empty)
+    assert (_meta(empty)["steps"], _meta(empty)["least"]) == (str(len(MIGRATIONS) + 1), _meta(empty)["least"])
+
+
+def test_an_older_program_goes_on_until_a_step_takes_something_away(
+    empty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = Migration("CREATE TABLE more (owner {text});")
+    with monkeypatch.context() as newer:
+        newer.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, added))
+        _open(empty)
+    older = Connections(empty)
+    with OwnerTransactions(older, "me").writing() as connection:
+        connection.execute("INSERT INTO marks VALUES ('me', 'a', 'b')")
+    with monkeypatch.context() as newer:
+        newer.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, added, Migration("DROP TABLE more;", breaks=True)))
+        _open(empty)
+    with pytest.raises(StoreNewer, match="newer triskele"), OwnerTransactions(older, "me").writing():
+        pass
+    older.close()
+    with pytest.raises(StoreNewer):
+        _open(empty)
+
+
+def test_a_schema_of_another_program_is_left_alone(empty: str) -> None:
+    with psycopg.connect(empty) as connection:
+        connection.execute("CREATE SCHEMA triskele; CREATE TABLE triskele.meta (name text, value text)")
+    with pytest.raises(StoreDamaged):
+        _open(empty)
+    assert _meta(empty) == {}
+
+
+def test_a_user_who_may_only_log_in_works_on_tables_that_are_there(postgres: PostgresProcess, empty: str) -> None:
+    """The owner of the tables is bound by the policies too: no role is needed."""
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS plain")
+        connection.execute("CREATE ROLE plain LOGIN")
+        name = connection.info.dbname
+        connection.execute(f"GRANT CREATE ON DATABASE {name} TO plain")
+    own = Connections(postgres.url(name, user="plain"))
+    assert own.role == "none"
+    with OwnerTransactions(own, "alice").writing() as connection:
+        connection.execute("INSERT INTO marks VALUES ('alice', 'a', 'b')")
+    assert OwnerTransactions(own, "alice").all("SELECT owner FROM marks") == [("alice",)]
+    assert OwnerTransactions(own, "bob").all("SELECT owner FROM marks") == []
+    own.close()
+
+
+def test_what_is_no_address_or_does_not_answer_is_told() -> None:
+    with pytest.raises(BadInput, match="not a store address"):
+        _open("postgresql://host:port:port/x?y")
+    with pytest.raises(StoreUnavailable, match="does not answer") as caught:
+        _open("postgresql://someone:hidden-word@localhost:1/nowhere")
+    assert "hidden-word" not in str(caught.value)

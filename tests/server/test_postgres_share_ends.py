@@ -1,0 +1,121 @@
+"""Ends of shares on a real Postgres: a restore, and a name that is given again, bring none of them back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from triskele.errors import BadInput
+from triskele.replies import GranteeKind
+from triskele.server.accounts import Accounts
+from triskele.server.postgres.truth import PostgresStore
+from triskele.types import Action, Add, Memory, Revise
+
+HERON = "the heron of Holm Bridge fishes at dawn"
+
+
+@pytest.fixture
+def heron(store: PostgresStore, make_memory: Callable[..., Memory]) -> str:
+    """A memory of alice with a tag."""
+    memory = replace(make_memory(HERON, tags=("birds",)), owner="alice")
+    store.of("alice").apply([Add(memory)], batch="heron")
+    return memory.id
+
+
+def test_a_restore_brings_no_ended_membership_back(
+    store: PostgresStore, accounts: Accounts, heron: str, tmp_path: Path
+) -> None:
+    alice = store.of("alice")
+    accounts.groups.create("crew")
+    accounts.groups.create("guests")
+    accounts.groups.add("crew", "bob")
+    for kind, name in (("group", "crew"), ("group", "guests"), ("user", "carol")):
+        alice.shares.share("tag", "birds", kind, name)
+    store.maintenance.backup(tmp_path / "a.backup")
+    accounts.groups.remove("crew", "bob")
+    accounts.groups.delete("guests")
+    accounts.erase_user("carol")
+    accounts.create_user("dora")
+    accounts.groups.add("crew", "dora")
+
+    store.maintenance.restore(tmp_path / "a.backup")
+
+    assert store.of("bob").history(heron) == [] == store.of("carol").history(heron)
+    assert store.of("bob").journal(id=heron)[-1].action is Action.UNSHARED
+    assert [memory.shared_by for memory in store.of("dora").history(heron)] == ["alice"]
+    assert [share.grantee for share in alice.shares.given()] == ["crew"]
+    assert store.maintenance.check(deep=True) == []
+    accounts.groups.remove("crew", "dora")
+    assert store.of("dora").history(heron) == []
+
+
+def test_a_name_that_is_given_again_begins_with_nothing(
+    store: PostgresStore, accounts: Accounts, heron: str, make_memory: Callable[..., Memory], postgres_url: str
+) -> None:
+    alice, bob = store.of("alice"), store.of("bob")
+    accounts.groups.create("crew")
+    own = make_memory("a kettle of his own", owner="bob")
+    bob.apply([Add(own)], batch="own")
+    alice.shares.share("tag", "birds", "user", "bob")
+    alice.shares.share("tag", "birds", "group", "crew")
+    with psycopg.connect(postgres_url) as connection:
+        # As a deletion left them that a share came between.
+        connection.execute("DELETE FROM triskele.users WHERE name = 'bob'")
+        connection.execute("DELETE FROM triskele.groups WHERE name = 'crew'")
+    accounts.create_user("bob")
+    accounts.groups.create("crew")
+    accounts.groups.add("crew", "carol")
+    assert bob.history(heron) == [] == store.of("carol").history(heron)
+    assert bob.shares.received() == [] == alice.shares.given()
+    alice.apply([Revise(replace(alice.history(heron)[-1], importance=0.9), base=1)], batch="edit")
+    assert bob.history(heron) == [] and bob.history(own.id)
+    assert store.maintenance.check(deep=True) == []
+
+
+def test_a_share_that_comes_between_a_deletion_is_ended_too(
+    store: PostgresStore, accounts: Accounts, heron: str, monkeypatch: pytest.MonkeyPatch, postgres_url: str
+) -> None:
+    alice, groups = store.of("alice"), accounts.groups
+    groups.create("crew")
+    ended, left = groups._unshared, ["group", "user"]
+
+    def share_between(owner: str, kind: GranteeKind, grantee: str) -> None:
+        ended(owner, kind, grantee)
+        if kind in left:
+            left.remove(kind)
+            if kind == "group":
+                groups.add(grantee, "carol")
+            alice.shares.share("tag", "birds", kind, grantee)
+
+    monkeypatch.setattr(groups, "_unshared", share_between)
+    alice.shares.share("memory", heron, "group", "crew")
+    groups.delete("crew")
+    assert store.of("carol").history(heron) == [] == groups.all()
+    alice.shares.share("memory", heron, "user", "bob")
+    accounts.erase_user("bob")
+    assert left == [] == alice.shares.given()
+    with psycopg.connect(postgres_url) as connection:
+        for sql in ("shares", "shared_memories", "versions WHERE owner <> 'alice'"):
+            assert connection.execute(f"SELECT count(*) FROM triskele.{sql}").fetchone() == (0,), sql
+
+
+def test_the_empty_tag_is_not_shared(store: PostgresStore, heron: str) -> None:
+    with pytest.raises(BadInput, match="a tag is missing"):
+        store.of("alice").shares.share("tag", " ", "user", "bob")
+    assert store.of("bob").history(heron) == []
+
+
+def test_an_id_that_its_reader_has_erased_comes_with_the_next_change(
+    store: PostgresStore, heron: str, make_memory: Callable[..., Memory]
+) -> None:
+    alice, bob = store.of("alice"), store.of("bob")
+    bob.apply([Add(replace(make_memory("a stone", owner="bob"), id=heron))], batch="own")
+    alice.shares.share("memory", heron, "user", "bob")
+    bob.erase([heron], batch="gone")
+    assert bob.history(heron) == []
+    alice.apply([Revise(replace(alice.history(heron)[-1], importance=0.9), base=1)], batch="edit")
+    assert [memory.shared_by for memory in bob.history(heron)] == ["alice", "alice"]
