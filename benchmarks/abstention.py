@@ -15,12 +15,12 @@ from typing import Any
 
 import texts
 
-from triskele.evaluation.arms import arm
-from triskele.evaluation.bench import run_bench
-from triskele.evaluation.datasets import windows
-from triskele.evaluation.harness import BenchHarness
-from triskele.evaluation.loaders import load_dataset
-from triskele.evaluation.metrics import abstention
+from triskele.bench.arms import arm
+from triskele.bench.bench import run_bench
+from triskele.bench.datasets import windows
+from triskele.bench.harness import BenchHarness
+from triskele.bench.loaders import load_dataset
+from triskele.bench.metrics import abstention
 
 ARM = "default"
 

@@ -28,10 +28,10 @@ import postgres
 import psycopg
 import texts
 
+from triskele.bench.datasets import Dataset, windows
+from triskele.bench.harness import BenchHarness
+from triskele.bench.loaders import load_dataset
 from triskele.engine.local import LocalEngine
-from triskele.evaluation.datasets import Dataset, windows
-from triskele.evaluation.harness import BenchHarness
-from triskele.evaluation.loaders import load_dataset
 from triskele.server.postgres.scopes import in_scope
 from triskele.store.corpus_protocol import WeightedTerms
 from triskele.text.analysis import memory_terms

@@ -28,11 +28,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from triskele.bench.code_suite import load_suite, run_suite
 from triskele.code.paths import shown_path
 from triskele.code.ranking import CodePlan
 from triskele.code.search import CodeSearch
 from triskele.config import BUNDLED
-from triskele.evaluation.code_suite import load_suite, run_suite
 from triskele.models.local import local_embedder
 
 FUNCTION_QUESTIONS = Path(__file__).parents[1] / "training" / "code_questions.jsonl"

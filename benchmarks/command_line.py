@@ -39,7 +39,7 @@ def related(size: int) -> None:
     import hook
 
     from triskele import __main__ as program
-    from triskele.evaluation.curation_pairs import load_pairs
+    from triskele.bench.curation_pairs import load_pairs
     from triskele.serving import hook_client, resident
     from triskele.types import Add
 

@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 
 from triskele.agents import injection
 from triskele.agents.injection import Conversation
+from triskele.bench.arms import arm
+from triskele.bench.datasets import UNRANKED_TYPES, half, windows
+from triskele.bench.harness import BenchHarness
+from triskele.bench.loaders import load_dataset
 from triskele.engine.local import LocalEngine
-from triskele.evaluation.arms import arm
-from triskele.evaluation.datasets import UNRANKED_TYPES, half, windows
-from triskele.evaluation.harness import BenchHarness
-from triskele.evaluation.loaders import load_dataset
 from triskele.recall import reasons
 from triskele.recall.candidates import CandidateSet
 from triskele.recall.confidence import has_signs, signs

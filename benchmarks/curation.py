@@ -62,8 +62,8 @@ def decisions(target: Path, sets: Iterable[str], *, by_sentence: bool) -> int:
 
 def _texts(name: str, by_sentence: bool) -> Iterator[dict[str, Any]]:
     """The texts of a set as memories: the speaker's name is a label, not part of the text."""
-    from triskele.evaluation.datasets import windows
-    from triskele.evaluation.loaders import load_dataset
+    from triskele.bench.datasets import windows
+    from triskele.bench.loaders import load_dataset
     from triskele.text.words import SENTENCE_END
 
     for window in windows(load_dataset(Path(os.environ["TRISKELE_BENCH_DATA"]) / name).documents):
@@ -78,7 +78,7 @@ def _texts(name: str, by_sentence: bool) -> Iterator[dict[str, Any]]:
 
 
 def _decided(texts: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    from triskele.curation.upkeep import StoreReview
+    from triskele.curation.whole_store import StoreReview
     from triskele.errors import BadInput
     from triskele.replies import Verdict
     from triskele.types import Add
@@ -109,7 +109,7 @@ def _decided(texts: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def captured(target: Path, sets: Iterable[str]) -> int:
     """Write what curation would do with the facts that capture keeps, sure or only proposed, and print the counts."""
-    from triskele.curation.upkeep import StoreReview
+    from triskele.curation.whole_store import StoreReview
 
     with target.open("w", encoding="utf-8") as out:
         for name in sets:
@@ -134,8 +134,8 @@ def captured(target: Path, sets: Iterable[str]) -> int:
 
 def _asked_of(name: str) -> tuple[Any, Any, Any]:
     """The documents of a set that questions are asked about, these questions, and the set."""
-    from triskele.evaluation.datasets import UNRANKED_TYPES
-    from triskele.evaluation.loaders import load_dataset
+    from triskele.bench.datasets import UNRANKED_TYPES
+    from triskele.bench.loaders import load_dataset
 
     data = load_dataset(Path(os.environ["TRISKELE_BENCH_DATA"]) / name)
     asked = [query for query in data.ranked() if query.type not in UNRANKED_TYPES]
@@ -164,7 +164,7 @@ def learned(stores: Path, name: str) -> int:
 def _measure_dial(
     dial: str, documents: Any, users: set[str], asked: Any, qrels: Any, order: dict[str, int], before: Any
 ) -> None:
-    from triskele.curation import upkeep
+    from triskele.curation import whole_store
 
     with tempfile.TemporaryDirectory() as scratch, _opened(Path(scratch)) as memory:
         sources = _captured(memory, dial, [each for each in documents if each.id in users])
@@ -172,7 +172,7 @@ def _measure_dial(
         print(f"dial {dial}: {facts} facts of {turns} turns, {100 * facts / turns:.1f} per 100 turns", flush=True)
         memory.upkeep.embed()
         found = {"facts": _rankings(memory, asked, lambda hit: sources[hit.id])}
-        result = upkeep.curate(memory, threshold=0.9)
+        result = whole_store.curate(memory, threshold=0.9)
         found["curated"] = _rankings(memory, asked, lambda hit: sources[hit.id])
         accepted = _accept(memory)
         found["all proposals accepted"] = _rankings(memory, asked, lambda hit: sources[hit.id])
@@ -189,7 +189,7 @@ def _measure_dial(
 
 def _captured(memory: Any, dial: str, documents: Any) -> dict[str, str]:
     """Store what capture keeps of each turn; returns the turn of every memory."""
-    from triskele.curation import capture
+    from triskele.agents import capture
     from triskele.errors import BadInput
     from triskele.types import Add, SpokenTurn
 
@@ -274,13 +274,13 @@ def _is_ahead(hits: list[tuple[str, str]], newest: str, older: set[str]) -> bool
 
 def windows_of(documents: Any) -> Any:
     """The documents as the raw store holds them."""
-    from triskele.evaluation.datasets import windows
+    from triskele.bench.datasets import windows
 
     return windows(documents)
 
 
 def _said_at(document: Any) -> Any:
-    from triskele.evaluation.datasets import windows
+    from triskele.bench.datasets import windows
 
     (first, *_) = windows([document])
     return (first.created is not None, first.created, document.meta.get("msg_id", 0))

@@ -15,9 +15,9 @@ from statistics import median_low
 from typing import Any
 
 from triskele import validation
+from triskele.bench.datasets import BenchDocument, Dataset, Window, windows
+from triskele.bench.loaders import load_dataset
 from triskele.config import DEFAULT_CATEGORIES, MemorySettings
-from triskele.evaluation.datasets import BenchDocument, Dataset, Window, windows
-from triskele.evaluation.loaders import load_dataset
 
 CHARACTERS = 250_000
 DIMENSIONS = 24

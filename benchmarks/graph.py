@@ -41,17 +41,17 @@ import numpy as np
 import stores
 import texts
 
+from triskele.bench import comparison
+from triskele.bench.arms import arm
+from triskele.bench.datasets import BenchQuery, Dataset, half, windows
+from triskele.bench.harness import BenchHarness
+from triskele.bench.loaders import load_dataset
+from triskele.bench.measure import Measured, measure
 from triskele.engine.local import LocalEngine
-from triskele.evaluation import comparison
-from triskele.evaluation.arms import arm
-from triskele.evaluation.datasets import BenchQuery, Dataset, half, windows
-from triskele.evaluation.harness import BenchHarness
-from triskele.evaluation.loaders import load_dataset
-from triskele.evaluation.measure import Measured, measure
 from triskele.index.corpus import Ints
-from triskele.index.entity_linking import FOUND, _Known, _Texts, read_names
 from triskele.index.local import LocalCorpus
 from triskele.index.mentions import Bipartite, Layers
+from triskele.index.name_linking import FOUND, _Known, _Texts, read_names
 from triskele.recall import candidates, graph_leg
 from triskele.store.derived import Named
 from triskele.text.spellings import key

@@ -30,7 +30,7 @@ from typing import Any
 import stores
 import texts
 
-from triskele.index.entity_linking import read_names
+from triskele.index.name_linking import read_names
 from triskele.serving import hook_client, resident
 
 RESULTS = Path(__file__).parent / "results" / "hook.json"

@@ -20,11 +20,11 @@ import texts
 
 from triskele.agents import injection
 from triskele.agents.injection import Conversation
+from triskele.bench.arms import arm
+from triskele.bench.datasets import BenchQuery, Dataset, half, windows
+from triskele.bench.harness import BenchHarness
+from triskele.bench.loaders import load_dataset
 from triskele.engine.local import LocalEngine
-from triskele.evaluation.arms import arm
-from triskele.evaluation.datasets import BenchQuery, Dataset, half, windows
-from triskele.evaluation.harness import BenchHarness
-from triskele.evaluation.loaders import load_dataset
 from triskele.recall.reasons import tokens_of
 from triskele.serving.cli.demo import temporary_memory
 from triskele.types import LinkKind

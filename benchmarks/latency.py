@@ -28,10 +28,10 @@ import texts
 from peer import NAME as PEER
 from peer import HybridPeer, open_peer
 
+from triskele.bench.datasets import Window
+from triskele.bench.retrievers import FtsBaseline
 from triskele.engine.local import LocalEngine
-from triskele.evaluation.datasets import Window
-from triskele.evaluation.retrievers import FtsBaseline
-from triskele.index.entity_linking import read_names
+from triskele.index.name_linking import read_names
 
 RESULTS = Path(__file__).parent / "results" / "latency.json"
 WARMING = 50

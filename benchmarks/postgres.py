@@ -44,15 +44,15 @@ import texts
 from recipe import DEPTH, FORMS, Recipe
 
 from triskele import config
+from triskele.bench.datasets import BenchQuery, Dataset, windows
+from triskele.bench.harness import BenchHarness, best_documents
+from triskele.bench.loaders import load_dataset
+from triskele.bench.metrics import evaluate
+from triskele.bench.retrievers import PrecomputedQueries, RankedDocument
 from triskele.engine.local import LocalEngine
-from triskele.evaluation.datasets import BenchQuery, Dataset, windows
-from triskele.evaluation.harness import BenchHarness, best_documents
-from triskele.evaluation.loaders import load_dataset
-from triskele.evaluation.metrics import evaluate
-from triskele.evaluation.retrievers import PrecomputedQueries, RankedDocument
-from triskele.index.vectors import packed, to_row
+from triskele.index.token_vectors import packed, to_row
 from triskele.models.bundled import bundled
-from triskele.models.embedders import Embedder
+from triskele.models.embedder import Embedder
 from triskele.recall.plan import Plan
 from triskele.recall.runtime import ModelRuntime
 from triskele.server.corpus import DatabaseIndexes

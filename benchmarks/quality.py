@@ -26,7 +26,7 @@ from typing import Any
 
 import texts
 
-from triskele.evaluation.bench import run_bench
+from triskele.bench.bench import run_bench
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 NOTEBOOK = Path(__file__).parent / "notebook" / "quality.md"

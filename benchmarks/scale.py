@@ -32,7 +32,7 @@ import psycopg
 from postgres import open_engine, rehearse, server_module
 
 from triskele.config import ServerSettings
-from triskele.index.vectors import bytes_of, to_row
+from triskele.index.token_vectors import bytes_of, to_row
 from triskele.models.bundled import bundled
 from triskele.server.postgres.connections import Connections
 from triskele.store.rows import JOURNAL_COLUMNS, VERSION_COLUMNS, from_memory, row_hash, version_hash

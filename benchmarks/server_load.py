@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import triskele
+from triskele.bench.datasets import windows
+from triskele.bench.loaders import load_dataset
 from triskele.errors import TriskeleError
-from triskele.evaluation.datasets import windows
-from triskele.evaluation.loaders import load_dataset
 from triskele.index.worker import LEASE_S, QUIET_S
 from triskele.server.accounts import Accounts
 from triskele.server.demo import running_postgres

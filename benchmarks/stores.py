@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from triskele import config
 from triskele.engine.local import LocalEngine
-from triskele.index.vectors import packed
-from triskele.models.embedders import Embedder, Encoding
+from triskele.index.token_vectors import packed
+from triskele.models.embedder import Embedder, Encoding
 from triskele.recall import legs
 from triskele.recall.pipeline import query_terms
 from triskele.store.vector_bytes import row_of

@@ -28,7 +28,7 @@ import texts
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 from screenshots import browser_at
 
-from triskele.index.entity_linking import read_names
+from triskele.index.name_linking import read_names
 from triskele.types import Add
 
 RUNS = 15

@@ -15,10 +15,10 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from triskele.bench.own import gate, run
+from triskele.bench.own.questions import Label, make_question, save_labels, save_questions
 from triskele.code.search import opened
 from triskele.curation.decide import PairDecision
-from triskele.evaluation.own import gate, run
-from triskele.evaluation.own.questions import Label, make_question, save_labels, save_questions
 from triskele.replies import Rationale, Verdict
 from triskele.server.demo import demo_environment
 from triskele.serving import hook_client, resident

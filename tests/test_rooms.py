@@ -25,9 +25,9 @@ LAYERS: list[set[str]] = [
     {"index"},
     {"recall"},
     {"curation", "exchange", "code"},
-    {"agents"},
+    {"graph", "agents", "sync"},
     {"engine"},
-    {"evaluation"},
+    {"bench"},
     {"serving"},
     {"server"},
     {"__main__"},
@@ -150,7 +150,7 @@ def test_a_cycle_is_seen_inside_functions_and_not_for_types() -> None:
 @pytest.mark.parametrize("path", _files(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_sql_stays_in_the_stores(path: Path) -> None:
     speaks_sql = any(each.module.split(".")[0] in {"apsw", "sqlite3", "psycopg"} for each in _imports_of(path))
-    allowed = _room(path) in {"store", "server", "evaluation"}
+    allowed = _room(path) in {"store", "server", "bench"}
     assert allowed or not speaks_sql
 
 

@@ -1,8 +1,8 @@
 """Late interaction and the mix of scores as recall computes them, for training and measuring.
 
-Passages have two bits a dimension and no stop words or punctuation (triskele/index/vectors.py); tokens of a question
-weigh by the rarity of their word (triskele/recall/late_interaction.py); lexical, sentence and late scores are added
-with the weights of triskele/recall/candidates.py.
+Passages have two bits a dimension and no stop words or punctuation (triskele/index/token_vectors.py); tokens of a
+question weigh by the rarity of their word (triskele/recall/late_interaction.py); lexical, sentence and late scores are
+added with the weights of triskele/recall/candidates.py.
 """
 
 from __future__ import annotations

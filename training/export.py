@@ -101,7 +101,7 @@ def export_cross(trained: Path, base: Path, out: Path, name: str, quantised: boo
     sums = {file: hashlib.sha256((out / file).read_bytes()).hexdigest() for file in (CROSS_FILE, "tokenizer.json")}
     manifest = {"name": name, "layers": config["num_hidden_layers"], "max_tokens": script.MAX_TOKENS, "sha256": sums}
     (out / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
-    # What `triskele.models.cross_encoders` reads of a model folder.
+    # What `triskele.models.cross_encoder` reads of a model folder.
     runtime = {"max_position_embeddings": script.MAX_TOKENS, "pad_token_id": 0}
     (out / "config.json").write_text(json.dumps(runtime, indent=2) + "\n")
     print(f"{out / CROSS_FILE}: {(out / CROSS_FILE).stat().st_size / 1e6:.1f} MB")

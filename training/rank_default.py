@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from triskele import config, engine
-from triskele.evaluation.datasets import windows
-from triskele.evaluation.loaders import load_dataset
+from triskele.bench.datasets import windows
+from triskele.bench.loaders import load_dataset
 
 DEPTH, ASKED = 10, 50
 

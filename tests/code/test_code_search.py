@@ -18,7 +18,7 @@ from triskele.code.ranking import MOST_PER_FILE, CodePlan
 from triskele.code.rules import PENALTY, RULES
 from triskele.code.search import CodeSearch
 from triskele.errors import BadInput
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 from triskele.recall.fusion import METHODS
 
 FILES = {

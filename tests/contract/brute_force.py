@@ -15,8 +15,8 @@ import numpy as np
 
 from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, Mentions
-from triskele.index.vectors import compressed
-from triskele.models.embedders import Encoding
+from triskele.index.token_vectors import compressed
+from triskele.models.embedder import Encoding
 from triskele.store.vector_bytes import restored, rounded
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer

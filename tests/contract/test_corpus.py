@@ -15,7 +15,7 @@ from brute_force import BruteForceCorpus
 from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Corpus, Ints
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 from triskele.recall.pipeline import recall
 from triskele.recall.plan import Plan
 from triskele.serving.cli.demo import temporary_memory

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from triskele.curation.undo import plan
 from triskele.engine.local import LocalEngine
+from triskele.engine.undo import plan
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.replies import Undone
 from triskele.store.protocols import OwnerStore

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
+from triskele.bench.curation_pairs import SPOKEN, load_pairs, measure
 from triskele.curation.compare import Relation, compare
 from triskele.curation.decide import NearMemory, decide, related
-from triskele.evaluation.curation_pairs import SPOKEN, load_pairs, measure
 from triskele.replies import Verdict
 from triskele.types import Memory, Origin, Sensitivity
 

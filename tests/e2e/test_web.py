@@ -16,7 +16,7 @@ from needs import CHROMIUM
 
 from triskele import config
 from triskele.engine.local import LocalEngine
-from triskele.index.entity_linking import read_names
+from triskele.index.name_linking import read_names
 from triskele.server.accounts import Accounts
 from triskele.serving import hook_client, resident
 from triskele.serving.cli.demo import temporary_memory

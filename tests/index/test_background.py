@@ -14,7 +14,7 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable
 from triskele.index import worker
 from triskele.index.lexical import LexicalIndex
-from triskele.index.vectors import TokenIndex
+from triskele.index.token_vectors import TokenIndex
 from triskele.index.worker import Worker
 from triskele.store.sqlite.store import SqliteStore
 from triskele.text.analysis import Analyzer

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from triskele.index import catalog
 from triskele.index.catalog import Catalog, Columns
-from triskele.index.vectors import distinct
+from triskele.index.token_vectors import distinct
 from triskele.store.sqlite import vectors
 from triskele.store.sqlite.store import SqliteOwnerStore, SqliteStore
 from triskele.text import timestamps

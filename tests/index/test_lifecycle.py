@@ -20,7 +20,7 @@ from triskele.index.dense import DenseIndex
 from triskele.index.lexical import LexicalIndex
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import MentionIndex
-from triskele.index.vectors import TokenIndex
+from triskele.index.token_vectors import TokenIndex
 from triskele.store.protocols import Heads, OwnerStore
 from triskele.text.analysis import Analyzer
 from triskele.text.files import file_lock

@@ -15,9 +15,9 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index import local, worker
 from triskele.index.append_file import AppendFile
-from triskele.index.vectors import TokenIndex
+from triskele.index.token_vectors import TokenIndex
 from triskele.index.worker import embed_waiting
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 from triskele.store.derived import EMBED, MOST_TRIES
 from triskele.store.sqlite.vectors import SqliteVectors
 

@@ -16,7 +16,7 @@ from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable
 from triskele.index import local, worker
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 from triskele.store.vector_bytes import row_of
 from triskele.types import Add
 

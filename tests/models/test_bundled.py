@@ -17,7 +17,7 @@ import pytest
 
 from triskele.errors import ModelUnavailable
 from triskele.models.bundled import BundledEmbedder, bundled
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 from triskele.models.inference import MAX_WINDOWS
 
 CAPACITY = 254

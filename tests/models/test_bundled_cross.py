@@ -11,7 +11,7 @@ import pytest
 
 from triskele.errors import ModelUnavailable
 from triskele.models.bundled import MODEL_FOLDER, BundledCrossEncoder, bundled_cross_encoder
-from triskele.models.cross_encoders import Context, Reranker
+from triskele.models.cross_encoder import Context, Reranker
 from triskele.models.inference import CrossRuntime
 from triskele.models.local import local_cross_encoder
 from triskele.models.manifest import CROSS_FILE, read_manifest, read_verified

@@ -10,7 +10,7 @@ import pytest
 from loopback import Book
 
 from triskele.errors import BadInput, ModelUnavailable
-from triskele.models.cross_encoders import Reranker
+from triskele.models.cross_encoder import Reranker
 from triskele.models.egress import EgressClient, NotCleared
 from triskele.models.hosted_reranker import SERVICES, EndpointCrossEncoder, HostedReranker
 from triskele.privacy.clearance import Cleared, clear_memory

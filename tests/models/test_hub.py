@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from triskele.errors import ModelUnavailable
-from triskele.models.embedders import Family
+from triskele.models.embedder import Family
 from triskele.models.hub import HubEmbedder
 from triskele.models.local import local_embedder
 

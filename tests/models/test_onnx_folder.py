@@ -14,7 +14,7 @@ import tiny_onnx
 
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder, bundled
-from triskele.models.embedders import Family, PairedEmbedder
+from triskele.models.embedder import Family, PairedEmbedder
 from triskele.models.hub import HubEmbedder
 from triskele.models.local import local_embedder
 from triskele.models.onnx_folder import ExportedEmbedder, read_export

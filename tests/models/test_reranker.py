@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from triskele.errors import ModelUnavailable
-from triskele.models.cross_encoders import DEPTH, Reranker, agreement, reordered
+from triskele.models.cross_encoder import DEPTH, Reranker, agreement, reordered
 from triskele.types import Agreement
 
 

@@ -14,10 +14,10 @@ from models.kernels import Network, padded, softmax
 from models.trained import Lesson
 
 from triskele import config
+from triskele.bench.datasets import BenchQuery
+from triskele.bench.metrics import auroc
 from triskele.engine.local import LocalEngine
-from triskele.evaluation.datasets import BenchQuery
-from triskele.evaluation.metrics import auroc
-from triskele.models.cross_encoders import ExportedCrossEncoder, Reranker, Reranking
+from triskele.models.cross_encoder import ExportedCrossEncoder, Reranker, Reranking
 from triskele.types import Hit
 
 

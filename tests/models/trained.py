@@ -14,11 +14,11 @@ import numpy as np
 import tiny_onnx
 from models.kernels import CENTRES, LEAST, WIDTHS, Floats, Ids, Network, padded
 
+from triskele.bench.datasets import BenchQuery, Half, half
+from triskele.bench.loaders import load_dataset
 from triskele.engine.local import LocalEngine
-from triskele.evaluation.datasets import BenchQuery, Half, half
-from triskele.evaluation.loaders import load_dataset
 from triskele.models.bundled import MODEL_FOLDER
-from triskele.models.cross_encoders import DEPTH
+from triskele.models.cross_encoder import DEPTH
 from triskele.models.inference import open_tokenizer
 from triskele.types import Hit
 

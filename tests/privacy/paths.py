@@ -24,7 +24,7 @@ from triskele.agents.learning import learn
 from triskele.engine.local import LocalEngine
 from triskele.errors import TriskeleError
 from triskele.exchange.transfer import export_memories, import_memories
-from triskele.index.entity_linking import read_names
+from triskele.index.name_linking import read_names
 from triskele.ingest import Drafter
 from triskele.privacy import detect
 from triskele.replies import HookCall

@@ -14,7 +14,7 @@ from triskele import config, ingest
 from triskele.engine.local import LocalEngine
 from triskele.exchange import export, transfer
 from triskele.privacy import detect
-from triskele.privacy.vault import Vault
+from triskele.privacy.envelope import Vault
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.store.sqlite import maintenance, truth_rows
 from triskele.types import Sensitivity
@@ -82,18 +82,18 @@ def test_every_place_that_writes_memories_is_known() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"Add", "Revise"}
     }
-    sample = {"serving/cli/showcase.py", "evaluation/harness.py"}
+    sample = {"serving/cli/showcase.py", "bench/harness.py"}
     assert writers - sample == {
         "engine/local.py",
         "curation/apply.py",
         "curation/projects.py",
         "curation/proposals.py",
         "curation/secrecy.py",
-        "curation/undo.py",
+        "engine/undo.py",
         "exchange/import_plan.py",
         # A text that looks like a secret neither leaves a machine nor enters one (test_sync).
-        "exchange/sync.py",
-        "exchange/sync_states.py",
+        "sync/loop.py",
+        "sync/states.py",
         "serving/file_memory.py",
         "server/sync_receiver.py",
         "agents/learning.py",

@@ -14,7 +14,7 @@ from embedded_notes import NOTES, PARAPHRASES, QUESTIONS, by_words, contents, fi
 
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, StoreUnavailable
-from triskele.index.vectors import TokenIndex
+from triskele.index.token_vectors import TokenIndex
 from triskele.models.bundled import bundled
 from triskele.recall.fusion import METHODS
 from triskele.recall.legs import LEAST_SIMILARITY

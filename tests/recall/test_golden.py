@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from triskele.index import local
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 
 # Read before the fixtures clear the environment.
 WRITES = bool(os.environ.get("TRISKELE_WRITE_GOLDEN"))

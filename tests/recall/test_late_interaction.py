@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from triskele.index.corpus import Facts
-from triskele.index.vectors import packed
-from triskele.models.embedders import Encoding
+from triskele.index.token_vectors import packed
+from triskele.models.embedder import Encoding
 from triskele.recall import late_interaction
 from triskele.recall.candidates import Scored
 from triskele.recall.legs import EncodedQuery

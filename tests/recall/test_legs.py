@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 from triskele.recall import legs
 from triskele.recall.legs import EncodedQuery, HostedQuery, Nearness
 from triskele.recall.plan import Plan

@@ -22,7 +22,7 @@ from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index import worker
 from triskele.models import bundled
 from triskele.models.bundled import BundledEmbedder
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 from triskele.models.inference import BundledRuntime
 from triskele.recall import model_switch
 from triskele.recall.plan import Plan, adopt

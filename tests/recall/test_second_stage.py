@@ -12,7 +12,7 @@ import pytest
 
 from triskele.config import RerankSettings, load
 from triskele.engine.local import LocalEngine
-from triskele.models.cross_encoders import Context
+from triskele.models.cross_encoder import Context
 from triskele.recall import second_stage
 from triskele.recall.candidates import CandidateSet
 from triskele.recall.evidence import REVIEW

@@ -11,7 +11,7 @@ import pytest
 from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Facts
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 from triskele.recall import candidates, evidence
 from triskele.recall.confidence import SEARCHED
 from triskele.recall.legs import EncodedQuery

@@ -17,7 +17,7 @@ from postgres import PostgresProcess, running_replica, running_server
 from starlette.testclient import TestClient
 
 from triskele import config
-from triskele.curation.usage import note_recall
+from triskele.agents.usage import note_recall
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, StoreClosed, StoreUnavailable
 from triskele.server.accounts import Accounts

@@ -15,7 +15,7 @@ import pytest
 from triskele import config
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
-from triskele.privacy.keys import VaultLocked
+from triskele.privacy.key_sources import VaultLocked
 from triskele.store.vault import KEY_VARIABLE
 
 SECRET = "the door code of the archive is 4711-4712"

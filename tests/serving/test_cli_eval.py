@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sample_team import grades_of, questions_of, written
 
+from triskele.bench.own.questions import load_labels
 from triskele.engine.opening import open_memory
-from triskele.evaluation.own.questions import load_labels
 from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
 from triskele.serving.cli import judging_screen

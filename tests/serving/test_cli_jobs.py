@@ -18,7 +18,7 @@ from triskele.serving import hook_client, resident
 from triskele.serving.cli import invocation
 
 Run = Callable[..., Any]
-HEAVY = ("numpy", "tantivy", "onnxruntime", "tokenizers", "triskele.evaluation", "triskele.index.lexical")
+HEAVY = ("numpy", "tantivy", "onnxruntime", "tokenizers", "triskele.bench", "triskele.index.lexical")
 PATIENCE_S = 60
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from triskele.curation import usage
+from triskele.agents import usage
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, NotFound, TriskeleError
 from triskele.serving.file_memory import FileMemory

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from triskele.agents import learning, transcript_queue
-from triskele.curation import usage
+from triskele.agents import learning, transcript_queue, usage
 from triskele.engine.local import LocalEngine
 from triskele.replies import HookCall, Injection
 from triskele.types import CURATION, Add, Origin, Role, Sensitivity

@@ -12,9 +12,8 @@ from typing import Any
 import loopback
 import pytest
 
-from triskele.agents import injection, learning, transcript_queue
+from triskele.agents import injection, learning, transcript_queue, usage
 from triskele.config import CurationSettings, LlmSettings
-from triskele.curation import usage
 from triskele.engine.local import LocalEngine
 from triskele.types import CURATION, Origin, Role, Sensitivity
 

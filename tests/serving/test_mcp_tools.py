@@ -12,9 +12,9 @@ import pytest
 from agents import ERAS, PROJECT, connected, text_of
 from mcp.shared.exceptions import MCPError
 
+from triskele.agents import usage
 from triskele.agents.injection import key_of
 from triskele.agents.respond import LocalAgents
-from triskele.curation import usage
 from triskele.engine.local import LocalEngine
 from triskele.replies import Injection
 from triskele.serving.mcp import registry

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from triskele.engine.local import LocalEngine
-from triskele.index.entity_linking import read_names
 from triskele.index.mentions import MentionIndex
+from triskele.index.name_linking import read_names
 from triskele.types import Add
 
 NewWord = Callable[[], str]

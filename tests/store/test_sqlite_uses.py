@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from triskele.curation import echo
+from triskele.agents import echo
 from triskele.engine.local import LocalEngine
 from triskele.store import usage
 from triskele.store.protocols import Use

@@ -11,7 +11,7 @@ from drawer import Drawer
 from triskele.config import PrivacySettings
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, TriskeleError, Unavailable
-from triskele.privacy.keys import SystemKeyring, VaultLocked
+from triskele.privacy.key_sources import SystemKeyring, VaultLocked
 from triskele.store import vault as safes
 from triskele.store.vault import StoreVault, row_of
 from triskele.types import Add, Sensitivity

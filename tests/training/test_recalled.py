@@ -24,7 +24,7 @@ from training import (
     student,
     teacher,
 )
-from triskele.index.vectors import against_bits, packed, unpacked
+from triskele.index.token_vectors import against_bits, packed, unpacked
 
 
 def run(monkeypatch: pytest.MonkeyPatch, module: object, *arguments: object) -> None:

@@ -14,10 +14,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from triskele.agents import injection, transcript_queue
-from triskele.curation import capture, echo
+from triskele.agents import capture, echo, injection, transcript_queue
+from triskele.agents.fact_reader import FactReader
 from triskele.curation.curator import Curator
-from triskele.curation.fact_reader import FactReader
 from triskele.curation.wording import content, forms, words
 from triskele.errors import BadInput, TriskeleError
 from triskele.exchange import agent_turns
@@ -30,7 +29,7 @@ from triskele.text import timestamps
 from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, SpokenTurn, is_secret
 
 if TYPE_CHECKING:
-    from triskele.curation.capture import CapturedText
+    from triskele.agents.capture import CapturedText
     from triskele.recall.access import StoreAccess
 
 _READ = "learned"

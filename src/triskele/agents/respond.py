@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from triskele import validation
-from triskele.agents import injection, transcript_queue
+from triskele.agents import injection, transcript_queue, usage
 from triskele.agents.injection import Conversation, InjectedText, key_of
-from triskele.curation import usage
 from triskele.errors import UnknownEvent
 from triskele.recall.access import StoreAccess
 from triskele.replies import ConversationUse, HookCall, Injection

@@ -19,7 +19,7 @@ from triskele.code.walk import read
 from triskele.code.words import parts, term, words
 from triskele.errors import IndexUnavailable
 from triskele.index.corpus import Floats
-from triskele.models.embedders import Embedder
+from triskele.models.embedder import Embedder
 from triskele.text.files import disk_errors, file_lock
 
 BATCH = 16

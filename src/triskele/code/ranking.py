@@ -24,7 +24,7 @@ from triskele.types import Query, Ranking, Scope, Sort
 
 if TYPE_CHECKING:
     from triskele.code.embedding import CodeVectors
-    from triskele.models.embedders import Embedder
+    from triskele.models.embedder import Embedder
 
 # How many files a leg returns.
 DEPTH = 200

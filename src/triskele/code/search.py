@@ -25,7 +25,7 @@ from triskele.code.words import numbers_of, term, whole, words
 from triskele.config import BUNDLED, NO_MODEL
 from triskele.errors import BadInput, IndexUnavailable, NotFound
 from triskele.models.bundled import embedder_in, kept_names, kept_weights
-from triskele.models.embedders import Embedder
+from triskele.models.embedder import Embedder
 from triskele.models.local import local_embedder
 from triskele.text.words import fold
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from triskele.curation.amounts import are_about_one_thing, is_denied, other_amount
-from triskele.curation.lasting import is_lasting
+from triskele.curation.durations import is_lasting
 from triskele.curation.slots import (
     CLAUSES,
     PRESENT,

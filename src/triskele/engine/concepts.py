@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Unpack
 
 from triskele import validation
 from triskele.errors import Unavailable
-from triskele.index.entity_linking import read_names
-from triskele.recall.concepts import grouping, lookup
-from triskele.recall.concepts.neighbourhood import neighbourhood
-from triskele.recall.concepts.view import View
+from triskele.graph import grouping, lookup
+from triskele.graph.neighbourhood import neighbourhood
+from triskele.graph.view import View
+from triskele.index.name_linking import read_names
 from triskele.replies import ConceptDetails, ConceptOverview, ConceptPath, Neighbourhood, Regrouped
 from triskele.text import timestamps
 

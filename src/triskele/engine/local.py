@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from triskele import requests, validation
+from triskele.agents import usage
+from triskele.agents.usage import AfterAnswer
 from triskele.config import Settings, source_of
-from triskele.curation import agreement, projects, recall_log, undo, usage
-from triskele.curation.usage import AfterAnswer
-from triskele.engine import views
+from triskele.curation import agreement, projects, recall_log
+from triskele.engine import undo, views
 from triskele.errors import AmbiguousId, BadInput, NotFound
 from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, leg_depth
@@ -237,7 +238,7 @@ class LocalEngine:
         """Refuse a text that an agent repeats, which recall gave it."""
         if not is_client(self.actor):
             return
-        from triskele.curation import echo
+        from triskele.agents import echo
 
         # What was given a moment ago may not be noted yet.
         self.after_answer.flush()

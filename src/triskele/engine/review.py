@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.exchange import CONFLICTS, sync_notes
 from triskele.replies import Proposal, Reviewed, Verdict
+from triskele.sync import CONFLICTS, notes
 from triskele.text.ids import new_batch
 from triskele.types import is_client
 
@@ -25,7 +25,7 @@ class LocalCuration:
         """List pending proposals, oldest first; conflicts of a sync come first."""
         if kind is not None and kind not in tuple(Verdict):
             raise BadInput(f"unknown kind of proposal {kind[:40]!r}: choose one of {', '.join(Verdict)}")
-        pending = [*sync_notes.conflicts(self._engine.store), *self._queue.list()]
+        pending = [*notes.conflicts(self._engine.store), *self._queue.list()]
         return [proposal for proposal in pending if kind in (None, proposal.kind)]
 
     def accept(self, *ids: str, above: float | None = None, batch: str | None = None) -> Reviewed:
@@ -46,7 +46,7 @@ class LocalCuration:
         chosen = self._chosen(ids, None)
         for id in chosen:
             if self._is_conflict(id):
-                sync_notes.resolve(self._engine, id, keep_mine=True)
+                notes.resolve(self._engine, id, keep_mine=True)
             else:
                 self._queue.reject(id)
         return Reviewed(rejected=tuple(chosen))
@@ -65,7 +65,7 @@ class LocalCuration:
     def _is_accepted(self, id: str, batch: str) -> bool:
         """Whether a proposal was carried out; one whose memories changed since it was read is not."""
         if self._is_conflict(id):
-            sync_notes.resolve(self._engine, id, keep_mine=False, batch=batch)
+            notes.resolve(self._engine, id, keep_mine=False, batch=batch)
             return True
         try:
             self._queue.accept(id, batch=batch)

@@ -17,17 +17,17 @@ from triskele.types import Action, Sensitivity
 if TYPE_CHECKING:
     from triskele.agents.learning import Learned
     from triskele.curation.curator import Curator
-    from triskele.curation.health import Health
     from triskele.curation.projects import ProjectSummary
-    from triskele.curation.relations import Estimate, Extracted, RelationEdge, RelationReader
-    from triskele.curation.upkeep import ReviewResult
+    from triskele.curation.whole_store import ReviewResult
+    from triskele.engine.health import Health
     from triskele.engine.local import LocalEngine
     from triskele.engine.model_choice import Comparison, ModelsInUse, ModelSwitch, Rollback
-    from triskele.exchange.sync import SyncReport, SyncServer
+    from triskele.graph.relations import Estimate, Extracted, RelationEdge, RelationReader
     from triskele.index.local import SemanticIndex
     from triskele.replies import NameCounts
     from triskele.store.protocols import Maintenance
     from triskele.store.vault import Rotation
+    from triskele.sync.loop import SyncReport, SyncServer
 
 _CLOSED = (Sensitivity.PRIVATE, Sensitivity.SECRET)
 
@@ -116,7 +116,7 @@ class Upkeep:
 
     def inspect(self, *, deep: bool = False, repair: bool = True) -> Health:
         """Check the database and repair what is derived from it."""
-        from triskele.curation import health
+        from triskele.engine import health
 
         engine = self._engine
         return health.inspect(
@@ -209,7 +209,7 @@ class Upkeep:
 
     def plan_curation(self, threshold: float) -> CurationPlan:
         """Count what `curate` would change at once; changes nothing."""
-        from triskele.curation.upkeep import curate
+        from triskele.curation.whole_store import curate
 
         findings = curate(self._engine, is_dry=True).findings
         sure = [each for each in findings if each.decision.is_sure and each.decision.confidence >= threshold]
@@ -224,7 +224,7 @@ class Upkeep:
         progress: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> ReviewResult:
         """Review the whole store: apply what is sure to at least `threshold`, and propose the rest."""
-        from triskele.curation.upkeep import curate
+        from triskele.curation.whole_store import curate
 
         return curate(self._engine, threshold=threshold, is_dry=is_dry, limit=limit, progress=progress)
 
@@ -252,13 +252,13 @@ class Upkeep:
 
     def relations(self, name: str | None = None, *, closed: bool = False) -> Sequence[RelationEdge]:
         """List the relations that the language model read, of all or of one name."""
-        from triskele.curation.relations import relations
+        from triskele.graph.relations import relations
 
         return relations(self._engine, about=name, closed=closed)
 
     def rebuild_graph(self, progress: Progress | None = None) -> RebuiltGraph:
         """Read the names of all versions again; merges and splits by hand stay."""
-        from triskele.recall.concepts import grouping
+        from triskele.graph import grouping
 
         mentions = self._engine.runtime.open_indexes().mentions
         read = grouping.rebuild(self._store, self._engine.lexical, mentions, progress=progress)
@@ -270,7 +270,7 @@ class Upkeep:
         return Curator(self._engine)
 
     def _relations(self) -> RelationReader:
-        from triskele.curation.relations import RelationReader
+        from triskele.graph.relations import RelationReader
 
         return RelationReader(self._engine, self._curator().may_call)
 
@@ -278,7 +278,7 @@ class Upkeep:
 
     def sync(self, server: SyncServer, address: str, *, is_elsewhere: bool = False) -> SyncReport:
         """Sync the store once with a server, which `address` identifies."""
-        from triskele.exchange.sync import Sync
+        from triskele.sync.loop import Sync
 
         report = Sync(self._engine, server, address).run(is_elsewhere=is_elsewhere)
         self.note_sync_error("")
@@ -286,13 +286,13 @@ class Upkeep:
 
     def note_sync_error(self, reason: str) -> None:
         """Keep why the last sync failed for `sync_state`; empty if it did not."""
-        from triskele.exchange.sync_notes import Notes
+        from triskele.sync.notes import Notes
 
         Notes(self._store).put_state(error=reason)
 
     def sync_state(self) -> SyncState:
         """Tell what a sync would have to do, and what keeps the rest; nothing is asked of the server."""
-        from triskele.exchange.sync_notes import Notes
+        from triskele.sync.notes import Notes
 
         notes = Notes(self._store)
         found, waiting = notes.state(), notes.waiting()
@@ -309,7 +309,7 @@ class Upkeep:
 
     def synced_servers(self) -> list[SyncedServer]:
         """List the server of the settings, and the one that the store was synced with."""
-        from triskele.exchange.sync_notes import Notes
+        from triskele.sync.notes import Notes
 
         found, url = Notes(self._store).state(), self._engine.settings.sync.url.rstrip("/")
         noted = found.get("address", "")

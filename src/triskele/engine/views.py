@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from triskele.exchange import CONFLICTS
 from triskele.replies import History, MemoryDetails, MemoryView, RegisteredFolder, Sent
 from triskele.store.protocols import OwnerStore
+from triskele.sync import CONFLICTS
 from triskele.types import Action, JournalEntry, LinkKind, Memory
 
 

@@ -21,9 +21,9 @@ from triskele.errors import BadInput, ModelUnavailable
 from triskele.exchange import sources
 from triskele.exchange.export import Progress
 from triskele.index.local import SemanticIndex
-from triskele.index.vectors import from_row, to_row
+from triskele.index.token_vectors import from_row, to_row
 from triskele.models.bundled import place_of
-from triskele.models.embedders import Embedder
+from triskele.models.embedder import Embedder
 from triskele.models.local import local_embedder
 from triskele.recall.access import StoreAccess
 from triskele.recall.model_switch import in_force

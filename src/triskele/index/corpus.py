@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 from triskele.types import Sort
 
 Ints = NDArray[np.int64]

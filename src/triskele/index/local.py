@@ -20,9 +20,9 @@ from triskele.index.dense import EXACT_LIMIT, DenseIndex, PlacedVectors, highest
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
-from triskele.index.vectors import TokenIndex, TokenVectors
+from triskele.index.token_vectors import TokenIndex, TokenVectors
 from triskele.models.bundled import bundled
-from triskele.models.embedders import Embedder, Encoding
+from triskele.models.embedder import Embedder, Encoding
 from triskele.store.protocols import Heads, OwnerStore
 from triskele.types import Scope, Sort
 

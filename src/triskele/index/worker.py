@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from triskele.errors import IndexUnavailable, StoreClosed, StoreUnavailable, TriskeleError
-from triskele.index.entity_linking import read_names
 from triskele.index.lease import alone
 from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
-from triskele.index.vectors import compressed, to_row
+from triskele.index.name_linking import read_names
+from triskele.index.token_vectors import compressed, to_row
 from triskele.models.bundled import release
 from triskele.store.derived import EMBED, NAMES
 from triskele.store.protocols import Heads, OwnerStore

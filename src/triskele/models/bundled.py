@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable
 from triskele.models.deadlines import within
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 from triskele.models.manifest import (
     CROSS_FILE,
     GRAPH_FILE,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from triskele.models.cross_encoders import Context
+    from triskele.models.cross_encoder import Context
     from triskele.models.inference import BundledRuntime, CrossRuntime
 
 # onnxruntime sends usage reports unless this is set before it is imported.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from triskele.config import HOSTED
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.egress import EgressClient, Endpoint, EndpointUnavailable, Joined
-from triskele.models.embedders import Family, family
+from triskele.models.embedder import Family, family
 from triskele.privacy.clearance import Cleared
 
 if TYPE_CHECKING:

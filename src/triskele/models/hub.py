@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from triskele.errors import ModelUnavailable
-from triskele.models.embedders import Encoding, Family, family
+from triskele.models.embedder import Encoding, Family, family
 from triskele.models.onnx_folder import read_json, vector_length, weights_mark
 
 if TYPE_CHECKING:

@@ -19,14 +19,14 @@ from tokenizers import Encoding as Tokenized
 from tokenizers import Tokenizer
 
 from triskele.errors import BadInput, ModelUnavailable
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 from triskele.models.manifest import CROSS_FILE, GRAPH_FILE, TOKENIZER_FILE, Manifest, read_verified
 from triskele.models.outputs import averaged, checked_scores, checked_vectors, unit, without_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from triskele.models.cross_encoders import Context
+    from triskele.models.cross_encoder import Context
     from triskele.models.onnx_folder import Export
 
     Floats = NDArray[np.float32]

@@ -7,8 +7,8 @@ from pathlib import Path
 from triskele.config import BUNDLED
 from triskele.errors import BadInput
 from triskele.models.bundled import bundled, bundled_cross_encoder, embedder_in
-from triskele.models.cross_encoders import CrossEncoder, ExportedCrossEncoder
-from triskele.models.embedders import Embedder, Family, PairedEmbedder
+from triskele.models.cross_encoder import CrossEncoder, ExportedCrossEncoder
+from triskele.models.embedder import Embedder, Family, PairedEmbedder
 from triskele.models.hub import HubCrossEncoder, HubEmbedder, fetched
 from triskele.models.manifest import MANIFEST_FILE
 from triskele.models.onnx_folder import GRAPHS, ExportedEmbedder

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from triskele.errors import BadInput, ModelUnavailable
-from triskele.models.embedders import Encoding, Family, family
+from triskele.models.embedder import Encoding, Family, family
 from triskele.models.manifest import TOKENIZER_FILE
 
 if TYPE_CHECKING:

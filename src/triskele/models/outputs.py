@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from triskele.errors import ModelUnavailable
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from triskele.index.corpus import Corpus, Facts, Floats, Ints
-from triskele.index.vectors import distinct
-from triskele.models.embedders import Encoding
+from triskele.index.token_vectors import distinct
+from triskele.models.embedder import Encoding
 from triskele.recall import evidence, fusion, graph_leg
 from triskele.recall.evidence import SPEAKER, TIME
 from triskele.recall.fusion import SHARES, Candidate, Column, Contribution, FusionConfig, ScoreTable

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from triskele.index.corpus import Corpus, Facts, Floats, Ints
-from triskele.index.vectors import distinct
+from triskele.index.token_vectors import distinct
 from triskele.text import timestamps
 from triskele.text.words import STOP_WORDS
 from triskele.types import Period, Role

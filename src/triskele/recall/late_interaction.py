@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from triskele.index.corpus import Bools, Corpus, Floats, Ints
-from triskele.index.vectors import best_cosines, distinct
-from triskele.models.embedders import Encoding
+from triskele.index.token_vectors import best_cosines, distinct
+from triskele.models.embedder import Encoding
 from triskele.recall.legs import EncodedQuery
 from triskele.text.analysis import Analyzer
 from triskele.text.words import STOP_WORDS

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from triskele.index.corpus import Floats, Ints, Vectors, Words
-from triskele.models.embedders import Encoding
+from triskele.models.embedder import Encoding
 from triskele.recall.plan import Plan
 from triskele.text.analysis import identifiers, spellings
 from triskele.types import Query, Ranking, Sort

@@ -13,7 +13,7 @@ import numpy as np
 
 from triskele.errors import ModelUnavailable
 from triskele.index.corpus import Corpus
-from triskele.models.embedders import Embedder, Encoding
+from triskele.models.embedder import Embedder, Encoding
 from triskele.recall import candidates, graph_leg, legs, reasons
 from triskele.recall.candidates import CandidateSet, Scored
 from triskele.recall.confidence import is_search

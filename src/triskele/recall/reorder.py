@@ -20,7 +20,7 @@ from triskele.recall.graph_leg import hub
 from triskele.recall.plan import CROSS, DIVERSE, MENTIONED
 
 if TYPE_CHECKING:
-    from triskele.models.cross_encoders import Reranking
+    from triskele.models.cross_encoder import Reranking
 
 DEPTH = 50
 _STEPS = 3

@@ -356,7 +356,7 @@ class ModelRuntime:
         heads = self._store.heads(semantic.catalog.fingerprint)
         if not (heads.unembedded or heads.unread or self._has_lost_tokens(semantic, heads)):
             return 0
-        from triskele.index.entity_linking import read_names
+        from triskele.index.name_linking import read_names
         from triskele.index.worker import embed_waiting, restore_tokens
 
         done = embed_waiting(self._store, semantic, limit=limit, wait=wait, progress=progress)

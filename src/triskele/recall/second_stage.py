@@ -13,7 +13,7 @@ import numpy as np
 
 from triskele.errors import Unavailable
 from triskele.index.corpus import Corpus, Floats
-from triskele.models.cross_encoders import Context
+from triskele.models.cross_encoder import Context
 from triskele.recall.candidates import CandidateSet
 from triskele.recall.evidence import REVIEW
 from triskele.recall.fusion import Candidate, Contribution

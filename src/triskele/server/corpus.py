@@ -20,8 +20,8 @@ from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, 
 from triskele.index.lexical import MAX_TERMS, LexicalIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.shard import FIELDS
-from triskele.index.vectors import bytes_of, from_row
-from triskele.models.embedders import Encoding
+from triskele.index.token_vectors import bytes_of, from_row
+from triskele.models.embedder import Encoding
 from triskele.store.corpus_protocol import (
     CandidateRow,
     CorpusStore,

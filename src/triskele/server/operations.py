@@ -9,7 +9,6 @@ from typing import Literal
 from triskele import __version__, validation
 from triskele.engine.local import LocalEngine
 from triskele.errors import NotFound
-from triskele.exchange.sync_states import PulledPage, PushReply
 from triskele.replies import UserGroup
 from triskele.requests import Moment
 from triskele.server import sync_receiver
@@ -18,6 +17,7 @@ from triskele.server.tenants import Tenants, quotas_in_force
 from triskele.serving.http.access import AccessPolicy, Principal
 from triskele.serving.http.keys import ADMIN, SCOPES, WRITE, AccessKey, AuditEntry, Quotas, User
 from triskele.serving.http.operations import Operation
+from triskele.sync.states import PulledPage, PushReply
 
 ScopeName = Literal["read", "write", "reveal", "admin"]
 

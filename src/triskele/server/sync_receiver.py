@@ -17,9 +17,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
-from triskele.exchange import sync_states
-from triskele.exchange.reconcile import WITHDRAWN, Push, Standing
-from triskele.exchange.sync_states import (
+from triskele.store.protocols import Cursor, Document
+from triskele.sync import states
+from triskele.sync.merge import WITHDRAWN, Push, Standing
+from triskele.sync.states import (
     MOST_KEYS,
     ProjectNames,
     PulledPage,
@@ -32,7 +33,6 @@ from triskele.exchange.sync_states import (
     token_of,
     version_in,
 )
-from triskele.store.protocols import Cursor, Document
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import (
@@ -109,7 +109,7 @@ _TRIES = 5
 def push(engine: LocalEngine, items: Sequence[SyncItem], *, actor: str, user: str) -> PushReply:
     """Take changes of a laptop."""
     _check_user(engine, user)
-    acting = engine.acting_as(sync_states.sync_actor(actor))
+    acting = engine.acting_as(states.sync_actor(actor))
     return PushReply(tuple(_Receiver(acting).push(items)), engine.store.owner)
 
 
@@ -124,7 +124,7 @@ def pull(engine: LocalEngine, cursor: str, *, limit: int, user: str) -> PulledPa
     if not store.holds(since):
         return PulledPage(items=(), cursor="", is_end=False, is_reset=True, user=store.owner)
     page = store.changes_since(since, limit)
-    actors = sync_states.touched(store, page.entries)
+    actors = states.touched(store, page.entries)
     _end_withdrawals(engine, list(actors))
     items = shown(engine, list(actors), actors)
     is_end = len(page.entries) < limit
@@ -142,23 +142,23 @@ def _check_user(engine: LocalEngine, user: str) -> None:
 def shown(engine: LocalEngine, ids: Sequence[str], actors: dict[str, str]) -> list[Shown]:
     """Some memories as a laptop may see them; what never existed is left out."""
     store, projects = engine.store, ProjectNames(engine.store)
-    links = sync_states.links_of(store, ids)
-    found = sync_states.latest(store, sorted({*ids, *(target for ties in links.values() for _, target in ties)}))
+    links = states.links_of(store, ids)
+    found = states.latest(store, sorted({*ids, *(target for ties in links.values() for _, target in ties)}))
     withdrawn = store.documents.some(_WITHDRAWN, ids)
     items = []
     for id in ids:
         memory = found.get(id)
         if memory is None:
-            token = sync_states.tombstone(store, id, withdrawn)
+            token = states.tombstone(store, id, withdrawn)
             standing = Standing(token) if token else Standing.ABSENT
             items += [Shown(id, standing, token)] if token else []
         elif memory.sensitivity is not Sensitivity.OPEN:
-            items.append(Shown(id, sync_states.standing_of(memory), token_of(memory)))
+            items.append(Shown(id, states.standing_of(memory), token_of(memory)))
         else:
             ties = sorted(tie for tie in links[id] if _is_open(found.get(tie[1])))
-            record = sync_states.record_of(memory, projects)
+            record = states.record_of(memory, projects)
             actor = actors.get(id, "")
-            items.append(Shown(id, sync_states.standing_of(memory), token_of(memory), record, tuple(ties), actor))
+            items.append(Shown(id, states.standing_of(memory), token_of(memory), record, tuple(ties), actor))
     return items
 
 
@@ -169,17 +169,17 @@ def _is_open(memory: Memory | None) -> bool:
 def _end_withdrawals(engine: LocalEngine, ids: Sequence[str]) -> None:
     """Erase what an earlier push closed and marked, and was stopped before it erased."""
     marks = engine.store.documents.some(_WITHDRAWN, ids) if ids else {}
-    known = sync_states.latest(engine.store, sorted(marks)) if marks else {}
+    known = states.latest(engine.store, sorted(marks)) if marks else {}
     left = [id for id, memory in known.items() if not _is_open(memory) and _is_half_withdrawn(engine, memory)]
     if left:
-        engine.acting_as(sync_states.WITHDRAWAL).erase(*left)
+        engine.acting_as(states.WITHDRAWAL).erase(*left)
 
 
 def _is_half_withdrawn(engine: LocalEngine, memory: Memory) -> bool:
     """Whether a withdrawal closed it, and stopped before it erased it."""
-    entries = engine.store.journal(id=memory.id, limit=sync_states.ALL_ENTRIES)
+    entries = engine.store.journal(id=memory.id, limit=states.ALL_ENTRIES)
     makers = [each.actor for each in entries if (each.id, each.version) == (memory.id, memory.version)]
-    return makers[-1:] == [sync_states.WITHDRAWAL]
+    return makers[-1:] == [states.WITHDRAWAL]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class _Receiver:
     def _erased(self, items: Sequence[SyncItem]) -> list[PushResult]:
         """Erase a memory regardless of its base; a withdrawn one is erased again, for laptops that kept it."""
         ids = [item.id for item in items]
-        known = sync_states.latest(self._store, ids) if ids else {}
+        known = states.latest(self._store, ids) if ids else {}
         marked = self._store.documents.some(_WITHDRAWN, ids).keys() - known.keys()
         if marked:
             # The journal records erasures only of existing memories.
@@ -239,13 +239,13 @@ class _Receiver:
         """Erase a memory that became private on a laptop, unless it was changed here: that change would be lost."""
         ids = [item.id for item in items]
         known, marks = (
-            (sync_states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)) if ids else ({}, {})
+            (states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)) if ids else ({}, {})
         )
         results, taken_back = [], list[str]()
         for item in items:
             memory = known.get(item.id)
             if memory is None:
-                token = sync_states.tombstone(self._store, item.id, marks)
+                token = states.tombstone(self._store, item.id, marks)
                 results.append(PushResult(item.id, Status.DONE, token or str(item.sensitivity)))
             elif not _is_open(memory):
                 results.append(PushResult(item.id, Status.DONE, token_of(memory)))
@@ -255,7 +255,7 @@ class _Receiver:
                 taken_back.append(item.id)
                 results.append(PushResult(item.id, Status.DONE, str(item.sensitivity)))
         if taken_back:
-            self._engine.acting_as(sync_states.WITHDRAWAL).erase(*taken_back)
+            self._engine.acting_as(states.WITHDRAWAL).erase(*taken_back)
         return results
 
     def _closed(self, memory: Memory, sensitivity: Sensitivity) -> bool:
@@ -263,7 +263,7 @@ class _Receiver:
         self._store.documents.put(_WITHDRAWN, {memory.id: Document(str(sensitivity))})
         private = replace(memory, sensitivity=Sensitivity.PRIVATE)
         try:
-            self._engine.acting_as(sync_states.WITHDRAWAL).apply(sync_states.taking(private, memory))
+            self._engine.acting_as(states.WITHDRAWAL).apply(states.taking(private, memory))
         except (Conflict, NotFound):
             return False
         return True
@@ -320,8 +320,8 @@ class _Receiver:
 
     def _plan(self, items: Sequence[SyncItem]) -> list[_Planned]:
         ids = [item.id for item in items]
-        known, withdrawn = sync_states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)
-        others = sync_states.shared_by_others(self._store, [id for id in ids if id not in known])
+        known, withdrawn = states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)
+        others = states.shared_by_others(self._store, [id for id in ids if id not in known])
         planned = []
         for item in items:
             try:
@@ -340,23 +340,23 @@ class _Receiver:
             raise BadInput("a record is missing")
         values = {name: getattr(item.record, name) for name in SyncRecord.model_fields}
         record = Record(**{**values, "tags": tuple(values["tags"]), "keys": tuple(values["keys"])})
-        memory = sync_states.memory_of(item.id, record, self._store.owner, self._projects)
-        return sync_states.checked(memory, self._engine.settings.memory)
+        memory = states.memory_of(item.id, record, self._store.owner, self._projects)
+        return states.checked(memory, self._engine.settings.memory)
 
     def _as_new(self, item: SyncItem, memory: Memory, withdrawn: dict[str, str]) -> _Planned:
-        token = sync_states.tombstone(self._store, item.id, withdrawn)
+        token = states.tombstone(self._store, item.id, withdrawn)
         if token and not (token.startswith(WITHDRAWN) and item.base == token):
             return _Planned(item, self._stale(item))
         is_duplicate_sought = not item.base and memory.known_to is None
-        return _Planned(item, None, tuple(sync_states.taking(memory, None, verbatim=not is_duplicate_sought)), memory)
+        return _Planned(item, None, tuple(states.taking(memory, None, verbatim=not is_duplicate_sought)), memory)
 
     def _against(self, item: SyncItem, memory: Memory, known: Memory) -> _Planned:
         token = token_of(known)
         if known.sensitivity is Sensitivity.OPEN and fingerprint(known) == fingerprint(memory):
             return _Planned(item, PushResult(item.id, Status.DONE, token))
         if item.base == token:
-            changes = tuple(sync_states.taking(memory, known))
-            return _Planned(item, None, changes, sync_states.taken(memory, known), known)
+            changes = tuple(states.taking(memory, known))
+            return _Planned(item, None, changes, states.taken(memory, known), known)
         said = fingerprint(_standing(memory))
         # A forget makes no version: it may be of the one that it was based on.
         first = version_in(item.base) + (memory.known_to is None)
@@ -380,13 +380,13 @@ class _Receiver:
     def _tied(self, item: SyncItem) -> PushResult:
         """Open and close links; those that cannot be are left out, and the first reason is returned."""
         now, reasons = timestamps.now(), list[str]()
-        changes: list[Change] = [Disconnect(sync_states.link_of(item.id, tie, now)) for tie in item.unlinked]
-        changes += [Connect(sync_states.link_of(item.id, tie, now)) for tie in item.linked]
+        changes: list[Change] = [Disconnect(states.link_of(item.id, tie, now)) for tie in item.unlinked]
+        changes += [Connect(states.link_of(item.id, tie, now)) for tie in item.linked]
         try:
             self._engine.apply(changes)
         except (Conflict, NotFound):
             reasons = [reason for change in changes if (reason := self._refusal(change))]
-        links = tuple(sorted(sync_states.links_of(self._store, [item.id])[item.id]))
+        links = tuple(sorted(states.links_of(self._store, [item.id])[item.id]))
         status = Status.REFUSED if reasons else Status.DONE
         return PushResult(item.id, status, reason="; ".join(reasons[:1]), links=links)
 

@@ -12,8 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from triskele.agents.usage import AfterAnswer
 from triskele.config import ServerSettings, Settings
-from triskele.curation.usage import AfterAnswer
 from triskele.errors import QuotaExceeded
 from triskele.serving.http.access import Access, Principal
 from triskele.store import addresses

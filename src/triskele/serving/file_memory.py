@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from triskele import validation
-from triskele.curation import echo
+from triskele.agents import echo
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, NotFound
 from triskele.serving.shapes import shown_content

@@ -8,10 +8,10 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from triskele.errors import Conflict, TriskeleError
-from triskele.exchange.sync import SyncReport
-from triskele.exchange.sync_states import Outgoing, PulledPage, PushReply
 from triskele.serving import connect
 from triskele.serving.error_messages import error_line
+from triskele.sync.loop import SyncReport
+from triskele.sync.states import Outgoing, PulledPage, PushReply
 from triskele.text.files import file_lock
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from triskele.config import KEY_FILE, PrivacySettings
 from triskele.errors import BadInput, Conflict, Unavailable
-from triskele.privacy import vault as vaults
-from triskele.privacy.keys import (
+from triskele.privacy import envelope as vaults
+from triskele.privacy.envelope import KeyDocument, Vault
+from triskele.privacy.key_sources import (
     EnvironmentKey,
     KeyCommand,
     KeyFile,
@@ -22,7 +23,6 @@ from triskele.privacy.keys import (
     lost,
     system_keyring,
 )
-from triskele.privacy.vault import KeyDocument, Vault
 from triskele.store.protocols import VAULT, OwnerStore, SealedRow
 from triskele.text.files import disk_errors
 from triskele.text.ids import content_hash

@@ -15,15 +15,15 @@ from click.testing import CliRunner
 from triskele import config
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Unavailable
-from triskele.exchange import sync_states
-from triskele.exchange.sync import Sync
-from triskele.exchange.sync_notes import Notes
 from triskele.serving import syncing
 from triskele.serving.cli import render
 from triskele.serving.cli.main import cli
 from triskele.serving.http import codec
 from triskele.serving.syncing import AutomaticSync
 from triskele.store.protocols import Document
+from triskele.sync import states
+from triskele.sync.loop import Sync
+from triskele.sync.notes import Notes
 from triskele.text import timestamps
 from triskele.types import Sensitivity
 
@@ -89,7 +89,7 @@ def put_conflict(engine: LocalEngine) -> str:
     """A memory that was changed here and on the server."""
     id = engine.remember("the backup runs at dawn").id
     theirs = replace(engine.get(id), content="the backup runs at noon")
-    record = codec.to_json(sync_states.record_of(theirs, sync_states.ProjectNames(engine.store)))
+    record = codec.to_json(states.record_of(theirs, states.ProjectNames(engine.store)))
     values = {"record": record, "mine": "m", "theirs": "t", "token": "2.t"}
     Notes(engine.store).put_conflicts({id: Document(values, about=(id,))})
     return id

@@ -9,7 +9,7 @@ from page_client import Browser
 from triskele.engine.concepts import MAX_NODES
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
-from triskele.index.entity_linking import read_names
+from triskele.index.name_linking import read_names
 from triskele.serving.web.graph_layout import arranged
 from triskele.serving.web.graph_page import EDGE_GROUPS
 from triskele.types import LinkKind

@@ -11,7 +11,7 @@ from page_client import Browser
 
 from triskele.code.search import opened
 from triskele.curation.decide import PairDecision
-from triskele.index.entity_linking import read_names
+from triskele.index.name_linking import read_names
 from triskele.replies import Rationale, Verdict
 from triskele.serving.web.rendering import environment
 from triskele.store.protocols import Use

@@ -8,18 +8,19 @@ from pathlib import Path
 import pytest
 from page_client import Browser
 
+from triskele.bench.own import gate, run
+from triskele.bench.own.questions import Label, make_question, save_labels, save_questions
 from triskele.code.search import opened
 from triskele.curation.decide import PairDecision
-from triskele.evaluation.own import gate, run
-from triskele.evaluation.own.questions import Label, make_question, save_labels, save_questions
-from triskele.exchange import sync_notes, sync_states
-from triskele.exchange.sync_states import ProjectNames
 from triskele.models.egress import Departure
 from triskele.recall.hosted.egress_log import StoreLedger
 from triskele.replies import Rationale, Verdict
 from triskele.serving.web.code_page import highlighted
 from triskele.serving.web.quality_page import drift
 from triskele.store.protocols import Document, Use
+from triskele.sync import notes as sync_notes
+from triskele.sync import states
+from triskele.sync.states import ProjectNames
 from triskele.text import timestamps
 
 
@@ -60,7 +61,7 @@ def _conflict(browser: Browser) -> str:
     engine = browser.engine
     id = engine.remember("the backup runs at dawn").id
     theirs = replace(engine.get(id), content="the backup runs at <b>noon</b>")
-    record = sync_notes.plain_record(sync_states.record_of(theirs, ProjectNames(engine.store)))
+    record = sync_notes.plain_record(states.record_of(theirs, ProjectNames(engine.store)))
     values = {"record": record, "mine": "m", "theirs": "t", "token": "2.t"}
     sync_notes.Notes(engine.store).put_conflicts({id: Document(values, about=(id,))})
     return id

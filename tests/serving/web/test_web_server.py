@@ -16,7 +16,7 @@ from test_web_hostile import PAYLOADS, Elements
 from triskele import config
 from triskele.config import ServerSettings, Settings
 from triskele.curation.decide import PairDecision
-from triskele.index.entity_linking import read_names
+from triskele.index.name_linking import read_names
 from triskele.replies import Rationale, Verdict
 from triskele.server.tenants import Tenants
 from triskele.serving.app import AppContext, Application

@@ -14,7 +14,7 @@ from triskele.index.catalog import Catalog
 from triskele.index.dense import DenseIndex
 from triskele.index.local import LocalVectors
 from triskele.models import pair_judge, spoken_facts, triples
-from triskele.models.cross_encoders import Readable, Reranker, Reranking
+from triskele.models.cross_encoder import Readable, Reranker, Reranking
 from triskele.models.egress import EgressClient, Endpoint
 from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
 from triskele.models.hosted_reranker import EndpointCrossEncoder, HostedReranker

@@ -46,12 +46,12 @@ def bench(
     or `team` for the bundled sample. An arm's name can set its values: rrf:k=10, cc:alpha=0.6, default:rescored=50.
     It can also be the JSON file of a suite of code questions; its arms are bm25, words, lexical and default.
     """
-    from triskele.evaluation.code_suite import is_suite
+    from triskele.bench.code_suite import is_suite
 
     if is_suite(Path(dataset)):
         return _bench_code(invocation, Path(dataset), trees, listed(arms) if arms is not None else None, seed)
     # Imported here: other commands do not need it.
-    from triskele.evaluation.bench import available_arms, run_bench
+    from triskele.bench.bench import available_arms, run_bench
 
     with progress_bar("Preparing") as advance:
         report = run_bench(
@@ -69,7 +69,7 @@ def bench(
 
 def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Sequence[str] | None, seed: int) -> None:
     """Measure code search on a suite; the trees are next to it unless named."""
-    from triskele.evaluation.code_suite import DEFAULT, load_suite, run_suite
+    from triskele.bench.code_suite import DEFAULT, load_suite, run_suite
     from triskele.models.local import local_embedder
 
     settings = invocation.settings()

@@ -15,8 +15,8 @@ from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.agents.learning import Learned
-    from triskele.curation.upkeep import ReviewResult, UpkeepFinding
-    from triskele.evaluation.curation_pairs import CaptureReport, PairReport
+    from triskele.bench.curation_pairs import CaptureReport, PairReport
+    from triskele.curation.whole_store import ReviewResult, UpkeepFinding
     from triskele.replies import Proposal, Statistics
     from triskele.types import Memory
 

@@ -15,8 +15,8 @@ from triskele.serving.cli.invocation import Invocation, common, examples, global
 from triskele.serving.cli.options import OrderedGroup, listed
 
 if TYPE_CHECKING:
+    from triskele.bench.own.questions import Question
     from triskele.engine.local import LocalEngine
-    from triskele.evaluation.own.questions import Question
 
 _FILE = click.Path(path_type=Path)
 _SEED = click.option("--seed", type=int, default=7, show_default=True, help="Makes random choices repeatable.")
@@ -56,9 +56,9 @@ def eval_(context: click.Context) -> None:
 @common
 def build(invocation: Invocation, size: int, seed: int, source: Path | None) -> None:
     """Make questions from memories and past recalls, or import your own."""
-    from triskele.evaluation.own import build as building
-    from triskele.evaluation.own.judge import import_questions
-    from triskele.evaluation.own.questions import questions_of
+    from triskele.bench.own import build as building
+    from triskele.bench.own.judge import import_questions
+    from triskele.bench.own.questions import questions_of
 
     with invocation.open_local() as engine:
         if source is not None:
@@ -115,7 +115,7 @@ def judge(
         raise click.UsageError("--scripted, --from and --export exclude each other: give one of them", context)
     if (source is None) != (by is None):
         raise click.UsageError("--from FILE and --by NAME go together: name the judge of these labels", context)
-    from triskele.evaluation.own.judge import import_grades, import_labels
+    from triskele.bench.own.judge import import_grades, import_labels
 
     with invocation.open_local_existing() as engine:
         if source is not None and by is not None:
@@ -153,7 +153,7 @@ def run(invocation: Invocation, suite: str, arms: str | None, baseline: str, see
     """
     if suite == "curation":
         return _run_curation(invocation)
-    from triskele.evaluation.own import run as own
+    from triskele.bench.own import run as own
 
     with invocation.open_local_existing() as engine, _progress() as progress:
         chosen = listed(arms) if arms is not None else None
@@ -162,7 +162,7 @@ def run(invocation: Invocation, suite: str, arms: str | None, baseline: str, see
 
 
 def _run_curation(invocation: Invocation) -> None:
-    from triskele.evaluation import curation_pairs
+    from triskele.bench import curation_pairs
 
     pairs = curation_pairs.load_pairs()
     parts = (*curation_pairs.HALVES, curation_pairs.SPOKEN)
@@ -199,9 +199,9 @@ def gate(
     """
     if accepting and (improve or rollback_on_failure):
         raise click.UsageError("--accept keeps the present state without a check: give it alone", context)
-    from triskele.evaluation.own import gate as gates
-    from triskele.evaluation.own.questions import questions_of
-    from triskele.evaluation.own.tune import roll_back
+    from triskele.bench.own import gate as gates
+    from triskele.bench.own.questions import questions_of
+    from triskele.bench.own.tune import roll_back
 
     if accepting:
         _accept(invocation)
@@ -233,7 +233,7 @@ def tune(context: click.Context, invocation: Invocation, budget: int, seed: int)
     adopted if the 95 % interval of its gain in nDCG@10 on held-out questions is above zero and MRR falls by at most
     2 %. Exits 0 if a plan is adopted, else 1.
     """
-    from triskele.evaluation.own import tune as tuning
+    from triskele.bench.own import tune as tuning
 
     with invocation.open_local_existing() as engine:
         with _progress() as progress:
@@ -248,7 +248,7 @@ def tune(context: click.Context, invocation: Invocation, budget: int, seed: int)
 @common
 def rollback(invocation: Invocation) -> None:
     """Revert the adopted plan to the one before."""
-    from triskele.evaluation.own.tune import roll_back
+    from triskele.bench.own.tune import roll_back
 
     with invocation.open_local_existing() as engine:
         taken, present = roll_back(engine)
@@ -259,10 +259,10 @@ def rollback(invocation: Invocation) -> None:
 
 
 def _judge_by_hand(engine: LocalEngine, seed: int) -> None:
+    from triskele.bench.harness import OwnHarness
+    from triskele.bench.own.judge import JudgingSession
+    from triskele.bench.own.questions import questions_of
     from triskele.errors import BadInput
-    from triskele.evaluation.harness import OwnHarness
-    from triskele.evaluation.own.judge import JudgingSession
-    from triskele.evaluation.own.questions import questions_of
     from triskele.serving.cli.judging_screen import show
 
     questions = questions_of(engine)
@@ -276,8 +276,8 @@ def _judge_by_hand(engine: LocalEngine, seed: int) -> None:
 
 
 def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int) -> None:
-    from triskele.evaluation.harness import OwnHarness
-    from triskele.evaluation.own.judge import export_pairs, write_lines
+    from triskele.bench.harness import OwnHarness
+    from triskele.bench.own.judge import export_pairs, write_lines
 
     with _progress() as progress, OwnHarness(engine, progress) as harness:
         rows = list(export_pairs(harness, seed))
@@ -290,14 +290,14 @@ def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int
 
 
 def _show_state(invocation: Invocation, engine: LocalEngine) -> None:
-    from triskele.evaluation.own.questions import judging_state
+    from triskele.bench.own.questions import judging_state
 
     state = asdict(judging_state(engine))
     invocation.emit({**state, "project": engine.project}, lambda: [views.eval_report.state(state)])
 
 
 def _accept(invocation: Invocation) -> None:
-    from triskele.evaluation.own import gate as gates
+    from triskele.bench.own import gate as gates
 
     with invocation.open_local_existing() as engine:
         with _progress() as progress:

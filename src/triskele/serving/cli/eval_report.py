@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from triskele.evaluation.comparison import UNDERPOWERED_BELOW, Decision, decision
-from triskele.evaluation.report.formatting import detectable
+from triskele.bench.comparison import UNDERPOWERED_BELOW, Decision, decision
+from triskele.bench.report.formatting import detectable
 from triskele.serving.cli.render import GOOD, ID, MATCH, QUIET, WARNING, counted, note, table
 
 if TYPE_CHECKING:
-    from triskele.evaluation.own.build import BuildResult
-    from triskele.evaluation.own.gate import Gate
-    from triskele.evaluation.own.judge import JudgeAgreement
-    from triskele.evaluation.own.questions import Question
-    from triskele.evaluation.own.tune import TuningResult
+    from triskele.bench.own.build import BuildResult
+    from triskele.bench.own.gate import Gate
+    from triskele.bench.own.judge import JudgeAgreement
+    from triskele.bench.own.questions import Question
+    from triskele.bench.own.tune import TuningResult
     from triskele.replies import AdoptedPlan
 
 BAD = "red"

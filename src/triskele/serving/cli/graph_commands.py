@@ -17,8 +17,8 @@ from triskele.serving.http.codec import to_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from triskele.curation.relations import RelationEdge
     from triskele.engine.protocol import Engine
+    from triskele.graph.relations import RelationEdge
     from triskele.replies import Regrouped
 
 _BOTH_PLACES = "--project and --all-projects"

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from triskele.recall.concepts.lookup import MAX_HOPS
+from triskele.graph.lookup import MAX_HOPS
 from triskele.serving.cli.render import (
     ID,
     MATCH,
@@ -31,8 +31,8 @@ from triskele.store.derived import BY_HAND
 from triskele.types import Memory
 
 if TYPE_CHECKING:
-    from triskele.curation.relations import Estimate, Extracted, RelationEdge
     from triskele.engine.upkeep import RebuiltGraph
+    from triskele.graph.relations import Estimate, Extracted, RelationEdge
     from triskele.replies import ConceptDetails, ConceptEdge, ConceptOverview, ConceptPath, Hop, OtherName, Regrouped
 
 _EXCERPT_CHARACTERS = 70

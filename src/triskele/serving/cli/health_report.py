@@ -11,7 +11,7 @@ from triskele.serving.cli.render import GOOD, QUIET, WARNING, counted, minute, n
 from triskele.serving.cli.reports import waiting_jobs
 
 if TYPE_CHECKING:
-    from triskele.curation.health import Health
+    from triskele.engine.health import Health
     from triskele.engine.upkeep import SyncedServer
     from triskele.recall.hosted.egress_log import Day
 

@@ -18,7 +18,7 @@ from triskele.serving.cli.invocation import console
 from triskele.serving.cli.render import ID, MATCH, QUIET, WARNING, day, note, visible
 
 if TYPE_CHECKING:
-    from triskele.evaluation.own.judge import JudgingItem, JudgingSession
+    from triskele.bench.own.judge import JudgingItem, JudgingSession
 
 _GRADES = (
     ("0", "unrelated"),

@@ -13,8 +13,8 @@ from triskele.serving.cli.options import OrderedGroup
 from triskele.serving.http.codec import to_json
 
 if TYPE_CHECKING:
+    from triskele.bench.own.gate import ModelComparison
     from triskele.engine.local import LocalEngine
-    from triskele.evaluation.own.gate import ModelComparison
     from triskele.index.local import SemanticIndex
 
 
@@ -87,7 +87,7 @@ def rollback(invocation: Invocation) -> None:
 
 
 def _compared(engine: LocalEngine, rival: SemanticIndex, untested: bool) -> ModelComparison | None:
-    from triskele.evaluation.own.gate import compare_models
+    from triskele.bench.own.gate import compare_models
 
     try:
         with progress_bar("Comparing") as progress:

@@ -10,6 +10,7 @@ from rich.text import Text
 from triskele.serving.cli.render import GOOD, MATCH, QUIET, WARNING, counted, note
 
 if TYPE_CHECKING:
+    from triskele.bench.own.gate import ModelComparison
     from triskele.engine.model_choice import (
         HostedModelUse,
         LocalModel,
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
         ModelUpdate,
         Rollback,
     )
-    from triskele.evaluation.own.gate import ModelComparison
 
 
 def models(used: ModelsInUse) -> Iterator[Text]:
@@ -53,7 +53,7 @@ def _progress(model: LocalModel | ModelUpdate | HostedModelUse) -> Iterator[Text
 
 
 def _least() -> int:
-    from triskele.evaluation.own.gate import MIN_QUESTIONS
+    from triskele.bench.own.gate import MIN_QUESTIONS
 
     return MIN_QUESTIONS
 

@@ -19,8 +19,8 @@ from triskele.types import LEAST_CONFIDENCE, Answer, Hit, Link, LinkKind, Memory
 
 if TYPE_CHECKING:
     from triskele.engine.upkeep import SyncState
-    from triskele.exchange.sync import SyncReport
     from triskele.replies import MemoryDetails, MemoryView, Proposal
+    from triskele.sync.loop import SyncReport
 
 _CONFLICT_PREFIX = "[in conflict] "
 _SETTLE = "`triskele list --conflicts` shows both versions, `triskele sync --resolve ID --keep mine|theirs` settles one"

@@ -238,7 +238,7 @@ def edit(
 
 
 def _edited_by_hand(invocation: Invocation, memory: MemoryDetails) -> dict[str, str]:
-    from triskele.curation.undo import changeable
+    from triskele.engine.undo import changeable
 
     # Before the editor opens: what is typed there would be lost.
     changeable(memory)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Corpus
-from triskele.models.embedders import Embedder
+from triskele.models.embedder import Embedder
 from triskele.recall.pipeline import Sources
 from triskele.server.corpus import DatabaseCorpus
 

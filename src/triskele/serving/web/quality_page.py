@@ -8,11 +8,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from triskele.evaluation.comparison import decision
-from triskele.evaluation.own import gate as gates
-from triskele.evaluation.own.questions import load_labels, load_questions
-from triskele.evaluation.own.run import RUN
-from triskele.evaluation.report.formatting import interval, metric_name, signed
+from triskele.bench.comparison import decision
+from triskele.bench.own import gate as gates
+from triskele.bench.own.questions import load_labels, load_questions
+from triskele.bench.own.run import RUN
+from triskele.bench.report.formatting import interval, metric_name, signed
 from triskele.serving.web.rendering import PageRequest, PageRoute, fragment, page
 
 METRICS = ("ndcg@10", "recall@5", "recall@10", "mrr")

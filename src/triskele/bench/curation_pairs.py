@@ -1,0 +1,140 @@
+"""How well the rules of curation judge labelled pairs of texts, and what they keep of labelled conversations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import resources
+
+from triskele.agents import capture
+from triskele.curation.compare import Relation, compare
+from triskele.replies import Verdict
+from triskele.types import SpokenTurn
+
+HALVES = ("tune", "test")
+# Pairs as people talk, written after the rules and looked at only once they were done.
+SPOKEN = "spoken"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPair:
+    """An older and a newer text with the right verdict; the rules were written with the half `tune` in view."""
+
+    half: str
+    kind: str
+    label: Verdict
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictScore:
+    """Of one verdict: pairs with that label, pairs so judged by rules that are sure, and how many of these rightly."""
+
+    verdict: Verdict
+    labelled: int
+    judged: int
+    right: int
+
+    @property
+    def precision(self) -> float:
+        """The share of these judgements that is right; 1 if there are none."""
+        return self.right / self.judged if self.judged else 1.0
+
+    @property
+    def recall(self) -> float:
+        """The share of what is labelled so that is found."""
+        return self.right / self.labelled if self.labelled else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairReport:
+    """The scores of one half; a false merge retires a memory that states another fact."""
+
+    half: str
+    pairs: int
+    different: int
+    false_merges: int
+    scores: tuple[VerdictScore, ...]
+
+    @property
+    def false_merge_rate(self) -> float:
+        """The share of pairs about different things that the rules would merge."""
+        return self.false_merges / self.different if self.different else 0.0
+
+
+def load_pairs() -> list[LabelledPair]:
+    """The labelled pairs of the sample data."""
+    text = (resources.files("triskele.samples") / "curation" / "pairs.jsonl").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.splitlines()]
+    return [LabelledPair(row["half"], row["kind"], Verdict(row["label"]), row["old"], row["new"]) for row in rows]
+
+
+def measure(pairs: Iterable[LabelledPair], half: str, judge: Callable[[str, str], Relation] = compare) -> PairReport:
+    """What sure rules make of the pairs of one half."""
+    chosen = [pair for pair in pairs if pair.half == half]
+    verdicts = [(pair, _acted(judge(pair.old, pair.new))) for pair in chosen]
+    different = [verdict for pair, verdict in verdicts if pair.label is Verdict.ADD]
+    return PairReport(
+        half=half,
+        pairs=len(chosen),
+        different=len(different),
+        false_merges=sum(verdict is not Verdict.ADD for verdict in different),
+        scores=tuple(_score(verdict, verdicts) for verdict in (Verdict.UPDATE, Verdict.SUPERSEDE, Verdict.NOOP)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureReport:
+    """What the rules keep of the labelled conversations of one half at one setting of the dial."""
+
+    half: str
+    dial: str
+    conversations: int
+    labelled: int
+    kept: int
+    right: int
+    found: int
+
+    @property
+    def precision(self) -> float:
+        """The share of what is kept that should be."""
+        return self.right / self.kept if self.kept else 1.0
+
+    @property
+    def recall(self) -> float:
+        """The share of what should be kept that is."""
+        return self.found / self.labelled if self.labelled else 1.0
+
+
+def measure_capture(half: str, dial: str = "normal") -> CaptureReport:
+    """What the rules keep of the labelled conversations of the sample data."""
+    text = (resources.files("triskele.samples") / "curation" / "conversations.jsonl").read_text(encoding="utf-8")
+    chosen = [row for line in text.splitlines() if (row := json.loads(line))["half"] == half]
+    kept = right = found = 0
+    for row in chosen:
+        turns = [SpokenTurn(role, said, session=str(row["id"])) for role, said in row["turns"]]
+        texts = [each.text.casefold() for each in capture.sorted_out(capture.capture(turns), dial)[0]]
+        keys = [key.casefold() for key in row["keep"]]
+        kept += len(texts)
+        right += sum(any(key in text for key in keys) for text in texts)
+        found += sum(any(key in text for text in texts) for key in keys)
+    labelled = sum(len(row["keep"]) for row in chosen)
+    return CaptureReport(
+        half=half, dial=dial, conversations=len(chosen), labelled=labelled, kept=kept, right=right, found=found
+    )
+
+
+def _acted(relation: Relation) -> Verdict:
+    return relation.verdict if relation.is_sure else Verdict.ADD
+
+
+def _score(verdict: Verdict, judged: Iterable[tuple[LabelledPair, Verdict]]) -> VerdictScore:
+    both = list(judged)
+    return VerdictScore(
+        verdict=verdict,
+        labelled=sum(pair.label is verdict for pair, _ in both),
+        judged=sum(given is verdict for _, given in both),
+        right=sum(given is verdict is pair.label for pair, given in both),
+    )

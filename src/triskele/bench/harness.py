@@ -1,0 +1,302 @@
+"""The harness: one store behind every arm, of a public data set or of the user, with queries encoded once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from triskele import config
+from triskele.bench.arms import Arm
+from triskele.bench.datasets import Window
+from triskele.bench.retrievers import (
+    ALL,
+    FtsBaseline,
+    FtsRetriever,
+    RankedDocument,
+    RecallRetriever,
+    Retriever,
+    with_precomputed_queries,
+)
+from triskele.engine.local import LocalEngine
+from triskele.recall.plan import Plan
+from triskele.types import Add, Memory, Origin, Sensitivity
+
+if TYPE_CHECKING:
+    from triskele.index.local import SemanticIndex
+
+RUN_DEPTH = 100
+# As deep as recall@30 needs; deeper lists would make recall rescore more candidates than it does for a user.
+OWN_DEPTH = 30
+FORMAT = 5
+_BATCH = 2000
+_IDS = "ids.txt"
+_DATABASE = {".db", ".db-wal", ".db-shm"}
+
+Progress = Callable[[str, int, int], None]
+
+
+def quiet(_stage: str, _done: int, _total: int) -> None:
+    """Report no progress."""
+
+
+class Harness(ABC):
+    """Answers queries by any arm over one collection of memories; indexes are built when an arm first needs them.
+
+    The baseline returns `baseline_limit` results and recall `limit`, from `depth` candidates per leg (None: as many
+    as for users).
+    """
+
+    windows: Sequence[Window]
+    baseline_limit: int
+    limit: int
+    depth: int | None
+
+    def __init__(self, progress: Progress, model: SemanticIndex | None = None) -> None:
+        self._progress = progress
+        self._other_model = model
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def plan_of(self, plan: Plan) -> Plan:
+        """The plan of an arm as it is measured here."""
+
+    @abstractmethod
+    def document(self, memory: str) -> str:
+        """The document that a memory belongs to."""
+
+    @abstractmethod
+    def ranking(self, documents: Sequence[RankedDocument]) -> list[tuple[str, float]]:
+        """The documents of a run with their scores, best first, each once."""
+
+    @property
+    def moments(self) -> Mapping[str | None, datetime]:
+        """When the queries of a project are asked; none if they are asked now."""
+        return {}
+
+    @abstractmethod
+    def _open(self) -> LocalEngine:
+        """The engine over the memories."""
+
+    @cached_property
+    def engine(self) -> LocalEngine:
+        """The engine over the memories, opened on first use."""
+        return self._open()
+
+    def retriever(self, arm: Arm, *, limit: int | None = None) -> Retriever:
+        """The retriever of this arm; a `limit` replaces the number of results."""
+        if arm.plan is None:
+            return FtsRetriever(self._baseline, self.windows, limit or self.baseline_limit)
+        plan = self.plan_of(arm.plan)
+        return RecallRetriever(
+            engine=self.engine,
+            plan=plan,
+            sort=arm.sort,
+            limit=limit or self.limit,
+            depth=self.depth,
+            model=self._model if plan.asks_meaning else None,
+            document=self.document,
+            moments=self.moments,
+        )
+
+    def precompute(self, queries: Sequence[str]) -> None:
+        """Encode queries before any clock runs."""
+        if self._model is None:
+            return
+        for done, text in enumerate(queries, start=1):
+            self._model.embedder.encode_query(text)
+            self._progress("encoding questions", done, len(queries))
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The model of the vectors, None without a model."""
+        return self._model.embedder.fingerprint if self._model is not None else None
+
+    def bytes_per_memory(self, arm: Arm) -> float:
+        """The size of the store and its indexes, or of the baseline's index, per memory."""
+        if arm.plan is None:
+            return self._baseline.bytes() / max(1, len(self.windows))
+        # By its pages: while a database is open, some of them are in its log too, which goes when it is closed.
+        database = self.engine.store.census().bytes
+        files = [path for path in self.engine.settings.home.rglob("*") if path.suffix not in _DATABASE]
+        beside = sum(path.stat().st_size for path in files if path.is_file() and path.name != _IDS)
+        return (database + beside) / max(1, len(self.windows))
+
+    def close(self) -> None:
+        """Free the index of the baseline."""
+        if "_baseline" in vars(self):
+            self._baseline.close()
+
+    @cached_property
+    def _baseline(self) -> FtsBaseline:
+        return FtsBaseline(self.windows)
+
+    @cached_property
+    def _model(self) -> SemanticIndex | None:
+        """The model, after memories without vectors are embedded; an interrupted run continues where it stopped."""
+        total = self.engine.store.vectors.count_waiting()
+        self.engine.upkeep.embed(progress=lambda done: self._progress("embedding", done, total))
+        return with_precomputed_queries(self._other_model or self.engine.semantic())
+
+
+class BenchHarness(Harness):
+    """Windows of a data set as memories in a cached store; a scope becomes a project."""
+
+    def __init__(self, windows: Sequence[Window], progress: Progress = quiet, folder: Path | None = None) -> None:
+        super().__init__(progress)
+        digest = hashlib.sha256(repr(windows).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        self.windows = windows
+        self.folder = folder or cache_folder() / f"harness-{FORMAT}-{digest}"
+        self.limit = ALL
+        self.depth = self.baseline_limit = depth_of(windows)
+        self.windows_by_memory: dict[str, Window] = {}
+
+    def plan_of(self, plan: Plan) -> Plan:
+        """The plan as the arm declares it."""
+        return plan
+
+    def document(self, memory: str) -> str:
+        """The document that a window was cut from."""
+        return self.windows_by_memory[memory].document
+
+    @property
+    def moments(self) -> Mapping[str | None, datetime]:
+        """The newest date of each scope: `last week` in a query counts from there."""
+        newest: dict[str | None, datetime] = {}
+        for window in self.windows:
+            if window.created is not None:
+                for scope in {window.scope, None}:
+                    newest[scope] = max(newest.get(scope, window.created), window.created)
+        return newest
+
+    def ranking(self, documents: Sequence[RankedDocument]) -> list[tuple[str, float]]:
+        """Each document with the score of its best window; ties are ordered by id."""
+        return best_documents(documents, RUN_DEPTH)
+
+    def close(self) -> None:
+        """Free the index of the baseline and close the store."""
+        super().close()
+        if "engine" in vars(self):
+            self.engine.close()
+
+    def _open(self) -> LocalEngine:
+        """The engine over the cached store, filled on first use."""
+        # The user's own settings must not change what is measured, except the cross-encoder, which has no default.
+        # Curation is off: what is measured is recall over the texts as they are.
+        settings = replace(
+            config.load({"TRISKELE_HOME": str(self.folder)}), rerank=config.load().rerank, curation=config.CURATION_OFF
+        )
+        engine, ids = LocalEngine(settings, self.folder), self._cached_ids()
+        if not len(ids) == engine.store.census().versions == len(self.windows):
+            engine.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            engine = LocalEngine(settings, self.folder)
+            ids = self._fill(engine)
+        self.windows_by_memory = dict(zip(ids, self.windows, strict=True))
+        return engine
+
+    def _cached_ids(self) -> list[str]:
+        """The memory ids in the order of the windows; empty unless the store was filled."""
+        path = self.folder / _IDS
+        return path.read_text(encoding="utf-8").split() if path.is_file() else []
+
+    def _fill(self, engine: LocalEngine) -> list[str]:
+        ids: list[str] = []
+        for start in range(0, len(self.windows), _BATCH):
+            memories = [_memory(window, engine) for window in self.windows[start : start + _BATCH]]
+            ids += [outcome.id for outcome in engine.apply([Add(memory, verbatim=True) for memory in memories])]
+            self._progress("indexing", len(ids), len(self.windows))
+        (self.folder / _IDS).write_text("\n".join(ids), encoding="utf-8")
+        return ids
+
+
+class OwnHarness(Harness):
+    """The user's store: arms rank under the user's own weight of importance, to the depth that recall uses."""
+
+    def __init__(self, engine: LocalEngine, progress: Progress = quiet, *, model: SemanticIndex | None = None) -> None:
+        super().__init__(progress, model)
+        self._user_engine = engine
+        self.limit = self.baseline_limit = OWN_DEPTH
+        self.depth = None
+        self.memories = in_use(engine)
+        self.windows = [
+            Window(memory.id, memory.content, memory.project or None, None, None, memory.importance)
+            for memory in self.memories.values()
+        ]
+
+    def plan_of(self, plan: Plan) -> Plan:
+        """The plan with the user's weight of importance, unless the arm sets its own."""
+        prior = self.engine.settings.recall.importance_prior
+        return replace(plan, prior=prior) if plan.prior == Plan().prior else plan
+
+    def document(self, memory: str) -> str:
+        """The memory itself."""
+        return memory
+
+    def ranking(self, documents: Sequence[RankedDocument]) -> list[tuple[str, float]]:
+        """The memories in the order in which recall returns them."""
+        return [(each.document, each.score) for each in documents]
+
+    def _open(self) -> LocalEngine:
+        return self._user_engine
+
+    def search(self, arm: Arm, text: str, project: str | None) -> list[str]:
+        """The ids of the memories that an arm retrieves, best first."""
+        return [each.document for each in self.retriever(arm).search(text, project).documents]
+
+
+def cache_folder() -> Path:
+    """Where stores of benchmarks are kept between runs: TRISKELE_BENCH_CACHE, or the user's cache folder."""
+    import platformdirs
+
+    return Path(os.environ.get("TRISKELE_BENCH_CACHE") or platformdirs.user_cache_dir("triskele", appauthor=False))
+
+
+def depth_of(windows: Sequence[Window]) -> int:
+    """Candidates per leg: several windows of one document take several ranks, so more of them are needed."""
+    return RUN_DEPTH * -(-len(windows) // max(1, len({window.document for window in windows})))
+
+
+def best_documents(documents: Iterable[RankedDocument], depth: int) -> list[tuple[str, float]]:
+    """Each document with the score of its best window, best first; ties are ordered by id."""
+    scores: dict[str, float] = {}
+    for each in documents:
+        scores[each.document] = max(each.score, scores.get(each.document, each.score))
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:depth]
+
+
+def in_use(engine: LocalEngine) -> dict[str, Memory]:
+    """The memories that recall can return now, by id; superseded ones are left out."""
+    memories = engine.store.browse(engine.scope(all_projects=True), limit=ALL)
+    superseded = engine.superseded([memory.id for memory in memories])
+    return {memory.id: memory for memory in memories if memory.id not in superseded}
+
+
+def _memory(window: Window, engine: LocalEngine) -> Memory:
+    draft = engine.draft(
+        window.text,
+        project=window.scope or "",
+        importance=window.importance,
+        origin=Origin.IMPORT,
+        # A benchmark measures ranking, whatever its texts contain.
+        sensitivity=Sensitivity.OPEN,
+        session=window.session,
+        created_at=window.created,
+    )
+    # As the set has them: a name is not checked for secrets either.
+    return replace(draft, position=window.position, speaker=window.speaker, role=window.role)

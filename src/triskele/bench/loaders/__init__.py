@@ -1,0 +1,170 @@
+"""Load a data set from disk: triskele's own folder format, or a public set as it is downloaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from triskele.bench.datasets import DEFAULT_TYPE, BenchDocument, BenchQuery, Dataset, Qrels
+from triskele.bench.loaders import conversations, passages
+from triskele.bench.loaders.sources import Digest, Fields, LoadedDataset, Source, beside, files_at, list_items
+from triskele.errors import BadInput
+
+CORPUS, QUERIES, QRELS = _FILES = ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
+_MANIFEST = "manifest.json"
+_MAX_PEEKS = 100
+
+
+def load_dataset(path: Path) -> Dataset:
+    """Read a folder with corpus.jsonl, queries.jsonl and qrels.tsv, plain or gzipped, or a public data set."""
+    if not path.exists():
+        raise BadInput(f"no data set folder: {path}")
+    if not all(beside(path, name) for name in _FILES) and (public := load_public(path)) is not None:
+        return replace(public.dataset, about=_about(path), skipped=public.skipped)
+    return _load_folder(path)
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFormat:
+    """How a format is found by file names, recognised by the keys of its first object, and read."""
+
+    about: str
+    offers: Callable[[Path], list[Path]]
+    load: Callable[[Path], LoadedDataset]
+    keys: tuple[frozenset[str], ...] = ()
+
+
+def _named(*patterns: str) -> Callable[[Path], list[Path]]:
+    def offers(path: Path) -> list[Path]:
+        names = {file: file.name.removesuffix(".gz") for file in files_at(path)}
+        return [file for file, name in names.items() if any(fnmatch(name, pattern) for pattern in patterns)]
+
+    return offers
+
+
+FORMATS = {
+    "locomo": DatasetFormat(
+        "locomo10.json", _named("locomo*.json"), conversations.load_locomo, (conversations.LOCOMO_KEYS,)
+    ),
+    "longmemeval": DatasetFormat(
+        "longmemeval_s.json",
+        _named("longmemeval*.json", "longmemeval_[sm]", "longmemeval_oracle"),
+        conversations.load_longmemeval,
+        (conversations.LONGMEMEVAL_KEYS,),
+    ),
+    "passages": DatasetFormat(
+        "NAME.json with NAME_corpus.json", passages.multi_hop_files, passages.load_multi_hop, passages.MULTI_HOP_KEYS
+    ),
+    "beir": DatasetFormat("a BEIR folder", passages.beir_files, passages.load_beir),
+    "trec": DatasetFormat("TREC qrels with corpus.jsonl and queries", passages.trec_files, passages.load_trec),
+}
+
+
+def load_public(path: Path) -> LoadedDataset | None:
+    """The public data set at a path, found by file names, else by content; None if a folder holds none."""
+    found = {file: form for form in FORMATS.values() for file in form.offers(path)} or _recognised(path)
+    if len(found) > 1:
+        raise BadInput(f"{path} holds several data sets: name one of {', '.join(sorted(map(str, found)))}")
+    for file, form in found.items():
+        return form.load(file)
+    if path.is_file():
+        known = ", ".join(form.about for form in FORMATS.values())
+        raise BadInput(f"{path}: unknown data set format; the known ones are {known}")
+    return None
+
+
+def _recognised(path: Path) -> dict[Path, DatasetFormat]:
+    """JSON files whose first object has the keys of a format."""
+    known: dict[Path, DatasetFormat] = {}
+    for file in islice((f for f in files_at(path) if f.name.removesuffix(".gz").endswith(".json")), _MAX_PEEKS):
+        try:
+            keys = frozenset(key for first in islice(list_items(Source(file)), 1) for key in first.values)
+        except BadInput:
+            # A folder may hold other files; a file that was named has to be readable.
+            if path.is_file():
+                raise
+            continue
+        fitting = [form for form in FORMATS.values() if any(marks <= keys for marks in form.keys)]
+        if fitting:
+            known[file] = fitting[0]
+    return known
+
+
+def _load_folder(folder: Path) -> Dataset:
+    digest = Digest()
+    corpus, queries, labels = (digest.source(_file(folder, name)) for name in _FILES)
+    documents = tuple(_documents(corpus))
+    asked = tuple(_queries(queries))
+    qrels = _qrels(labels, {document.id for document in documents})
+    return Dataset(folder.resolve().name, documents, asked, qrels, digest.hexdigest(), _about(folder))
+
+
+def _file(folder: Path, name: str) -> Path:
+    path = beside(folder, name)
+    if path is None:
+        raise BadInput(f"{folder} has no {name} or {name}.gz")
+    return path
+
+
+def _about(folder: Path) -> Mapping[str, Any]:
+    """The manifest of a data set, empty without one."""
+    path = folder / _MANIFEST
+    if not path.is_file():
+        return {}
+    try:
+        manifest = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {path}: {error}") from None
+    if not isinstance(manifest, dict):
+        raise BadInput(f"{path}: is not a JSON object")
+    return manifest
+
+
+def _documents(source: Source) -> Iterator[BenchDocument]:
+    positions: dict[tuple[str | None, str | None], int] = {}
+    for id, record, meta in _records(source):
+        session = (meta.optional_name("scope"), meta.optional_name("session"))
+        position = positions[session] = positions.get(session, -1) + 1
+        yield BenchDocument(id, record.strict_text("text"), *session, position, meta.values)
+
+
+def _queries(source: Source) -> Iterator[BenchQuery]:
+    for id, record, meta in _records(source):
+        type = record.optional_name("type") or DEFAULT_TYPE
+        yield BenchQuery(id, record.strict_text("text"), type, meta.optional_name("scope"), meta.values)
+
+
+def _records(source: Source) -> Iterator[tuple[str, Fields, Fields]]:
+    """Each object with its id and its meta; an id that repeats is refused."""
+    seen: set[str] = set()
+    for record in source.records():
+        id = record.name("id")
+        if id in seen:
+            raise record.wrong(f"repeats the id {id!r}")
+        seen.add(id)
+        yield id, record, record.object("meta") if record.values.get("meta") else Fields({}, record.where)
+
+
+def _qrels(source: Source, documents: set[str]) -> Qrels:
+    qrels: dict[str, dict[str, int]] = {}
+    for number, (where, line) in enumerate(source.lines()):
+        parts = line.split("\t")
+        if len(parts) != 3:
+            raise BadInput(f"{where}: is not qid, docid and grade between tabs")
+        query, document, grade = (part.strip() for part in parts)
+        try:
+            value = int(grade)
+        except ValueError:
+            # The first line may be a header.
+            if number == 0:
+                continue
+            raise BadInput(f"{where}: has a grade that is not a whole number: {grade!r}") from None
+        if document not in documents:
+            raise BadInput(f"{where}: labels a document that the corpus does not have: {document!r}")
+        qrels.setdefault(query, {})[document] = value
+    return qrels

@@ -1,0 +1,200 @@
+"""Measure one arm over all queries: its run, its metrics, its latency, and what each leg contributed."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from triskele.bench import metrics
+from triskele.bench.arms import Arm
+from triskele.bench.datasets import BenchQuery, Qrels
+from triskele.bench.harness import Harness, Progress, quiet
+from triskele.bench.retrievers import RankedDocument, Retriever
+
+if TYPE_CHECKING:
+    from triskele.bench.metrics import Scores
+
+TOP = 10
+LOOKED_AT = 30
+# Latency is that of a recall of this many memories, over at most this many queries.
+TIMED_LIMIT = 10
+MAX_TIMED = 200
+LATENCY = f"a recall of {TIMED_LIMIT} without reasons, up to {MAX_TIMED} queries; encoding the query is not included"
+_PROGRESS_EVERY = 50
+_NO_LEGS: Mapping[str, Any] = {"legs": {}, "overlap": {}}
+
+Run = Mapping[str, Sequence[tuple[str, float]]]
+
+
+class LegRank(NamedTuple):
+    """The rank of a document in one leg, and what the leg added to its score."""
+
+    rank: int
+    contribution: float
+
+
+LegsOfRelevant = Mapping[str, Mapping[str, Mapping[str, LegRank]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The results of one arm.
+
+    `legs` counts what each leg contributed, `relevant` holds it for the relevant documents of each query;
+    `confidence` is filled for arms that have one, for queries without an answer too.
+    """
+
+    run: Run
+    scores: Scores
+    latencies_ms: Sequence[float]
+    bytes_per_memory: float
+    legs: Mapping[str, Any] = field(default_factory=lambda: _NO_LEGS)
+    relevant: LegsOfRelevant = field(default_factory=dict)
+    confidence: Mapping[str, float] = field(default_factory=dict)
+
+    def ranked(self) -> dict[str, list[str]]:
+        """The documents of each query, best first."""
+        return documents_of(self.run)
+
+
+def measure(
+    harness: Harness,
+    arm: Arm,
+    queries: Sequence[BenchQuery],
+    qrels: Qrels,
+    *,
+    unanswerable: Sequence[BenchQuery] = (),
+    progress: Progress = quiet,
+) -> Measured:
+    """Run every query through one arm; the first ones run again to be timed as a user's recall."""
+    retriever = harness.retriever(arm)
+    run: dict[str, Sequence[tuple[str, float]]] = {}
+    confidence: dict[str, float] = {}
+    statistics = LegStatistics()
+    has_confidence = arm.has_confidence and bool(unanswerable)
+    for done, query in enumerate(queries, start=1):
+        found = retriever.search(query.text, query.scope)
+        run[query.id] = harness.ranking(found.documents)
+        if arm.plan is not None:
+            statistics.add(query.id, found.documents, relevant(query.id, qrels))
+        if has_confidence:
+            confidence[query.id] = found.confidence
+        if done % _PROGRESS_EVERY == 0 or done == len(queries):
+            progress(arm.name, done, len(queries))
+    if has_confidence:
+        confidence |= {query.id: retriever.search(query.text, query.scope).confidence for query in unanswerable}
+    latencies_ms = _latencies_ms(harness.retriever(arm, limit=TIMED_LIMIT), queries[:MAX_TIMED])
+    size = harness.bytes_per_memory(arm)
+    scores = score(queries, qrels, run)
+    return Measured(run, scores, latencies_ms, size, statistics.to_json(), statistics.relevant, confidence)
+
+
+def _latencies_ms(retriever: Retriever, queries: Sequence[BenchQuery]) -> list[float]:
+    latencies_ms = []
+    for query in queries:
+        started = time.perf_counter()
+        retriever.search(query.text, query.scope)
+        latencies_ms.append((time.perf_counter() - started) * 1000)
+    return latencies_ms
+
+
+def score(queries: Sequence[BenchQuery], qrels: Qrels, run: Run) -> Scores:
+    """Every metric of every query of a run."""
+    return metrics.evaluate([query.id for query in queries], qrels, documents_of(run))
+
+
+def documents_of(run: Run) -> dict[str, list[str]]:
+    """A run without its scores."""
+    return {query: [document for document, _ in found] for query, found in run.items()}
+
+
+def relevant(query: str, qrels: Qrels) -> frozenset[str]:
+    """The relevant documents of a query."""
+    return frozenset(id for id, grade in qrels[query].items() if grade > 0)
+
+
+class LegStatistics:
+    """Counts over the queries of one arm: score distributions, overlap, and documents that only one leg retrieved."""
+
+    def __init__(self) -> None:
+        self.relevant: dict[str, dict[str, Mapping[str, LegRank]]] = {}
+        self._queries = 0
+        self._raw: dict[str, array[float]] = {}
+        self._changed: Counter[str] = Counter()
+        self._retrieved: Counter[tuple[str, ...]] = Counter()
+        self._hits: Counter[tuple[str, ...]] = Counter()
+
+    def add(self, query: str, ranking: Sequence[RankedDocument], relevant: frozenset[str]) -> None:
+        """Count one query: its ranking, best first, and its relevant documents."""
+        best: dict[str, RankedDocument] = {}
+        for each in ranking:
+            best.setdefault(each.document, each)
+        top = list(islice(best.values(), LOOKED_AT))
+        for each in top:
+            for leg, evidence in each.legs.items():
+                self._raw.setdefault(leg, array("d")).append(evidence.score)
+        self._queries += 1
+        for each in top[:TOP]:
+            legs = tuple(leg for leg, evidence in each.legs.items() if evidence.rank <= TOP)
+            self._retrieved[legs] += 1
+            self._hits[legs] += each.document in relevant
+        self._changed.update(changing_legs(top))
+        self.relevant[query] = {id: _leg_ranks(best[id]) for id in sorted(relevant) if id in best}
+
+    def to_json(self) -> dict[str, Any]:
+        """Per leg: scores, the share of queries that it changed, and the relevant documents that it retrieved."""
+        return {
+            "looked_at": LOOKED_AT,
+            "top": TOP,
+            "legs": {leg: self._leg(leg) for leg in self._raw},
+            "overlap": {
+                "+".join(legs) or "none": count / self._retrieved.total()
+                for legs, count in sorted(self._retrieved.items())
+            },
+        }
+
+    def _leg(self, leg: str) -> dict[str, Any]:
+        return {
+            "scores": moments(self._raw[leg]),
+            "changed": self._changed[leg] / self._queries if len(self._raw) > 1 else None,
+            "right": sum(count for legs, count in self._hits.items() if leg in legs),
+            "right_alone": self._hits[(leg,)],
+        }
+
+
+def changing_legs(ranking: Sequence[RankedDocument]) -> Iterator[str]:
+    """The legs without whose contribution the top would hold other documents."""
+    with_all = {each.document for each in sorted(ranking, key=lambda each: -each.relevance)[:TOP]}
+    legs = {leg for each in ranking for leg in each.legs}
+    if len(legs) < 2:
+        return
+    for leg in sorted(legs):
+        left = [(-_relevance_without(each, leg), each.document) for each in ranking if set(each.legs) != {leg}]
+        if {document for _, document in sorted(left, key=lambda pair: pair[0])[:TOP]} != with_all:
+            yield leg
+
+
+def _relevance_without(each: RankedDocument, leg: str) -> float:
+    evidence = each.legs.get(leg)
+    return each.relevance - evidence.contribution if evidence is not None else each.relevance
+
+
+def _leg_ranks(each: RankedDocument) -> dict[str, LegRank]:
+    return {leg: LegRank(evidence.rank, evidence.contribution) for leg, evidence in each.legs.items()}
+
+
+def moments(values: Sequence[float]) -> dict[str, float | int]:
+    """Count, mean, standard deviation and skewness."""
+    import numpy as np
+
+    numbers = np.asarray(values, dtype=np.float64)
+    centred = numbers - numbers.mean()
+    deviation = float(np.sqrt((centred**2).mean()))
+    # The skewness of equal numbers is a quotient of rounding errors.
+    skew = float((centred**3).mean()) / deviation**3 if deviation > 1e-9 else 0.0
+    return {"n": len(numbers), "mean": float(numbers.mean()), "sd": deviation, "skew": skew}

@@ -1,0 +1,369 @@
+"""Judge questions: grade pooled candidates by hand, or import questions, grades and the labels of another judge."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from triskele import validation
+from triskele.bench.datasets import UNRANKED_TYPES
+from triskele.bench.harness import OwnHarness
+from triskele.bench.own.build import is_open
+from triskele.bench.own.questions import (
+    ANSWERS,
+    GRADES,
+    HAND,
+    MULTI_HOP,
+    PARAPHRASE,
+    PROMPT,
+    TYPES,
+    Label,
+    Labels,
+    Question,
+    delete_labels,
+    load_labels,
+    load_questions,
+    make_question,
+    save_labels,
+    save_questions,
+)
+from triskele.bench.own.run import NOW, own_arm
+from triskele.engine.local import LocalEngine
+from triskele.errors import BadInput
+from triskele.types import Memory
+
+POOLED = ("fts", "lexical", "dense", "rrf", "default", NOW)
+POOL_DEPTH = 10
+USER = "user"
+MIN_KAPPA = 0.6
+MIN_SHARE = 0.15
+# With fewer pairs any kappa is an accident.
+MIN_PAIRS = 20
+MAX_FILE_BYTES = 64 * 2**20
+_MAX_QUESTION_CHARACTERS = 2000
+
+
+def pool(harness: OwnHarness, question: Question, seed: int) -> list[str]:
+    """The top ten of several arms and the memories that the question was made from, shuffled."""
+    arms = [own_arm(name, harness.engine) for name in POOLED]
+    found = {id for one in arms for id in harness.search(one, question.text, question.project)[:POOL_DEPTH]}
+    ids = sorted((found | set(question.sources)) & harness.memories.keys())
+    random.Random(f"{seed} {question.id}").shuffle(ids)
+    return ids
+
+
+def export_pairs(harness: OwnHarness, seed: int) -> Iterator[dict[str, str]]:
+    """Pairs for an external judge; private memories are left out, and multi-hop questions are judged by hand."""
+    for question in load_questions(harness.engine.store).values():
+        about = (harness.memories.get(id) for id in question.about)
+        if question.type == MULTI_HOP or any(memory is not None and not is_open(memory) for memory in about):
+            continue
+        for memory in (harness.memories[id] for id in pool(harness, question, seed)):
+            if is_open(memory):
+                yield {
+                    "question": question.id,
+                    "text": question.text,
+                    "memory": memory.id,
+                    "content": memory.content,
+                }
+
+
+@dataclass(frozen=True, slots=True)
+class JudgingItem:
+    """What the judge sees: one question, one candidate, and how much is left."""
+
+    question: Question
+    memory: Memory
+    place: int
+    places: int
+    questions_left: int
+
+
+class JudgingSession:
+    """One session of a judge; every grade is durable when `grade` returns, and undo goes back to the start."""
+
+    def __init__(self, harness: OwnHarness, seed: int) -> None:
+        self._harness = harness
+        self._seed = seed
+        self._store = harness.engine.store
+        self._questions = load_questions(self._store)
+        self._labels = load_labels(self._store)
+        self._queue = [id for id, each in self._questions.items() if each.is_waiting]
+        self._at = 0
+        self._pools: dict[str, list[str]] = {}
+        self._graded: list[tuple[str, str]] = []
+
+    @property
+    def given(self) -> int:
+        """How many grades this session has given."""
+        return len(self._graded)
+
+    def item(self) -> JudgingItem | None:
+        """The next pair to judge, None when every pair is judged."""
+        while self._at < len(self._queue):
+            id = self._queue[self._at]
+            waiting = self._waiting(id)
+            if waiting:
+                ids, memory = self._pool(id), self._harness.memories[waiting[0]]
+                left = len(self._queue) - self._at
+                return JudgingItem(self._questions[id], memory, ids.index(memory.id) + 1, len(ids), left)
+            self._mark(id, HAND)
+            self._at += 1
+        return None
+
+    def grade(self, grade: int) -> None:
+        """Give the current pair its grade."""
+        item = self._current()
+        label = Label(item.question.id, item.memory.id, grade)
+        save_labels(self._store, [label], self._questions)
+        self._labels[label.pair] = label
+        self._graded.append(label.pair)
+        if not self._waiting(label.question):
+            self._mark(label.question, HAND)
+
+    def undo(self) -> bool:
+        """Delete the last grade and return to its pair; False if this session has given none."""
+        if not self._graded:
+            return False
+        pair = self._graded.pop()
+        delete_labels(self._store, [pair])
+        del self._labels[pair]
+        self._mark(pair[0], None)
+        self._at = self._queue.index(pair[0])
+        return True
+
+    def skip(self) -> None:
+        """Leave the current question for another session."""
+        self._current()
+        self._at += 1
+
+    def _current(self) -> JudgingItem:
+        item = self.item()
+        assert item is not None, "there is nothing left to judge"
+        return item
+
+    def _pool(self, id: str) -> list[str]:
+        if id not in self._pools:
+            self._pools[id] = pool(self._harness, self._questions[id], self._seed)
+        return self._pools[id]
+
+    def _waiting(self, id: str) -> list[str]:
+        return [memory for memory in self._pool(id) if (id, memory) not in self._labels]
+
+    def _mark(self, id: str, by: str | None) -> None:
+        if self._questions[id].judged != by:
+            self._questions[id] = replace(self._questions[id], judged=by)
+            save_questions(self._store, [self._questions[id]])
+
+
+# Agreement of two judges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeAgreement:
+    """How far two judges agree; `kappa` over the four grades decides, `kappa_binary` is over answers or not."""
+
+    by: str
+    labels: int
+    by_hand: int
+    kappa: float | None
+    kappa_binary: float | None
+    left_to_hand: int
+    reason: str | None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the labels count."""
+        return self.reason is None
+
+
+def agreement(given: Sequence[Label], known: Labels, questions: Mapping[str, Question], by: str) -> JudgeAgreement:
+    """Compare the labels of a judge with those by hand; labels of multi-hop questions never count."""
+    own = [label for label in given if questions[label.question].type != MULTI_HOP]
+    shared = [(known[label.pair].grade, label.grade) for label in own if _is_by_hand(known.get(label.pair))]
+    kappa = cohen_kappa(shared)
+    made = sum(questions[label.question].generator.casefold() == by.casefold() for label in own)
+    return JudgeAgreement(
+        by=by,
+        labels=len(own),
+        by_hand=len(shared),
+        kappa=kappa,
+        kappa_binary=cohen_kappa([(one >= ANSWERS, other >= ANSWERS) for one, other in shared]),
+        left_to_hand=len(given) - len(own),
+        reason=_reason_to_refuse(kappa, len(shared), len(own), made, by),
+    )
+
+
+def _is_by_hand(label: Label | None) -> bool:
+    return label is not None and label.by == HAND
+
+
+def cohen_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
+    """Agreement beyond chance (Cohen 1960), unweighted; None if chance alone agrees on everything."""
+    if not pairs:
+        return None
+    n = len(pairs)
+    ones, others = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
+    agreed = sum(one == other for one, other in pairs) / n
+    by_chance = sum(ones[grade] * others[grade] for grade in ones) / n**2
+    return None if by_chance == 1 else (agreed - by_chance) / (1 - by_chance)
+
+
+def _reason_to_refuse(kappa: float | None, by_hand: int, labels: int, made: int, by: str) -> str | None:
+    if made:
+        return f"{by} made the questions of {made} of these labels: the judge must not be the generator"
+    wanted = max(MIN_PAIRS, math.ceil(MIN_SHARE * labels))
+    if by_hand < wanted:
+        return (
+            f"{by_hand} of the {labels} labelled pairs are judged by hand,"
+            f" {wanted} are needed ({MIN_SHARE * 100:.0f} %, at least {MIN_PAIRS})"
+        )
+    if kappa is None:
+        return "both judges gave every pair the same grade: kappa is undefined"
+    if kappa < MIN_KAPPA:
+        return f"kappa over the four grades is {kappa:.2f} on {by_hand} pairs, {MIN_KAPPA} is needed"
+    return None
+
+
+# Import
+
+
+def import_questions(engine: LocalEngine, path: Path) -> list[Question]:
+    """Add the questions of a file that are not known yet; memories named in `ids` get the highest grade."""
+    known = load_questions(engine.store)
+    read = [_imported(row, place, engine) for place, row in read_lines(path)]
+    if not read:
+        raise BadInput(f"{path} holds no questions")
+    fresh = {each.id: each for each in read if each.id not in known}
+    save_questions(engine.store, fresh.values())
+    given = [Label(each.id, memory, GRADES[-1]) for each in fresh.values() for memory in each.sources]
+    save_labels(engine.store, given, fresh)
+    return list(fresh.values())
+
+
+def import_grades(engine: LocalEngine, path: Path) -> list[Label]:
+    """Import grades by hand from a file; every question in it counts as judged."""
+    known = load_questions(engine.store)
+    given = read_labels(path, engine, known, by=HAND)
+    _keep(engine, given, known, HAND)
+    return given
+
+
+def import_labels(engine: LocalEngine, path: Path, by: str) -> JudgeAgreement:
+    """Import the labels of another judge if they agree enough with those by hand; otherwise import nothing."""
+    name = validation.check_name(by, "the judge's name")
+    if not name or name.casefold() == HAND:
+        raise BadInput(f"not a name for another judge: {by!r}")
+    known, present = load_questions(engine.store), load_labels(engine.store)
+    given = read_labels(path, engine, known, by=name)
+    found = agreement(given, present, known, name)
+    if found.is_accepted:
+        own = [label for label in given if known[label.question].type != MULTI_HOP]
+        _keep(engine, [each for each in own if not _is_by_hand(present.get(each.pair))], known, name)
+    return found
+
+
+def _keep(engine: LocalEngine, given: Sequence[Label], known: dict[str, Question], by: str) -> None:
+    save_labels(engine.store, given, known)
+    named = {label.question for label in given}
+    save_questions(engine.store, [replace(known[id], judged=by) for id in sorted(named) if not known[id].judged])
+
+
+def _imported(row: dict[str, Any], place: str, engine: LocalEngine) -> Question:
+    text = validation.clean(_text_of(row, "text", place), "the question")
+    if not text or len(text) > _MAX_QUESTION_CHARACTERS:
+        raise BadInput(f"{place}: a question has between 1 and {_MAX_QUESTION_CHARACTERS:,} characters")
+    type = row.get("type") or PARAPHRASE
+    known_types = (*TYPES, PROMPT, *sorted(UNRANKED_TYPES))
+    if type not in known_types:
+        raise BadInput(f"{place}: unknown type {type!r}: choose one of {', '.join(known_types)}")
+    ids, project = row.get("ids") or [], row.get("project")
+    if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
+        raise BadInput(f"{place}: ids is not a list of memory ids")
+    if not isinstance(project, str | None) or not isinstance(row.get("generator", ""), str):
+        raise BadInput(f"{place}: project and generator must be text")
+    return make_question(
+        text,
+        type,
+        row.get("generator") or USER,
+        project=project,
+        sources=tuple(_memory_id(id, engine, place) for id in ids),
+        judged=HAND if ids else None,
+    )
+
+
+def read_labels(path: Path, engine: LocalEngine, questions: Mapping[str, Question], *, by: str) -> list[Label]:
+    """The labels of a file; a question is named by its id or its text, a memory by the beginning of its id."""
+    by_text = {question.text.casefold(): question.id for question in questions.values()}
+    found: Labels = {}
+    for place, row in read_lines(path):
+        named = _text_of(row, "question", place)
+        question = named if named in questions else by_text.get(" ".join(named.split()).casefold())
+        if question is None:
+            raise BadInput(f"{place}: no question {named[:60]!r} (see `triskele eval build --json`)")
+        grade = row.get("grade")
+        if isinstance(grade, bool) or grade not in GRADES:
+            raise BadInput(f"{place}: a grade is 0, 1, 2 or 3, not {grade!r}")
+        label = Label(question, _memory_id(_text_of(row, "memory", place), engine, place), int(grade), by)
+        found[label.pair] = label
+    if not found:
+        raise BadInput(f"{path} holds no labels")
+    return list(found.values())
+
+
+def _memory_id(named: str, engine: LocalEngine, place: str) -> str:
+    try:
+        return engine.resolve(named)
+    except BadInput as error:
+        raise BadInput(f"{place}: {error}") from error
+
+
+def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a JSONL file, each with its place."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise BadInput(f"{path} is larger than {MAX_FILE_BYTES // 2**20} MB")
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield f"{path}, line {number}", _object(line, f"{path}, line {number}")
+
+
+def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write objects to a new JSONL file that only the user can read."""
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            path.chmod(0o600)
+            file.write(text)
+    except FileExistsError:
+        raise BadInput(f"{path} exists already: name a new file") from None
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}") from error
+
+
+def _text_of(row: Mapping[str, Any], name: str, place: str) -> str:
+    value = row.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise BadInput(f"{place}: has no {name}")
+    return value.strip()
+
+
+def _object(line: str, place: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        raise BadInput(f"{place}: is not valid JSON") from None
+    if not isinstance(value, dict):
+        raise BadInput(f"{place}: is not a JSON object")
+    return value

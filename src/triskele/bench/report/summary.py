@@ -1,0 +1,236 @@
+"""The values of a report page: arms, groups of queries, comparisons, and their results in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from triskele.bench.comparison import COMPARED, UNDERPOWERED_BELOW, Decision, decision
+from triskele.bench.report.formatting import (
+    INTERVAL,
+    detectable,
+    grouped,
+    interval,
+    listing,
+    metric_name,
+    p_value,
+    questions,
+    signed,
+    value,
+)
+
+HEADLINE = "ndcg@10"
+LEADING = "default"
+OVERALL = "overall"
+_HALF = "half:"
+_FIRST = metric_name(HEADLINE)
+_BRACKETS = " (in brackets the smallest detectable difference)"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of questions: all of them, those of one type, or one half."""
+
+    key: str
+    label: str
+    n: int
+
+    @property
+    def is_underpowered(self) -> bool:
+        """Whether it is too small to decide anything but large differences."""
+        return self.n < UNDERPOWERED_BELOW
+
+    @property
+    def is_half(self) -> bool:
+        """Whether it is one of the two halves."""
+        return self.key.startswith(_HALF)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportView:
+    """Names and look-ups over a report."""
+
+    dataset: str
+    manifest: Mapping[str, Any]
+    arms: Mapping[str, Mapping[str, Any]]
+    baseline: str
+    compared: Mapping[tuple[str, str, str], Mapping[str, Any]]
+    findings: Sequence[Mapping[str, Any]]
+    abstention: Mapping[str, Mapping[str, Any]]
+
+    @staticmethod
+    def of(report: Mapping[str, Any]) -> ReportView:
+        """The view of a report; the baseline is what the arms were compared with, or else the first arm."""
+        compared = {(each["a"], each["stratum"], each["metric"]): each for each in report["comparisons"]}
+        baseline = next((each["b"] for each in report["comparisons"]), next(iter(report["arms"])))
+        return ReportView(
+            dataset=report["dataset"],
+            manifest=report["manifest"],
+            arms=report["arms"],
+            baseline=baseline,
+            compared=compared,
+            findings=report["guards"]["findings"],
+            abstention=report.get("abstention", {}),
+        )
+
+    @property
+    def challengers(self) -> list[str]:
+        """The arms that are compared with the baseline."""
+        return [name for name in self.arms if name != self.baseline]
+
+    @property
+    def leading(self) -> str | None:
+        """The arm whose per-query changes the page shows: the default, or else the last one."""
+        return LEADING if LEADING in self.challengers else next(reversed(self.challengers), None)
+
+    @property
+    def n(self) -> int:
+        """How many questions were measured."""
+        return int(self.arms[self.baseline]["overall"]["n"])
+
+    def groups(self) -> list[Group]:
+        """All questions, each kind where there are several, and the halves."""
+        arm = self.arms[self.baseline]
+        kinds = arm["strata"] if len(arm["strata"]) > 1 else {}
+        return [
+            Group(OVERALL, "all questions", self.n),
+            *(Group(name, name, kind["n"]) for name, kind in kinds.items()),
+            *(Group(f"{_HALF}{name}", f"{name} half", part["n"]) for name, part in arm["halves"].items()),
+        ]
+
+    def kinds(self) -> list[Group]:
+        """The kinds of questions alone."""
+        return [group for group in self.groups() if group.key != OVERALL and not group.is_half]
+
+    def metrics(self) -> list[str]:
+        """The compared metrics that the report has, the headline first."""
+        known = [metric for metric in COMPARED if metric in self.arms[self.baseline]["overall"]]
+        return sorted(known, key=lambda metric: metric != HEADLINE)
+
+    def value(self, arm: str, group: Group, metric: str) -> float | None:
+        """An arm's mean over a group."""
+        summary = self.arms[arm]
+        if group.is_half:
+            found = summary["halves"][group.key.removeprefix(_HALF)]
+        else:
+            found = summary["overall"] if group.key == OVERALL else summary["strata"][group.key]
+        number: float | None = found[metric]
+        return number
+
+    def best(self, group: Group, metric: str) -> list[str]:
+        """The arms with the highest value; empty if nothing was measured."""
+        values = {name: self.value(name, group, metric) for name in self.arms}
+        known = [number for number in values.values() if number is not None]
+        return [name for name, number in values.items() if known and number == max(known)]
+
+    def comparison(self, arm: str, group: Group, metric: str) -> Mapping[str, Any] | None:
+        """The comparison of an arm with the baseline, None if it was not tested."""
+        return self.compared.get((arm, group.key, metric))
+
+    def decisions(self, group: Group, metric: str) -> dict[str, Decision]:
+        """The decision about each arm that was tested."""
+        tested = {name: self.comparison(name, group, metric) for name in self.challengers}
+        return {name: decision(each) for name, each in tested.items() if each is not None}
+
+
+def sentence(view: ReportView) -> str:
+    """The best arm on the headline metric, and whether its lead is significant."""
+    overall = view.groups()[0]
+    best = view.best(overall, HEADLINE)
+    top = value(view.value(best[0], overall, HEADLINE))
+    asked = f"On {questions(overall.n)} of {view.dataset}"
+    if not view.challengers:
+        return f"{asked}, {best[0]} reaches {_FIRST} {top}; there is no other arm to compare it with."
+    if view.baseline in best:
+        shared = f", shared with {listing(best[1:])}" if len(best) > 1 else ""
+        return f"{asked}, no arm ranks better than the baseline {view.baseline}: {_FIRST} {top}{shared}."
+    lead = f"{asked}, {listing(best)} {'ranks' if len(best) == 1 else 'rank'} best: {_FIRST} {top}"
+    below = value(view.value(view.baseline, overall, HEADLINE))
+    return f"{lead} against {below} of the baseline {view.baseline}, {_significance(view, best[0], overall)}."
+
+
+def _significance(view: ReportView, arm: str, group: Group) -> str:
+    found = view.comparison(arm, group, HEADLINE)
+    if found is None:
+        return "which was not tested"
+    text = f"{signed(found['delta'])} ({INTERVAL} {interval(found)}, {p_value(found['p_holm'])} after Holm)"
+    if decision(found) is Decision.UNDECIDED:
+        return f"but the difference of {text} is not distinguishable from chance ({detectable(found)})"
+    return f"a clear difference of {text}"
+
+
+def facts(view: ReportView) -> list[str]:
+    """Further facts, one sentence each."""
+    if not view.challengers:
+        return list(_underpowered(view))
+    return [
+        *_other_metrics(view),
+        *_kinds(view),
+        *_decided(view),
+        *_undecided(view),
+        *_untested(view),
+        *_underpowered(view),
+    ]
+
+
+def _other_metrics(view: ReportView) -> Iterator[str]:
+    overall = view.groups()[0]
+    others = [metric for metric in view.metrics() if metric != HEADLINE]
+    text = grouped((listing(view.best(overall, metric)), metric_name(metric)) for metric in others)
+    if text:
+        yield f"Highest on the other metrics: {text}."
+
+
+def _kinds(view: ReportView) -> Iterator[str]:
+    text = grouped((listing(view.best(group, HEADLINE)), group.label) for group in view.kinds())
+    if text:
+        yield f"Highest {_FIRST} by kind: {text}."
+
+
+def _decided(view: ReportView) -> Iterator[str]:
+    found = view.decisions(view.groups()[0], HEADLINE)
+    for wanted in (Decision.BETTER, Decision.WORSE):
+        names = [name for name, decided in found.items() if decided is wanted]
+        if names:
+            yield f"Clearly {wanted} than {view.baseline} overall, on {_FIRST}: {listing(names)}."
+
+
+def _undecided(view: ReportView) -> Iterator[str]:
+    overall = view.groups()[0]
+    found = [(name, metric) for metric in view.metrics() for name in _open(view, overall, metric)]
+    text = grouped((name, f"{metric_name(metric)}{_least(view, name, overall, metric)}") for name, metric in found)
+    if text:
+        yield f"Not distinguishable from {view.baseline} overall{_BRACKETS}: {text}."
+    kinds = [(name, group) for group in view.kinds() for name in _open(view, group, HEADLINE)]
+    text = grouped((name, f"{group.label}{_least(view, name, group, HEADLINE)}") for name, group in kinds)
+    if text:
+        yield f"Not distinguishable from {view.baseline} by kind, on {_FIRST}{_BRACKETS}: {text}."
+
+
+def _least(view: ReportView, name: str, group: Group, metric: str) -> str:
+    found = view.comparison(name, group, metric)
+    return "" if found is None or found["mde"] is None else f" ({found['mde']:.3f})"
+
+
+def _open(view: ReportView, group: Group, metric: str) -> list[str]:
+    return [name for name, decided in view.decisions(group, metric).items() if decided is Decision.UNDECIDED]
+
+
+def _untested(view: ReportView) -> Iterator[str]:
+    """Tests are against the baseline only: say that a lead over the second best is not tested."""
+    overall = view.groups()[0]
+    values = {name: view.value(name, overall, HEADLINE) or 0.0 for name in view.challengers}
+    best, *others = sorted(values, key=lambda name: -values[name])
+    behind = next((name for name in others if values[name] < values[best]), None)
+    if behind is not None:
+        yield (
+            f"Every test is against {view.baseline}: the lead of {best} over {behind}, "
+            f"{values[best] - values[behind]:.3f} on {_FIRST}, is not tested."
+        )
+
+
+def _underpowered(view: ReportView) -> Iterator[str]:
+    small = [f"{group.label} ({group.n})" for group in view.groups() if group.is_underpowered]
+    if small:
+        yield f"Underpowered, with fewer than {UNDERPOWERED_BELOW} questions: {listing(small)}."

@@ -1,0 +1,62 @@
+"""Merging and splitting concepts by hand, and a rebuild that keeps these decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from triskele.graph.view import View
+from triskele.index.lexical import LexicalIndex
+from triskele.index.mentions import MentionIndex
+from triskele.index.name_linking import read_names
+from triskele.replies import Regrouped
+from triskele.store.derived import BY_HAND, Merge, Name
+from triskele.store.protocols import OwnerStore
+
+
+def merge(view: View, one: str, other: str) -> Regrouped:
+    """Move all names of one concept to the other."""
+    moving, target = view.find(one), view.find(other)
+    concept = view.concept(target)
+    if moving.concept == target.concept:
+        return Regrouped((), concept.name)
+    names = view.store.entities.members([moving.concept])
+    view.store.entities.regroup({name.name: target.concept for name in names}, BY_HAND)
+    return Regrouped(tuple(name.text for name in names), concept.name)
+
+
+def split(view: View, text: str) -> Regrouped:
+    """Split a name from its concept, with those that were merged together with it; returns the concept it left."""
+    name = view.find(text)
+    group = view.store.entities.members([name.concept])
+    leaving = _leaving(name, group, view.store.entities.merges(each.name for each in group))
+    staying = [each for each in group if each not in leaving]
+    if not staying:
+        return Regrouped((), view.concept(name).name)
+    # The number of a concept is that of one of its names: the side that loses it takes its first name's.
+    moving = staying if any(each.name == name.concept for each in leaving) else leaving
+    head = min(each.name for each in moving)
+    view.store.entities.regroup({each.name: head for each in moving}, BY_HAND)
+    left = head if moving is staying else name.concept
+    return Regrouped(tuple(each.text for each in leaving), view.concepts([left])[left].name)
+
+
+def _leaving(name: Name, group: Sequence[Name], merges: Sequence[Merge]) -> list[Name]:
+    """The name, and the names that came into the concept by the same merge."""
+    last = {merge.name: merge for merge in merges}
+    own = last.get(name.name)
+    if own is not None:
+        came = [each for each in group if each.name in last and last[each.name][2:] == own[2:]]
+        is_merge = own.after == name.concept and all(each.name != own.after for each in came)
+        if is_merge:
+            return came
+    return [name]
+
+
+def rebuild(
+    store: OwnerStore, words: LexicalIndex, mentions: MentionIndex, *, progress: Callable[[int], None] | None = None
+) -> int:
+    """Link the names of every version again; returns how many versions were read."""
+    store.entities.forget()
+    # The file still holds deleted mentions.
+    mentions.rebuild()
+    return read_names(store, words, progress=progress)

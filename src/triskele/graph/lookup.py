@@ -1,0 +1,180 @@
+"""Queries on the graph: one concept, the shortest path between two, and counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from triskele.errors import NotFound
+from triskele.graph.view import Concept, View
+from triskele.index.corpus import Ints
+from triskele.index.mentions import MentionIndex
+from triskele.replies import (
+    CommonConcept,
+    ConceptDetails,
+    ConceptEdge,
+    ConceptOverview,
+    ConceptPath,
+    Hop,
+    Neighbour,
+    OtherName,
+)
+from triskele.types import Memory
+
+# Of a name that nearly every memory mentions, the newest mentions are enough.
+_MOST_LOOKED_AT = 2000
+MAX_HOPS = 6
+_SHOWN_COMMON = 10
+
+
+def details(view: View, text: str, *, limit: int = 10, closed: bool = False) -> ConceptDetails:
+    """Everything about the concept of a name; `closed` includes edges that no longer hold."""
+    name = view.find(text)
+    concept = view.concept(name)
+    rows, subjects = _rows(view, concept)
+    edges = _edges(view, concept, limit=limit, closed=closed)
+    if not len(rows) and not (closed and edges):
+        raise _unseen(view, concept)
+    return ConceptDetails(
+        concept=concept.name,
+        other_names=_other_names(view, concept),
+        memories=len(rows),
+        subjects=len(subjects),
+        subject_of=_newest(view, subjects, limit),
+        mentioned_in=_newest(view, np.setdiff1d(rows, subjects), limit),
+        neighbours=_neighbours(view, concept, rows, limit),
+        edges=edges,
+    )
+
+
+def _unseen(view: View, concept: Concept) -> NotFound:
+    if view.scope.projects is not None:
+        place = ", ".join(sorted(filter(None, view.scope.projects)))
+        message = (
+            f"nothing in project {place} mentions “{concept.name}” now: look into all projects, or at what is closed"
+        )
+        return NotFound(message, remedy="all projects or closed")
+    return NotFound(f"nothing that still holds mentions “{concept.name}”: look at what is closed", remedy="closed")
+
+
+def _other_names(view: View, concept: Concept) -> tuple[OtherName, ...]:
+    names = [name for name in view.store.entities.members([concept.number]) if name.name != concept.number]
+    # The last word counts: a name may have been joined and parted before.
+    joined = {merge.name: merge for merge in view.store.entities.merges(name.name for name in names)}
+    return tuple(
+        OtherName(name.text, merge.reason, merge.at) if (merge := joined.get(name.name)) else OtherName(name.text)
+        for name in names
+    )
+
+
+def _rows(view: View, concept: Concept) -> tuple[Ints, Ints]:
+    """The rows that mention a concept, and those that it is the subject of."""
+    _, rows, is_subject = view.holders(np.array([concept.number]))
+    return np.unique(rows), np.unique(rows[is_subject])
+
+
+def _newest(view: View, rows: Ints, limit: int) -> tuple[Memory, ...]:
+    """The memories behind some rows, the most recently changed first."""
+    found = view.store.rows(rows[-_MOST_LOOKED_AT:].tolist()).values()
+    return tuple(sorted(found, key=lambda memory: (memory.updated_at, memory.id), reverse=True)[:limit])
+
+
+def _neighbours(view: View, concept: Concept, rows: Ints, limit: int) -> tuple[Neighbour, ...]:
+    """Concepts that the same memories mention, most often together first, then the rarer one."""
+    place, others, _ = view.layers.concepts(rows[-_MOST_LOOKED_AT:])
+    pairs = np.unique(np.stack([place, others]), axis=1)[1]
+    numbers, together = np.unique(pairs[pairs != concept.number], return_counts=True)
+    connecting = view.connects(numbers)
+    numbers, together = numbers[connecting], together[connecting]
+    frequency = view.layers.frequency(numbers)
+    best = np.lexsort((numbers, frequency, -together))[:limit]
+    named = view.concepts(numbers[best].tolist())
+    return tuple(
+        Neighbour(named[number].name, count, total)
+        for number, count, total in zip(
+            numbers[best].tolist(), together[best].tolist(), frequency[best].tolist(), strict=True
+        )
+    )
+
+
+def _edges(view: View, concept: Concept, *, limit: int, closed: bool) -> tuple[ConceptEdge, ...]:
+    edges = view.store.entities.edges(concept.number, projects=view.scope.projects, closed=closed, limit=limit)
+    named = view.concepts({end for edge in edges for end in (edge.source, edge.target)})
+    return tuple(
+        ConceptEdge(**edge._asdict() | {"source": named[edge.source].name, "target": named[edge.target].name})
+        for edge in edges
+    )
+
+
+def path(view: View, one: str, other: str) -> ConceptPath:
+    """The shortest path between the concepts of two names, over memories in the scope."""
+    start, end = (view.concept(view.find(text)) for text in (one, other))
+    steps = _shortest(view, start.number, end.number)
+    if steps is None:
+        return ConceptPath(start.name, end.name, None)
+    memories = view.store.rows(row for row, _ in steps)
+    named = view.concepts(concept for _, concept in steps)
+    hops = tuple(Hop(memories[row], named[concept].name) for row, concept in steps)
+    return ConceptPath(start.name, end.name, hops)
+
+
+def _shortest(view: View, start: int, goal: int) -> list[tuple[int, int]] | None:
+    """The rows and the concepts they lead to, breadth first; a hub may start or end a path, never lie on it."""
+    if start == goal:
+        return []
+    _, ends, _ = view.holders(np.array([goal]))
+    level, by_row, by_concept = np.array([start]), dict[int, int](), {start: 0}
+    for _ in range(MAX_HOPS):
+        place, rows, _ = view.holders(level)
+        rows, place = _new(rows, place, by_row)
+        by_row |= dict(zip(rows.tolist(), level[place].tolist(), strict=True))
+        arrived = rows[np.isin(rows, ends)]
+        if len(arrived):
+            return _back(int(arrived[0]), goal, by_row, by_concept)
+        place, concepts, _ = view.layers.concepts(rows)
+        open_ones = view.connects(concepts)
+        concepts, place = _new(concepts[open_ones], place[open_ones], by_concept)
+        by_concept |= dict(zip(concepts.tolist(), rows[place].tolist(), strict=True))
+        # The rarest concept first: it best explains why two memories belong together.
+        level = concepts[np.lexsort((concepts, view.layers.frequency(concepts)))]
+    return None
+
+
+def _new(found: Ints, place: Ints, known: dict[int, int]) -> tuple[Ints, Ints]:
+    """What was not reached before, each once, from the first place that leads to it, in that order."""
+    _, first = np.unique(found, return_index=True)
+    order = [at for at in np.sort(first).tolist() if int(found[at]) not in known]
+    return found[order], place[order]
+
+
+def _back(row: int, goal: int, by_row: dict[int, int], by_concept: dict[int, int]) -> list[tuple[int, int]]:
+    """The steps that led to a row, from the start on."""
+    steps = [(row, goal)]
+    while before := by_concept[by_row[steps[-1][0]]]:
+        steps.append((before, by_row[steps[-1][0]]))
+    return steps[::-1]
+
+
+def overview(view: View, mentions: MentionIndex) -> ConceptOverview:
+    """Counts inside a scope, and the size of the whole graph on disk."""
+    place, concepts, _ = view.layers.concepts(view.rows)
+    place, concepts = np.unique(np.stack([place, concepts]), axis=1)
+    counted = np.bincount(concepts)
+    usable = (counted[concepts] >= 2) & view.connects(concepts)
+    counts = view.store.entities.counts()
+    return ConceptOverview(
+        names=counts,
+        memories=len(view.rows),
+        connected=len(np.unique(place[usable])),
+        common=_common(view, counted),
+        bytes=counts.bytes + mentions.bytes(),
+    )
+
+
+def _common(view: View, counted: np.typing.NDArray[np.int64]) -> tuple[CommonConcept, ...]:
+    biggest = np.argsort(-counted, kind="stable")[:_SHOWN_COMMON]
+    biggest = biggest[counted[biggest] >= 2]
+    named, connects = view.concepts(biggest.tolist()), view.connects(biggest)
+    return tuple(
+        CommonConcept(named[number].name, int(counted[number]), is_connecting)
+        for number, is_connecting in zip(biggest.tolist(), connects.tolist(), strict=True)
+    )
