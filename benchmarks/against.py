@@ -146,7 +146,7 @@ def cold_add(home: Path, size: int, questions: int) -> dict[str, Any]:  # noqa: 
     """An add in a new process while no resident runs; a resident that it starts is stopped before the next add."""
     import hook
 
-    from triskele.serving import hook_client
+    from triskele.edge.hook import client
 
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
     environ |= {"TRISKELE_HOME": str(home / "add"), "TRISKELE_PROJECT": "bench"}
@@ -158,13 +158,13 @@ def cold_add(home: Path, size: int, questions: int) -> dict[str, Any]:  # noqa: 
         subprocess.run(command, env=environ, check=True, capture_output=True, stdin=subprocess.DEVNULL)
         wall.append((time.perf_counter() - began) * 1000)
         spent.append((hook.children_s() - before) * 1000)
-        _stop_if_started(hook_client.address(environ))
+        _stop_if_started(client.address(environ))
     # The first one makes the store.
     return {"cold_add_ms": statistics.median(wall[1:]), "cold_add_cpu_ms": statistics.median(spent[1:])}
 
 
 def _stop_if_started(place: Any) -> None:
-    from triskele.serving import resident
+    from triskele.edge.process import resident
 
     ends = time.monotonic() + STARTING_S
     while resident.health(place) is None and time.monotonic() < ends:

@@ -29,12 +29,13 @@ from typing import Any
 from hook import FOLDER, HOOK, memory_of, serving
 
 from triskele import config
+from triskele.edge.hook import client
+from triskele.edge.process import resident
 from triskele.engine.local import LocalEngine
 from triskele.requests import Draft
-from triskele.serving import hook_client, resident
 
 RESULTS = Path(__file__).parent / "results" / "agents.json"
-CLI = [sys.executable, "-c", "from triskele.serving.cli.main import main; main()"]
+CLI = [sys.executable, "-c", "from triskele.edge.cli.main import main; main()"]
 DEADLINE_MS = 30_000
 SAMPLES = 8
 WORDS = "heron mill river lamp garden bridge letter winter copper window market stone".split()
@@ -96,7 +97,7 @@ def run(home: Path, given: argparse.Namespace) -> dict[str, Any]:
     (home / FOLDER / ".git").mkdir(parents=True)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
     environ |= {"TRISKELE_HOME": str(home), "TRISKELE_HOOK_DEADLINE_MS": str(DEADLINE_MS)}
-    place = hook_client.address(environ)
+    place = client.address(environ)
     seed(home, environ)
     ask_once(home, environ)
     stage = Stage(home, environ, given.seconds)
@@ -204,7 +205,7 @@ def call(child: subprocess.Popen[bytes], id: int, method: str, params: Mapping[s
     raise OSError("the stream ended")
 
 
-def watch(stage: Stage, place: hook_client.Address) -> list[dict[str, Any]]:
+def watch(stage: Stage, place: client.Address) -> list[dict[str, Any]]:
     """Look at the resident now and then, and kill it at half-time."""
     samples = []
     step = (stage.ends - stage.began) / SAMPLES
@@ -218,7 +219,7 @@ def watch(stage: Stage, place: hook_client.Address) -> list[dict[str, Any]]:
     return samples
 
 
-def sample(place: hook_client.Address, at: str) -> dict[str, Any]:
+def sample(place: client.Address, at: str) -> dict[str, Any]:
     """Processes, open files and memory."""
     pid = serving(place)
     files = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()]
@@ -235,7 +236,7 @@ def processes(home: Path) -> list[int]:
             command, environ = (path / "cmdline").read_bytes(), (path / "environ").read_bytes()
         except OSError:
             continue
-        if b"triskele.serving.resident" in command and f"TRISKELE_HOME={home}\0".encode() in environ + b"\0":
+        if b"triskele.edge.process.resident" in command and f"TRISKELE_HOME={home}\0".encode() in environ + b"\0":
             found.append(int(path.name))
     return found
 

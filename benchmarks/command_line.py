@@ -40,7 +40,8 @@ def related(size: int) -> None:
 
     from triskele import __main__ as program
     from triskele.bench.curation_pairs import load_pairs
-    from triskele.serving import hook_client, resident
+    from triskele.edge.hook import client
+    from triskele.edge.process import resident
     from triskele.types import Add
 
     pairs = [pair for pair in load_pairs() if pair.label != "add"][: RUNS * 10]
@@ -52,9 +53,9 @@ def related(size: int) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
         os.environ.clear()
         os.environ.update(kept | {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": hook.FOLDER})
-        place = hook_client.address(os.environ)
+        place = client.address(os.environ)
         try:
-            hook_client.start(place, os.environ)
+            client.start(place, os.environ)
             while resident.health(place) is None:
                 time.sleep(0.05)
             subprocess.run([PROGRAM, "recall", "what is known"], check=True, capture_output=True)

@@ -35,12 +35,12 @@ from triskele.bench.arms import arm
 from triskele.bench.datasets import UNRANKED_TYPES, half, windows
 from triskele.bench.harness import BenchHarness
 from triskele.bench.loaders import load_dataset
+from triskele.edge.cli.demo import temporary_memory
 from triskele.engine.local import LocalEngine
 from triskele.recall import reasons
 from triskele.recall.candidates import CandidateSet
 from triskele.recall.confidence import has_signs, signs
 from triskele.recall.legs import QueryTerms
-from triskele.serving.cli.demo import temporary_memory
 
 SIGNS = ("cosine", "words", "margin", "spread", "unknown", "elsewhere")
 EVERYDAY = Path(__file__).parent / "everyday"

@@ -30,8 +30,9 @@ from typing import Any
 import stores
 import texts
 
+from triskele.edge.hook import client
+from triskele.edge.process import resident
 from triskele.index.name_linking import read_names
-from triskele.serving import hook_client, resident
 
 RESULTS = Path(__file__).parent / "results" / "hook.json"
 WARMING = 30
@@ -43,7 +44,7 @@ MOST_RATIO, MOST_CPU_MS, MOST_USS_MB, MOST_COLD_S = 3.0, 15.0, 600.0, 2.0
 PATIENCE_S = 60.0
 # Where memories of the benchmark's project are asked for, whatever folder this runs in.
 FOLDER = "bench"
-HOOK = [sys.executable, "-I", "-S", str(Path(hook_client.__file__).with_name("hook_start.py"))]
+HOOK = [sys.executable, "-I", "-S", str(Path(client.__file__).with_name("start.py"))]
 
 Environ = Mapping[str, str]
 
@@ -84,7 +85,7 @@ def measure(home: Path, size: int, count: int) -> dict[str, Any]:
     """Every figure at one size."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
     environ |= {"TRISKELE_HOME": str(home), "TRISKELE_HOOK_DEADLINE_MS": str(PATIENCE_S * 1000)}
-    place = hook_client.address(environ)
+    place = client.address(environ)
     events = payloads(home, size, count + WARMING)
     try:
         figures: dict[str, Any] = {"memories": size, **cold_start(place, environ, events[0])}
@@ -120,11 +121,11 @@ def payloads(home: Path, size: int, count: int) -> list[bytes]:
     return events
 
 
-def cold_start(place: hook_client.Address, environ: Environ, event: bytes) -> dict[str, float]:
+def cold_start(place: client.Address, environ: Environ, event: bytes) -> dict[str, float]:
     """Seconds from nothing to the first answer of any kind, and to the first text."""
     assert resident.health(place) is None, "another process serves this store already"
     started = time.monotonic()
-    hook_client.start(place, environ)
+    client.start(place, environ)
     while resident.health(place) is None:
         time.sleep(0.005)
     listening_s = time.monotonic() - started
@@ -156,7 +157,7 @@ def race(environ: Environ, clock: int, events: Sequence[bytes]) -> dict[str, flo
     return {name: round(figure, 3) for name, figure in figures.items()}
 
 
-def round_trips(place: hook_client.Address, events: Sequence[bytes]) -> dict[str, float]:
+def round_trips(place: client.Address, events: Sequence[bytes]) -> dict[str, float]:
     """Requests from one process that is warm itself: wall time, and CPU time of the resident."""
     clock = cpu_clock(serving(place))
     wall, cpu = [], []
@@ -173,15 +174,15 @@ def round_trips(place: hook_client.Address, events: Sequence[bytes]) -> dict[str
     }
 
 
-def ask(place: hook_client.Address, event: bytes) -> bytes:
+def ask(place: client.Address, event: bytes) -> bytes:
     """One prompt, answered without a new process."""
     headers = ("Content-Type: application/json", f"X-Triskele-Deadline-Ms: {PATIENCE_S * 1000:.0f}")
-    status, _, text = hook_client.exchange(place, "POST /hook/user-prompt-submit", headers, event, PATIENCE_S)
+    status, _, text = client.exchange(place, "POST /hook/user-prompt-submit", headers, event, PATIENCE_S)
     assert status in (200, 204), status
     return text
 
 
-def serving(place: hook_client.Address) -> int:
+def serving(place: client.Address) -> int:
     """The process that serves."""
     found = resident.health(place)
     assert found is not None, "nobody serves"

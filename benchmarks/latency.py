@@ -214,7 +214,7 @@ def memory_after(home: Path, asked: Sequence[str]) -> dict[str, float]:
 def cold_start(home: Path, rounds: int = 7) -> float:
     """A whole `triskele recall` process against `python -c pass`."""
     environment = os.environ | {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "bench"}
-    program = "from triskele.serving.cli.main import main; main()"
+    program = "from triskele.edge.cli.main import main; main()"
     command = [sys.executable, "-c", program, "recall", "what does the study say", "--json"]
     taken: dict[str, list[float]] = {"recall": [], "pass": []}
     for _ in range(rounds):

@@ -31,11 +31,11 @@ from typing import Any
 import triskele
 from triskele.bench.datasets import windows
 from triskele.bench.loaders import load_dataset
+from triskele.edge.http.client import RemoteMemory
 from triskele.errors import TriskeleError
 from triskele.index.worker import LEASE_S, QUIET_S
 from triskele.server.accounts import Accounts
 from triskele.server.demo import running_postgres
-from triskele.serving.http.client import RemoteMemory
 
 WORDS = (
     "argo flux helm redis kafka billing shop cluster release backup cache queue deploy incident metric alert".split()

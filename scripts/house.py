@@ -37,22 +37,15 @@ CASTS = re.compile(r"\bcast\(|# type: ignore")
 IS_SERVER = re.compile(r"\b(invocation\.remote|uses_server|is_remote|refuse_server|only_at_the_store)\b")
 ENGINE_INSIDES = {"store", "runtime", "lexical", "vault", "after_answer"}
 # The rooms that may use them.
-ABOVE_THE_STORE = tuple(
-    f"triskele.{room}" for room in "bench evaluation recall index stores store curation engine".split()
-)
+ABOVE_THE_STORE = tuple(f"triskele.{room}" for room in "bench recall index store curation engine".split())
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "CHANGELOG.md", "docs/benchmarks.md")
 # What is neither named here nor in a module named here is core; the longest name decides.
 GROUPS = {
-    **dict.fromkeys(("edge", "serving"), "edge"),
-    **dict.fromkeys(("bench", "evaluation"), "bench"),
-    "code": "code",
-    **dict.fromkeys(("server", "stores.postgres", "stores.access_keys", "stores.sharing"), "server"),
-    **dict.fromkeys(("stores.corpus_store", "index.database"), "server"),
-    **{f"serving.http.{name}": "server" for name in "admin_api share_api sync_api tenants demo_server".split()},
-    **{f"serving.{name}": "core" for name in "learning file_memory syncing graph_view statistics".split()},
-    "serving.web.neighbourhood": "core",
+    **{name: name for name in ("edge", "server", "bench", "code")},
+    **dict.fromkeys(("store.sharing", "store.corpus_protocol", "edge.http.keys"), "server"),
+    **dict.fromkeys(("edge.file_memory", "edge.process.syncing"), "core"),
 }  # fmt: skip
 GROUP_NAMES = ("core", "edge", "server", "bench", "code")
 

@@ -19,10 +19,11 @@ from triskele.bench.own import gate, run
 from triskele.bench.own.questions import Label, make_question, save_labels, save_questions
 from triskele.code.search import opened
 from triskele.curation.decide import PairDecision
+from triskele.edge.cli.demo import temporary_memory
+from triskele.edge.hook import client
+from triskele.edge.process import resident
 from triskele.replies import Rationale, Verdict
 from triskele.server.demo import demo_environment
-from triskele.serving import hook_client, resident
-from triskele.serving.cli.demo import temporary_memory
 from triskele.store.protocols import Use
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def browser_at(home: Path) -> Iterator[tuple[Any, str]]:
             yield page, url.split("#")[0]
             chromium.close()
     finally:
-        resident.stop(hook_client.address(environ))
+        resident.stop(client.address(environ))
 
 
 @contextmanager

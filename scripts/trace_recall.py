@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 import triskele
-from triskele.serving.cli.demo import temporary_memory
+from triskele.edge.cli.demo import temporary_memory
 
 SOURCE = str(Path(triskele.__file__).parent)
 QUESTION = "how do releases reach the cluster?"

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import settings
 
 from triskele import config
+from triskele.edge.cli.demo import temporary_memory
 from triskele.engine.local import LocalEngine
-from triskele.serving.cli.demo import temporary_memory
 from triskele.text import timestamps
 from triskele.text.ids import IdMaker, content_hash
 from triskele.types import Memory

@@ -49,7 +49,7 @@ def test_layers_count_a_cycle_as_one_module() -> None:
     ("name", "group"),
     [
         ("triskele.engine", "core"),
-        ("triskele.serving.cli.main", "edge"),
+        ("triskele.edge.cli.main", "edge"),
         ("triskele.agents.fence", "core"),
         ("triskele.server.tenants", "server"),
         ("triskele.server.postgres.truth", "server"),
@@ -66,8 +66,8 @@ def test_counts_in_a_module() -> None:
         "DEPTH = -3\nNAME = 'x'\n"
         "def f(engine):\n    import b\n    found = engine.store\n    return [each for each in found]\n"
     )
-    module = house.Module("triskele.serving.x", source, ast.parse(source))
+    module = house.Module("triskele.edge.x", source, ast.parse(source))
     assert list(module.imports({"b", "c"})) == [({"b"}, True)]
     assert list(module.locals_that_say_nothing()) == ["found"]
     assert (module.engine_insides(), module.numeric_constants(), module.lines) == (1, 1, 6)
-    assert list(module.functions()) == [(4, "triskele.serving.x:f")]
+    assert list(module.functions()) == [(4, "triskele.edge.x:f")]

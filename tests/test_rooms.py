@@ -28,7 +28,7 @@ LAYERS: list[set[str]] = [
     {"graph", "agents", "sync"},
     {"engine"},
     {"bench"},
-    {"serving"},
+    {"edge"},
     {"server"},
     {"__main__"},
 ]
@@ -38,27 +38,27 @@ DOORS: dict[str, set[str]] = {
     "server": {
         "store.addresses",
         "recall.runtime",
-        "serving.cli.account_commands",
-        "serving.cli.agent_commands",
-        "serving.cli.share_commands",
-        "serving.http.api",
-        "serving.http.dispatch",
-        "serving.http.leg_times",
-        "serving.resident",
-        "serving.service",
-        "serving.syncing",
-        "serving.web.admin_page",
-        "serving.web.key_sessions",
+        "edge.cli.account_commands",
+        "edge.cli.agent_commands",
+        "edge.cli.share_commands",
+        "edge.http.api",
+        "edge.http.dispatch",
+        "edge.http.leg_times",
+        "edge.process.resident",
+        "edge.process.service",
+        "edge.process.syncing",
+        "edge.web.admin_page",
+        "edge.web.key_sessions",
     },
 }
 
 # The same thing on both sides of an edge: the library's value, and its shape in the answers of MCP.
 SAME_CLASS = {
-    "Changes": {"requests", "serving"},
-    "Hit": {"types", "serving"},
-    "MemoryDetails": {"replies", "serving"},
-    "Stage": {"types", "serving"},
-    "WhyNot": {"types", "serving"},
+    "Changes": {"requests", "edge"},
+    "Hit": {"types", "edge"},
+    "MemoryDetails": {"replies", "edge"},
+    "Stage": {"types", "edge"},
+    "WhyNot": {"types", "edge"},
 }
 
 

@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Engine": "triskele.engine.protocol",
     "open": "triskele.engine.opening",
-    "connect": "triskele.serving.http.client",
+    "connect": "triskele.edge.http.client",
 }
 
 

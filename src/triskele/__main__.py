@@ -41,7 +41,7 @@ def main() -> None:
         answer, related = _resident_answer(sys.argv[1:])
         if answer is not None:
             _write_and_exit(answer)
-        from triskele.serving.cli.main import main as run
+        from triskele.edge.cli.main import main as run
 
         run(related)
     except KeyboardInterrupt:
@@ -63,18 +63,18 @@ def _resident_answer(arguments: list[str]) -> tuple[bytes | None, tuple[str, ...
         return None, ()
     if sys.stdout is None or (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
         return None, ()
-    from triskele.serving import hook_client
+    from triskele.edge.hook import client
 
     try:
-        place = hook_client.address(os.environ)
-        if not os.path.exists(place.socket(hook_client.HTTP)) and not place.is_tcp:
+        place = client.address(os.environ)
+        if not os.path.exists(place.socket(client.HTTP)) and not place.is_tcp:
             return None, ()
         import json
 
         body = json.dumps(_request(arguments)).encode()
-        headers = ("Content-Type: application/json", f"X-Triskele-Version: {hook_client.VERSION}")
-        status, head, text = hook_client.exchange(place, "POST /command", headers, body, _PATIENCE_S)
-    except (OSError, ValueError, hook_client.NoAnswer):
+        headers = ("Content-Type: application/json", f"X-Triskele-Version: {client.VERSION}")
+        status, head, text = client.exchange(place, "POST /command", headers, body, _PATIENCE_S)
+    except (OSError, ValueError, client.NoAnswer):
         return None, ()
     return (text, ()) if status == _OK else (None, _related(head))
 

@@ -17,7 +17,7 @@ TriskeleError
     ├── ModelUnavailable     a model file is missing, damaged or returns invalid values
     ├── VaultLocked, VaultDamaged   (privacy/key_sources.py) the key is missing, or a sealed text was altered
     ├── QuotaExceeded        a quota of the user on a server is used up
-    ├── AccessDenied         (serving/http/problems.py) a server refuses the key
+    ├── AccessDenied         (edge/http/problems.py) a server refuses the key
     └── EndpointUnavailable  (models/egress.py) a hosted service does not answer as it should
 """
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from triskele import config
+from triskele.edge.hook.payload import hook_call, text_in
 from triskele.engine.local import LocalEngine
 from triskele.replies import Injection
-from triskele.serving.hook import hook_call, text_in
 
 
 class Desk:

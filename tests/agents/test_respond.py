@@ -16,9 +16,9 @@ from desk import Desk, quotations
 from triskele import config
 from triskele.agents import fence, injection, respond
 from triskele.curation.projects import project_of
+from triskele.edge.hook.explain import explain
 from triskele.errors import BadInput
 from triskele.replies import Injection
-from triskele.serving.hook.explanation import explain
 from triskele.types import LinkKind, Memory, Origin, Sensitivity
 
 

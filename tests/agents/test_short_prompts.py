@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from desk import Desk
 
-from triskele.serving.hook.explanation import explain
+from triskele.edge.hook.explain import explain
 
 DATA = json.loads((Path(__file__).parent.parent / "data" / "short_prompts.json").read_text())
 PROMPTS = [prompt for half in DATA["prompts"].values() for prompt in half]

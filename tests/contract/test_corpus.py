@@ -13,12 +13,12 @@ import pytest
 from brute_force import BruteForceCorpus
 
 from triskele.config import load
+from triskele.edge.cli.demo import temporary_memory
 from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Corpus, Ints
 from triskele.models.embedder import Encoding
 from triskele.recall.pipeline import recall
 from triskele.recall.plan import Plan
-from triskele.serving.cli.demo import temporary_memory
 from triskele.text import timestamps
 from triskele.types import Origin, Query, Role, Scope, Sensitivity, Sort
 

@@ -10,12 +10,12 @@ from typing import Any
 import fixture_tools
 import uvicorn
 
+from triskele.edge.http.app import AppContext, Application, Rules
+from triskele.edge.mcp import server
+from triskele.edge.mcp.server import MemoryServer, build
+from triskele.edge.process.listener import tcp_socket
 from triskele.engine.local import LocalEngine
 from triskele.engine.opening import open_memory
-from triskele.serving.app import AppContext, Application, Rules
-from triskele.serving.listener import tcp_socket
-from triskele.serving.mcp import server
-from triskele.serving.mcp.server import MemoryServer, build
 
 
 def build_with_fixtures(open_engine: Callable[[], LocalEngine], **details: Any) -> MemoryServer:

@@ -65,9 +65,9 @@ def test_the_settings_are_settings(tmp_path: Path) -> None:
 
 
 def test_the_table_names_what_exists() -> None:
+    from triskele.edge.cli.main import COMMANDS
+    from triskele.edge.mcp import registry
     from triskele.engine.local import LocalEngine
-    from triskele.serving.cli.main import COMMANDS
-    from triskele.serving.mcp import registry
 
     table = README[README.index("| in words |") : README.index("What a memory, a project")]
     rows = [line.split(" | ") for line in table.splitlines()[2:] if line]

@@ -15,12 +15,13 @@ import pytest
 from needs import CHROMIUM
 
 from triskele import config
+from triskele.edge.cli.demo import temporary_memory
+from triskele.edge.hook import client
+from triskele.edge.http.keys import SCOPES
+from triskele.edge.process import resident
 from triskele.engine.local import LocalEngine
 from triskele.index.name_linking import read_names
 from triskele.server.accounts import Accounts
-from triskele.serving import hook_client, resident
-from triskele.serving.cli.demo import temporary_memory
-from triskele.serving.http.keys import SCOPES
 from triskele.types import Add
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("chromium")]
@@ -94,7 +95,7 @@ def opened(chromium: Any) -> Iterator[Callable[[Path], Pages]]:
 
     yield open_one
     for pages in made:
-        resident.stop(hook_client.address(pages.environ))
+        resident.stop(client.address(pages.environ))
 
 
 @pytest.fixture(scope="module")
@@ -306,7 +307,7 @@ def test_secrets_sign_out_and_a_server_that_is_gone(large: Pages) -> None:
     page.wait_for_selector("text=You are signed out")
     large.sign_in()
     page = large.open("?q=port")
-    resident.stop(hook_client.address(large.environ))
+    resident.stop(client.address(large.environ))
     page.fill("#q", "another question")
     page.wait_for_selector(".notice.error:has-text('does not answer')")
     large.sign_in()

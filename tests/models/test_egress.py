@@ -423,11 +423,11 @@ CLIENTS = {
 HUB = {"huggingface_hub", "sentence_transformers", "transformers", "torch"}
 HUB_ROOMS = {"models/hub.py"}
 # The user's own server, named by the caller of `triskele.connect` or by the settings.
-SERVER_ROOMS = {"serving/http/client.py"}
+SERVER_ROOMS = {"edge/http/client.py"}
 # Whoever meets other processes of this machine: sockets on the disk, or ports of loopback where there are none. None
 # of them may know a client of HTTP, and an address that is not loopback's is refused in `listener.http_address`.
 LOCAL = {"socket", "_socket"}
-LOCAL_ROOMS = {"serving/hook_client.py", "serving/listener.py", "serving/mcp/connector.py"}
+LOCAL_ROOMS = {"edge/hook/client.py", "edge/process/listener.py", "edge/mcp/connector.py"}
 
 
 def _named(tree: ast.AST) -> Iterator[str]:

@@ -21,12 +21,12 @@ from models.test_llm import as_compatible as as_chat
 from writings import QUESTIONS, written
 
 from triskele import config
+from triskele.edge.cli.main import cli
 from triskele.engine.local import LocalEngine
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.models.egress import NotCleared
 from triskele.privacy.detect import find
 from triskele.recall.hosted.services import CandidateReranker, HostedServices
-from triskele.serving.cli.main import cli
 from triskele.types import Add, Memory, Sensitivity
 
 VARIABLE = "CAPTURE_KEY"

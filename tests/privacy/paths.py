@@ -21,6 +21,9 @@ from mcp import Client
 
 from triskele import config
 from triskele.agents.learning import learn
+from triskele.edge.cli.main import cli
+from triskele.edge.file_memory import FileMemory
+from triskele.edge.mcp.server import build
 from triskele.engine.local import LocalEngine
 from triskele.errors import TriskeleError
 from triskele.exchange.transfer import export_memories, import_memories
@@ -28,9 +31,6 @@ from triskele.index.name_linking import read_names
 from triskele.ingest import Drafter
 from triskele.privacy import detect
 from triskele.replies import HookCall
-from triskele.serving.cli.main import cli
-from triskele.serving.file_memory import FileMemory
-from triskele.serving.mcp.server import build
 from triskele.store.protocols import Document
 from triskele.types import Add, Sensitivity
 
@@ -43,7 +43,7 @@ REFUSED_LABELS = 8
 _FIND = detect.find
 _CRASH = """
 import sys
-from triskele.serving.cli.main import main
+from triskele.edge.cli.main import main
 from triskele.store.sqlite.store import SqliteOwnerStore
 
 def crash(store, changes, **_):

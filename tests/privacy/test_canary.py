@@ -82,7 +82,7 @@ def test_every_place_that_writes_memories_is_known() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"Add", "Revise"}
     }
-    sample = {"serving/cli/showcase.py", "bench/harness.py"}
+    sample = {"edge/cli/showcase.py", "bench/harness.py"}
     assert writers - sample == {
         "engine/local.py",
         "curation/apply.py",
@@ -94,7 +94,7 @@ def test_every_place_that_writes_memories_is_known() -> None:
         # A text that looks like a secret neither leaves a machine nor enters one (test_sync).
         "sync/loop.py",
         "sync/states.py",
-        "serving/file_memory.py",
+        "edge/file_memory.py",
         "server/sync_receiver.py",
         "agents/learning.py",
         "store/vault.py",

@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner
 from mcp import Client
 
+from triskele.edge.cli.main import cli
+from triskele.edge.mcp.server import build
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.replies import HookCall
-from triskele.serving.cli.main import cli
-from triskele.serving.mcp.server import build
 from triskele.types import TRUST, Add, Origin, Sensitivity, least_trusted
 
 ORDERS = (

@@ -12,10 +12,10 @@ import secret_samples
 from click.testing import CliRunner
 
 from triskele import config
+from triskele.edge.cli.main import cli
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange.transfer import IMPORTS, import_memories
-from triskele.serving.cli.main import cli
 from triskele.types import Sensitivity, is_secret
 
 SAMPLES = [sample for sample in secret_samples.load(secret_samples.FORMS) if sample.kind and "\n" not in sample.text]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from triskele.config import load
+from triskele.edge import shapes
 from triskele.engine.local import LocalEngine
 from triskele.recall.why_not import LegRanks
-from triskele.serving import shapes
 from triskele.types import Add, WhyNot
 
 FILLERS = tuple(f"kiwi number {number} hangs on a trellis in the garden" for number in range(30))

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 from triskele import config
+from triskele.edge.http import keys
+from triskele.edge.http.keys import Quotas
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.server.accounts import Accounts
 from triskele.server.postgres.connections import Connections
-from triskele.serving.http import keys
-from triskele.serving.http.keys import Quotas
 from triskele.text import timestamps
 
 

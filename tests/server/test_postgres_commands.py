@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from triskele.serving.cli.main import cli
+from triskele.edge.cli.main import cli
 
 Run = Callable[..., str]
 

@@ -15,12 +15,12 @@ import psycopg
 import pytest
 
 from triskele import config
+from triskele.edge.cli import health_report
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.server import corpus as database
 from triskele.server.corpus import DatabaseIndexes
 from triskele.server.postgres import migrations, vector_extension
-from triskele.serving.cli import health_report
 from triskele.store.corpus_protocol import WeightedTerms
 from triskele.types import Add, Connect, Sensitivity
 

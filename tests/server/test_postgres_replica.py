@@ -18,6 +18,8 @@ from starlette.testclient import TestClient
 
 from triskele import config
 from triskele.agents.usage import note_recall
+from triskele.edge.http.app import AppContext, Application, Rules
+from triskele.edge.http.mount import POSITION_HEADER
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, StoreClosed, StoreUnavailable
 from triskele.server.accounts import Accounts
@@ -25,8 +27,6 @@ from triskele.server.postgres import connections, replicas
 from triskele.server.postgres.connections import Connections, OwnerTransactions
 from triskele.server.postgres.replicas import Position
 from triskele.server.postgres.truth import PostgresStore
-from triskele.serving.app import AppContext, Application, Rules
-from triskele.serving.http.mount import POSITION_HEADER
 from triskele.store.corpus_protocol import VectorQuery, WeightedTerms
 from triskele.store.sharing import shares_of
 from triskele.text import timestamps

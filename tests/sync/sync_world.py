@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from triskele import config
+from triskele.edge.http import codec
 from triskele.engine.local import LocalEngine
 from triskele.errors import Unavailable
 from triskele.server.operations import BY_METHOD, SyncRoom
-from triskele.serving.http import codec
 from triskele.store import addresses as factory
 from triskele.store.protocols import Store
 from triskele.store.writer import MemoryLimits

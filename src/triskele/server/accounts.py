@@ -9,11 +9,7 @@ from typing import Any
 
 from psycopg import errors
 
-from triskele.errors import BadInput, Conflict, NotFound, StoreUnavailable
-from triskele.server.postgres.connections import LOCK_OWNER, Connections, told
-from triskele.server.postgres.migrations import DERIVED, OWNED
-from triskele.server.shares import Groups, end_leftovers
-from triskele.serving.http.keys import (
+from triskele.edge.http.keys import (
     SCOPES,
     USUAL_QUOTAS,
     AccessKey,
@@ -27,6 +23,10 @@ from triskele.serving.http.keys import (
     key_id,
     new_key,
 )
+from triskele.errors import BadInput, Conflict, NotFound, StoreUnavailable
+from triskele.server.postgres.connections import LOCK_OWNER, Connections, told
+from triskele.server.postgres.migrations import DERIVED, OWNED
+from triskele.server.shares import Groups, end_leftovers
 from triskele.text import timestamps
 from triskele.validation import check_name
 

@@ -15,8 +15,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from triskele import config
+from triskele.edge.http.keys import SCOPES
 from triskele.errors import BadInput, StoreUnavailable
-from triskele.serving.http.keys import SCOPES
 
 _NEEDED = "`triskele serve --demo` needs the extra `demo`: pip install 'triskele[demo]'"
 _START_S = 60.0

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from triskele import __version__, validation
+from triskele.edge.http.access import AccessPolicy, Principal
+from triskele.edge.http.keys import ADMIN, SCOPES, WRITE, AccessKey, AuditEntry, Quotas, User
+from triskele.edge.http.operations import Operation
 from triskele.engine.local import LocalEngine
 from triskele.errors import NotFound
 from triskele.replies import UserGroup
@@ -14,9 +17,6 @@ from triskele.requests import Moment
 from triskele.server import sync_receiver
 from triskele.server.sync_receiver import SyncItem
 from triskele.server.tenants import Tenants, quotas_in_force
-from triskele.serving.http.access import AccessPolicy, Principal
-from triskele.serving.http.keys import ADMIN, SCOPES, WRITE, AccessKey, AuditEntry, Quotas, User
-from triskele.serving.http.operations import Operation
 from triskele.sync.states import PulledPage, PushReply
 
 ScopeName = Literal["read", "write", "reveal", "admin"]

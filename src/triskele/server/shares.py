@@ -8,6 +8,7 @@ from typing import Any
 
 from psycopg import errors
 
+from triskele.edge.http.keys import check_user
 from triskele.errors import BadInput, Conflict, NotAllowed, NotFound, StoreUnavailable
 from triskele.replies import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
 from triskele.server.fan_out import Performer, in_order, rows_of, shared_ids, spread
@@ -22,7 +23,6 @@ from triskele.server.postgres.connections import (
 )
 from triskele.server.postgres.documents import PostgresDocuments
 from triskele.server.postgres.truth_rows import PostgresWriter
-from triskele.serving.http.keys import check_user
 from triskele.store.protocols import Document
 from triskele.text import timestamps
 from triskele.text.ids import new_batch

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 from triskele.agents.usage import AfterAnswer
 from triskele.config import ServerSettings, Settings
+from triskele.edge.http.access import Access, Principal
 from triskele.errors import QuotaExceeded
-from triskele.serving.http.access import Access, Principal
 from triskele.store import addresses
 from triskele.store.writer import MemoryLimits
 from triskele.text import timestamps
 
 if TYPE_CHECKING:
+    from triskele.edge.http.keys import Quotas, VerifiedKey
     from triskele.engine.local import LocalEngine
     from triskele.server.accounts import Accounts
-    from triskele.serving.http.keys import Quotas, VerifiedKey
     from triskele.store.protocols import Store
 
 _MINUTE_S = 60.0

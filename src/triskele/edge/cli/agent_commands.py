@@ -1,0 +1,415 @@
+"""Commands for agents: install, uninstall, serve, hook, mcp."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from triskele import config
+from triskele.edge.cli import views
+from triskele.edge.cli.invocation import Invocation, common, examples, standard_input
+from triskele.edge.install.table import CLIENTS, Client
+from triskele.edge.process import connect
+from triskele.errors import BadInput, Conflict, NotFound, StoreClosed
+
+if TYPE_CHECKING:
+    from triskele.edge.install.installer import Change, InstallTarget
+    from triskele.edge.process.engine_host import SettingsWatch
+    from triskele.engine.protocol import Engine
+
+_CLIENT = click.argument("client", metavar="CLIENT", type=click.Choice(list(CLIENTS)))
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show the changes; write nothing.")
+_DIFF = click.option("--diff", is_flag=True, help="Show the exact changes of the files.")
+_YES = click.option("--yes", is_flag=True, help="Write without asking.")
+_UNCHANGED = {"install": "triskele is already installed in {}", "uninstall": "triskele is not installed in {}"}
+_OTHER_STORE = (
+    "The store, owner or server is not that of the settings file: hooks will stay silent, and MCP works without the"
+    " background process. Name the store in config.toml instead ([store] url, [server] url)."
+)
+_PROJECT = click.option("--project", is_flag=True, help="Only for the current folder.")
+
+
+@click.command(
+    epilog=examples(
+        "triskele install claude-code --dry-run", "triskele install codex --yes", "triskele install vscode --project"
+    )
+)
+@_CLIENT
+@_DRY_RUN
+@_DIFF
+@_YES
+@_PROJECT
+@click.option("--learn", is_flag=True, help="Also learn from conversations (curation.learn = normal).")
+@common
+def install(
+    invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool, learn: bool
+) -> None:
+    """Install triskele into an agent, after showing what changes.
+
+    CLIENT is claude-code, codex, cursor, vscode, gemini or antigravity.
+    """
+    from triskele.edge.install import installer
+
+    target, row = _target(invocation, project), CLIENTS[client]
+    try:
+        changes = installer.plan_install(row, target)
+    except installer.FileRefused as error:
+        if not invocation.as_json:
+            click.echo(error.by_hand)
+        raise
+    needed = any(change.is_needed for change in changes)
+    if not config.is_of_file(invocation.settings(), os.environ):
+        click.echo(_OTHER_STORE, err=True)
+    if needed and not dry_run:
+        if not yes:
+            _consent(invocation, row, changes, diff=diff)
+        changes = installer.install(changes, target)
+    shown = [] if needed and not dry_run and not yes else _shown(changes, "install", diff=diff)
+    _report_changes(invocation, row, changes, "install", shown, dry_run=dry_run)
+    if learn:
+        _let_learn(invocation, dry_run=dry_run)
+
+
+def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
+    """Turn learning on, unless it is already set."""
+    from triskele.edge.cli.config_commands import store_setting
+
+    if (dial := invocation.settings().curation.learn) != "off":
+        click.echo(f"triskele already learns from conversations (curation.learn = {dial}).", err=True)
+    elif dry_run:
+        click.echo("triskele would learn from conversations (curation.learn = normal).", err=True)
+    else:
+        file = store_setting("curation.learn", "normal")
+        click.echo(f"triskele learns from conversations from now on (curation.learn = normal in {file}).", err=True)
+
+
+@click.command(epilog=examples("triskele uninstall claude-code", "triskele uninstall vscode --project --dry-run"))
+@_CLIENT
+@_DRY_RUN
+@_DIFF
+@_YES
+@_PROJECT
+@common
+def uninstall(invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool) -> None:
+    """Remove triskele from an agent; other entries stay.
+
+    CLIENT is claude-code, codex, cursor, vscode, gemini or antigravity.
+    """
+    from triskele.edge.install import installer
+
+    target, row = _target(invocation, project), CLIENTS[client]
+    changes = installer.plan_uninstall(row, target)
+    needed = any(change.is_needed for change in changes)
+    # A script need not confirm: only our own entries go, and a copy is kept.
+    asks = needed and not dry_run and not yes and _has_terminal()
+    if asks:
+        _consent(invocation, row, changes, "uninstall", diff=diff)
+    if not dry_run:
+        changes = installer.uninstall(changes, target)
+    shown = [] if asks else _shown(changes, "uninstall", diff=diff)
+    _report_changes(invocation, row, changes, "uninstall", shown, dry_run=dry_run)
+
+
+def _target(invocation: Invocation, project: bool) -> InstallTarget:
+    from triskele.edge.install.installer import InstallTarget
+
+    return InstallTarget.of(invocation.settings(), os.environ, Path.cwd() if project else None)
+
+
+def _has_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _consent(
+    invocation: Invocation, client: Client, changes: list[Change], action: str = "install", *, diff: bool
+) -> None:
+    """Show what changes and ask for consent; `d` shows the exact changes first."""
+    if not _has_terminal():
+        raise BadInput("there is no terminal to ask on, nothing was written: add --yes to write, or --dry-run to look")
+    for line in _shown(changes, action, diff=diff):
+        click.echo(line, err=invocation.as_json)
+    question = f"Write this for {client.title}? (y: yes, n: no, d: show the diff)"
+    while (said := click.prompt(question, default="n", err=True).strip().lower()) in ("d", "diff"):
+        for line in _differences(changes):
+            click.echo(line, err=invocation.as_json)
+    if said not in ("y", "yes"):
+        raise Conflict("not confirmed: nothing was written")
+
+
+def _shown(changes: list[Change], action: str, *, diff: bool) -> list[str]:
+    """A line for each file that changes, or the diffs."""
+    if diff:
+        return _differences(changes)
+    verb = "Adds to" if action == "install" else "Removes from"
+    return [f"{verb} {change.path}: {change.purpose}" for change in changes if change.is_needed]
+
+
+def _report_changes(
+    invocation: Invocation, client: Client, changes: list[Change], action: str, shown: list[str], *, dry_run: bool
+) -> None:
+    if invocation.as_json:
+        shape = {"client": client.name, "action": action, "dry_run": dry_run, "files": [_shape(c) for c in changes]}
+        return invocation.write_json({**shape, "advice": client.advice if action == "install" else ""})
+    needed = [change for change in changes if change.is_needed]
+    lines = list(shown)
+    if not needed:
+        lines.append(f"Nothing to change: {_UNCHANGED[action].format(client.title)}.")
+    elif dry_run:
+        lines.append("Nothing was written.")
+    else:
+        lines += [_written(change) for change in needed]
+        lines += [client.advice] if action == "install" else []
+    return click.echo("\n".join(lines))
+
+
+def _differences(changes: list[Change]) -> list[str]:
+    """The diffs with control and direction characters escaped."""
+    lines = [line.removesuffix("\r") for change in changes for line in change.difference.split("\n")[:-1]]
+    return ["".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in line) for line in lines]
+
+
+def _written(change: Change) -> str:
+    kept = f" (before: {change.backup})" if change.backup else ""
+    return f"{'Removed' if change.after is None else 'Wrote'} {change.path}{kept}"
+
+
+def _shape(change: Change) -> dict[str, Any]:
+    what = "unchanged"
+    if change.is_needed:
+        what = "created" if change.before is None else "removed" if change.after is None else "changed"
+    backup = None if change.backup is None else str(change.backup)
+    return {"path": str(change.path), "change": what, "diff": change.difference, "backup": backup}
+
+
+@click.command(
+    epilog=examples(
+        "triskele serve --status",
+        "triskele serve --http 127.0.0.1:8377",
+        "triskele serve --http 0.0.0.0:8080      (users with keys: TRISKELE_STORE=postgresql://…)",
+        "triskele serve --stop",
+    ),
+)
+@click.option("--http", metavar="HOST:PORT", help="Also serve HTTP: on loopback with the token, or users with keys.")
+@click.option("--socket", metavar="PATH", type=click.Path(path_type=Path), help="Also serve on this unix socket.")
+@click.option("--demo", is_flag=True, help="Serve two users and sample memories from a throw-away Postgres.")
+@click.option("--status", is_flag=True, help="Only show the process that serves this data folder.")
+@click.option("--stop", is_flag=True, help="Only stop the process that serves this data folder.")
+@common
+def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: bool, status: bool, stop: bool) -> None:
+    """Serve hooks, MCP and commands from one process until idle.
+
+    Hooks, `triskele mcp` and commands that leave texts to embed start it when they need it.
+    """
+    from triskele.edge.process import listener, resident
+
+    if status and stop:
+        raise click.UsageError("give --status or --stop, not both")
+    environ = invocation.environ()
+    if status or stop:
+        return _report_status(invocation, environ, stop=stop)
+    if demo:
+        return _serve_demo(invocation, http or "127.0.0.1:0")
+    if http:
+        connect.refuse_server(invocation.chosen())
+    is_public = not invocation.settings().store.url.startswith("sqlite:")
+    extra_addresses = resident.ExtraAddresses(
+        listener.http_address(http, is_public=is_public) if http else None, socket.absolute() if socket else None
+    )
+    resident.serve(environ, extra_addresses, ready=lambda addresses: _report_addresses(invocation, addresses))
+    return resident.exit_now()
+
+
+@click.command(
+    epilog=examples(
+        "triskele hook session-start < event.json",
+        """printf '{"prompt": "how do we deploy?", "cwd": "%s"}' "$PWD" | triskele hook user-prompt-submit --explain""",
+    ),
+)
+@click.argument("event", metavar="EVENT")
+@click.option("--client", metavar="NAME", default="", expose_value=False, help="The name of the client.")
+@click.option("--explain", is_flag=True, help="Explain what the hook would give, and why; nothing is counted.")
+@common
+def hook(invocation: Invocation, event: str, explain: bool) -> None:
+    """Answer a hook event of an agent with relevant memories.
+
+    EVENT is user-prompt-submit, session-start, pre-compact, stop or session-end; the client's JSON comes on standard
+    input. An error never fails a prompt: it prints nothing and goes to run/hook.log in the data folder.
+    """
+    if explain:
+        return _explain_hook(invocation, event)
+    from triskele.edge.hook import client as hook_client
+
+    return hook_client.answer(event, invocation.environ(), time.monotonic())
+
+
+def _explain_hook(invocation: Invocation, event: str) -> None:
+    """What the hook does with the event on standard input, and why; the folder is the one that the event names."""
+    import json
+
+    from triskele.edge.hook import explain as explanation
+
+    try:
+        payload = json.loads(standard_input().read() or b"{}")
+    except ValueError:
+        payload = None
+    if not isinstance(payload, dict):
+        raise BadInput("the event on standard input must be one JSON object")
+    with invocation.open_local_existing() as engine:
+        found = explanation.explain(engine, event, payload)
+        considered = [
+            {"id": each.memory.id, "content": each.memory.content, "left_out": each.left_out}
+            for each in found.considered
+        ]
+        shape = {"verdict": found.verdict, "confidence": found.confidence, "considered": considered}
+        invocation.emit(
+            {**shape, "folder": found.folder or None, "project": found.project},
+            lambda: [views.reports.hook_explanation(found, engine.shorten(each["id"] for each in considered))],
+        )
+
+
+@click.command(
+    "memory-tool",
+    epilog=examples("triskele memory-tool --client my-agent < call.json"),
+)
+@click.option("--client", metavar="NAME", default="", help="The name of the agent, for the journal.")
+@common
+def memory_tool(invocation: Invocation, client: str) -> None:
+    """Answer one call of the file memory tool (memory_20250818).
+
+    The call is JSON on standard input; its paths are in /memories, a virtual folder over the memories of this project.
+    """
+    import json
+
+    from triskele.edge.cli.write_commands import given_text
+    from triskele.edge.file_memory import FileMemory
+    from triskele.types import client_actor
+
+    try:
+        call = json.loads(given_text("-"))
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"standard input is not one JSON object ({error})") from None
+    if not isinstance(call, dict):
+        raise BadInput("standard input is not one JSON object")
+    with invocation.open_local() as engine:
+        answer = FileMemory(engine.acting_as(client_actor(client)), engine.project).run(call)
+        invocation.emit({"output": answer, "project": engine.project}, lambda: answer)
+
+
+def _serve_demo(invocation: Invocation, http: str) -> None:
+    """Serve from a database that goes away."""
+    from triskele.edge.cli.demo import store_samples
+    from triskele.edge.process import listener, resident
+    from triskele.server.demo import demo_environment, what_to_try
+
+    address = listener.http_address(http, is_public=True)
+    with demo_environment(store_samples) as (environ, keys):
+
+        def ready(addresses: dict[str, str]) -> None:
+            if invocation.as_json:
+                return invocation.write_json({**addresses, "keys": dict(keys), "pid": os.getpid(), "project": None})
+            click.echo(what_to_try(addresses["http"], keys))
+            return _report_addresses(invocation, addresses)
+
+        resident.serve(environ, resident.ExtraAddresses(address), ready=ready)
+    resident.exit_now()
+
+
+def _report_status(invocation: Invocation, environ: dict[str, str], *, stop: bool) -> None:
+    from triskele.edge.hook import client as hook_client
+    from triskele.edge.process import resident
+
+    place = hook_client.address(environ)
+    found = resident.stop(place) if stop else resident.health(place)
+    if found is None:
+        raise NotFound("no process serves this data folder")
+    done = f"{'Stopped' if stop else 'Serving:'} process {found['pid']}, version {found['version']}, {found['store']}"
+    return invocation.emit({"stopped": stop, **found, "project": None}, lambda: done)
+
+
+def _report_addresses(invocation: Invocation, addresses: dict[str, str]) -> None:
+    if invocation.as_json:
+        return invocation.write_json({**addresses, "pid": os.getpid(), "project": None})
+    for name, address in addresses.items():
+        click.echo(f"{name.replace('_', ' ')}: {address}")
+    until = "" if "http" in addresses and "token_file" not in addresses else " until idle"
+    return click.echo(f"Serving{until}; press Ctrl-C to stop.")
+
+
+@click.command(
+    epilog=examples("triskele mcp", "triskele mcp --in-process", "claude mcp add triskele -- triskele mcp"),
+)
+@click.option("--in-process", is_flag=True, help="Serve in this process, without the background process.")
+@common
+def mcp(invocation: Invocation, in_process: bool) -> None:
+    """Serve an agent over standard input and output (MCP)."""
+    from triskele.edge.mcp.bridge import Bridge
+    from triskele.edge.mcp.connector import Connector
+
+    lazy_engine = _LazyEngine(invocation)
+    connector = Connector(
+        invocation.environ(),
+        lazy_engine.open_engine,
+        in_process=in_process,
+        report=lambda message: click.echo(message, err=True),
+    )
+    try:
+        Bridge(connector, _own_output()).run(standard_input())
+    except BrokenPipeError:
+        # The client closed its end.
+        return
+    except KeyboardInterrupt:
+        # A thread still reads standard input, which an orderly exit would wait for.
+        lazy_engine.close()
+        click.echo("triskele: interrupted", err=True)
+        os._exit(130)
+    finally:
+        lazy_engine.close()
+
+
+class _LazyEngine:
+    """The engine of an in-process server, opened on the first request and again after a change of the settings."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+        self._mutex = threading.Lock()
+        self._opened: tuple[Engine, SettingsWatch] | None = None
+        self._is_over = False
+
+    def open_engine(self) -> Engine:
+        """The engine; a failed open is tried again."""
+        from triskele.edge.process.engine_host import SettingsWatch, lent
+
+        with self._mutex:
+            if self._is_over:
+                raise StoreClosed("triskele is stopping")
+            if self._opened is not None and self._opened[1].is_outdated():
+                # At once: the new settings may forbid what the old ones allowed. Requests that run keep the old engine.
+                self._opened = None
+            if self._opened is None:
+                watch = SettingsWatch(self._invocation.settings())
+                engine = lent(self._invocation.open_engine())
+                if (store := connect.local(engine)) is not None:
+                    store.work_in_background()
+                self._opened = engine, watch
+            return self._opened[0]
+
+    def close(self) -> None:
+        """Close the engine; a request that comes later is refused."""
+        with self._mutex:
+            self._is_over = True
+            if self._opened is not None:
+                self._opened[0].close()
+                self._opened = None
+
+
+def _own_output() -> BinaryIO:
+    """A private copy of standard output; everything else that writes there goes to standard error."""
+    own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return own

@@ -1,0 +1,401 @@
+"""Settings on the command line: config list, get, set and unset."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from triskele.config import COMMANDS, NO_MODEL, OUTSIDE, file_of, load, shown_url, source_of, words_of
+from triskele.edge.cli import views
+from triskele.edge.cli.invocation import Invocation, common, examples, global_options
+from triskele.edge.cli.options import OrderedGroup
+from triskele.edge.http.codec import to_json
+from triskele.errors import BadInput, TriskeleError
+
+if TYPE_CHECKING:
+    from triskele.config import Settings
+
+# The settings file is in the data folder: it cannot set the path of that folder.
+_NOT_IN_FILE = ("home",)
+_NEGATIVE = re.compile(r"-\.?\d")
+_YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+_VARIABLES = {"store.url": "TRISKELE_STORE", "store.read_url": "TRISKELE_READ_STORE", "server.url": "TRISKELE_SERVER"}
+_STILL_STARTED = (
+    "The command line no longer starts the background process; hooks, MCP clients and `triskele ui` still do:"
+    " without it they could not answer in time."
+)
+
+
+@click.group(
+    cls=OrderedGroup,
+    invoke_without_command=True,
+    epilog=examples("triskele config", "triskele config set recall.limit 5", "triskele config get recall.limit --json"),
+)
+@global_options
+@click.pass_context
+def config(context: click.Context) -> None:
+    """Show and change settings."""
+    if context.invoked_subcommand is None:
+        _list(context.ensure_object(Invocation))
+
+
+@config.command("list", epilog=examples("triskele config list", "TRISKELE_RECALL_LIMIT=5 triskele config list --json"))
+@common
+def list_settings(invocation: Invocation) -> None:
+    """Show every setting, its value and where it came from."""
+    _list(invocation)
+
+
+def _list(invocation: Invocation) -> None:
+    settings = invocation.settings()
+    values, file = _by_name(settings), file_of(os.environ, settings.home)
+    said = {name: (shown(name, each["value"]), str(each["origin"])) for name, each in values.items()}
+    invocation.emit(
+        {"settings": values, "file": str(file), "project": settings.project},
+        lambda: [views.reports.settings(said, file)],
+    )
+
+
+def about_ignored(name: str, settings: Settings) -> str:
+    """Why a variable of the environment has no effect, and what has."""
+    usual = {f"TRISKELE_{key.replace('.', '_')}".upper(): key for key in settings.origins}
+    if name in usual and usual[name] not in _VARIABLES:
+        return f"{name} has no effect: only the settings file sets it (`triskele config set {usual[name]} VALUE`)"
+    words = {
+        each.removeprefix("TRISKELE_"): _VARIABLES.get(key, each)
+        for each, key in usual.items()
+        if key.partition(".")[0] not in OUTSIDE
+    }
+    word = name.removeprefix("TRISKELE_")
+    close = [each for each in words if each.endswith(f"_{word}")] or get_close_matches(word, words, n=1)
+    hint = f"did you mean {words[close[0]]}?" if close else "`triskele config` lists the settings"
+    return f"{name} is not a setting and has no effect: {hint}"
+
+
+@config.command(epilog=examples("triskele config get recall.limit", "triskele config get agents.private_to --json"))
+@click.argument("key")
+@common
+def get(invocation: Invocation, key: str) -> None:
+    """Show one setting."""
+    settings = invocation.settings()
+    found = _by_name(settings)[_known(key, settings)]
+    if invocation.as_json:
+        return invocation.write_json({"key": key, **found, "project": settings.project})
+    if key == "recall.model" and (used := _model_in_use(invocation, settings)) != found["value"]:
+        click.echo(f"A switch overrides the default: {used} is in use (`triskele models list`).", err=True)
+    return click.echo(shown(key, found["value"]))
+
+
+def _model_in_use(invocation: Invocation, settings: Settings) -> str:
+    """The model that recall uses; that of the settings if the store cannot say."""
+    with suppress(TriskeleError):
+        if invocation.exists():
+            with invocation.open_local() as engine:
+                return engine.upkeep.model_in_force()
+    return settings.recall.model
+
+
+class _WithNegative(click.Command):
+    """A command that takes a negative number as a value, and not as an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        ctx.ignore_unknown_options = any(_NEGATIVE.match(word) for word in args)
+        return super().parse_args(ctx, args)
+
+
+@config.command(
+    "set",
+    cls=_WithNegative,
+    epilog=examples(
+        "triskele config set recall.limit 5",
+        "triskele config set agents.private_to claude-code,codex",
+        "triskele config set agents.background false",
+        "triskele config set llm.command 'ollama run gemma3'",
+    ),
+)
+@click.argument("key")
+@click.argument("value")
+@common
+def set_setting(invocation: Invocation, key: str, value: str) -> None:
+    """Change a setting in the settings file; a wrong value is refused.
+
+    A list has commas between its words; a command is written as in a shell.
+    """
+    _change(invocation, key, value)
+
+
+@config.command(epilog=examples("triskele config unset recall.limit", "triskele config unset project --json"))
+@click.argument("key")
+@common
+def unset(invocation: Invocation, key: str) -> None:
+    """Remove a setting from the settings file; its default applies again.
+
+    Misspelt settings and sections are removed too.
+    """
+    _change(invocation, key, None)
+
+
+def store_setting(key: str, value: str | None) -> Path:
+    """Write a setting into the settings file, or remove it; returns the file, in which another value may be wrong."""
+    # Not those in force: a wrong value in the file, or in the environment, must not keep it from being corrected.
+    home = {name: os.environ[name] for name in ("TRISKELE_HOME",) if name in os.environ}
+    settings = load({**home, "TRISKELE_CONFIG": os.devnull})
+    file = file_of(os.environ, settings.home)
+    before = _read(file)
+    is_in_file = value is None and _is_removable(before, key, settings)
+    if not is_in_file and _known(key, settings) in _NOT_IN_FILE:
+        raise BadInput(f"{key} is not in the settings file: set the environment variable TRISKELE_{key.upper()}")
+    typed = None if value is None else _typed(key, value, _by_name(settings)[key]["value"])
+    text = _changed(before, key, typed)
+    try:
+        changed = _check(text, settings.home)
+    except BadInput:
+        if _is_readable(before, settings.home):
+            raise
+        # The file was wrong before: the new value alone decides.
+        changed = _check(_changed("", key, typed), settings.home)
+    # An empty service means none; an empty model is a mistake.
+    if key in _CHECKS and (value or (key == "recall.model" and value is not None)):
+        _CHECKS[key](changed, key, value)
+    _write(file, text)
+    if value is not None and (section := _no_section(before, key)):
+        click.echo(f"{section} was not a section in {file}: its value is replaced by [{section}].", err=True)
+    return file
+
+
+def _change(invocation: Invocation, key: str, value: str | None) -> None:
+    file = store_setting(key, value)
+    try:
+        now = invocation.settings()
+    except BadInput as error:
+        raise BadInput(f"{key} is changed in {file}, but a setting is wrong: {error}") from None
+    found = _by_name(now).get(key, {"value": None, "origin": "unknown"})
+    if invocation.as_json:
+        return invocation.write_json({"key": key, **found, "file": str(file), "project": now.project})
+    if found["origin"] == "unknown":
+        return click.echo(f"{key} is removed from {file}.")
+    now_is = f"{key} is {shown(key, found['value']) or 'empty'}"
+    kind, _, variable = found["origin"].partition(" ")
+    if kind != "environment":
+        click.echo(f"{now_is} ({'default' if kind == 'default' else file}).")
+        if key == "agents.background" and not found["value"]:
+            click.echo(_STILL_STARTED, err=True)
+        return None
+    click.echo(f"{key} is changed in {file}.")
+    return click.echo(f"The environment variable {variable} overrides the file: {now_is}.", err=True)
+
+
+def _known(key: str, settings: Settings) -> str:
+    names = list(_by_name(settings))
+    if key in names:
+        return key
+    close = get_close_matches(key, names, n=1)
+    hint = f"did you mean {close[0]}?" if close else "`triskele config` lists all of them"
+    raise BadInput(f"unknown setting {key!r}: {hint}")
+
+
+def _typed(key: str, value: str, now: Any) -> Any:
+    """The text as a value of the type that the setting has."""
+    if isinstance(now, bool):
+        if value.lower() not in _YES_AND_NO:
+            raise BadInput(f"setting {key} must be true or false, not {value!r}")
+        return _YES_AND_NO[value.lower()]
+    if isinstance(now, list):
+        return [word for word in words_of(key, value) if word]
+    if isinstance(now, int | float):
+        try:
+            return type(now)(value)
+        except ValueError:
+            kind = "a whole number" if isinstance(now, int) else "a number"
+            raise BadInput(f"setting {key} must be {kind}, not {value!r}") from None
+    return value
+
+
+def _read(file: Path) -> str:
+    """The text of the settings file, empty if there is none; raise if it is not TOML."""
+    import tomlkit
+
+    try:
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        # Both: one reads settings, the other changes them, and they do not refuse the same texts.
+        tomllib.loads(text)
+        tomlkit.parse(text)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read the settings in {file}: {error}") from error
+    except RecursionError:
+        raise BadInput(f"cannot read the settings in {file}: they are nested too deep") from None
+    return text
+
+
+def _changed(text: str, key: str, value: Any) -> str:
+    """The text of a settings file with one value changed; comments and order stay."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    if wrong := _no_section(text, key):
+        del document[wrong]
+    if value is None:
+        for holder, name in _places(document, key):
+            del holder[name]
+        return tomlkit.dumps(document)
+    section, _, name = key.rpartition(".")
+    if not section and name not in document:
+        # A key at the end would belong to the last table.
+        return tomlkit.dumps({name: value}) + tomlkit.dumps(document)
+    holder = document.setdefault(section, tomlkit.table()) if section else document
+    holder[name] = value
+    return tomlkit.dumps(document)
+
+
+def _places(document: dict[str, Any], key: str) -> list[tuple[Any, str]]:
+    """The tables that hold a key as `load` reads it, each with the name that it has there."""
+    found = [(document, key)] if key in document else []
+    for section, table in document.items():
+        name = key.removeprefix(f"{section}.")
+        if isinstance(table, dict) and name != key and name in table:
+            found.append((table, name))
+    return found
+
+
+def _no_section(text: str, key: str) -> str:
+    """The section of a setting if the file has a value of that name instead of the section; otherwise empty."""
+    section, _, _ = key.rpartition(".")
+    value = tomllib.loads(text).get(section)
+    return section if value is not None and not isinstance(value, dict) else ""
+
+
+def _is_removable(text: str, key: str, settings: Settings) -> bool:
+    """Whether the file has a key, of a setting or misspelt; a whole section of settings does not count."""
+    document = tomllib.loads(text)
+    is_section = isinstance(document.get(key), dict) and is_dataclass(getattr(settings, key, None))
+    return bool(_places(document, key)) and not is_section
+
+
+def _check(text: str, home: Path) -> Settings:
+    """The settings of a text; refuse those that could not be read. The environment does not count."""
+    # Imported here: the help of a command does not need them.
+    from triskele.store import addresses
+    from triskele.text.analysis import Analyzer
+
+    with TemporaryDirectory(prefix="triskele-") as folder:
+        tried = Path(folder) / "config.toml"
+        tried.write_text(text, encoding="utf-8")
+        try:
+            settings = load({"TRISKELE_HOME": str(home), "TRISKELE_CONFIG": str(tried)})
+            addresses.check_address(settings)
+            Analyzer(settings.index.language, source=source_of(settings.origins, "index.language"))
+        except BadInput as error:
+            raise BadInput(str(error).replace(f" (in {tried})", "").replace(f" in {tried}", "")) from None
+    return settings
+
+
+def _is_readable(text: str, home: Path) -> bool:
+    try:
+        _check(text, home)
+    except BadInput:
+        return False
+    return True
+
+
+def _check_model(_: Settings, __: str, name: str) -> None:
+    from triskele.models.local import local_embedder
+
+    if name != NO_MODEL:
+        local_embedder(name)
+
+
+def _check_cross_encoder(settings: Settings, _: str, name: str) -> None:
+    from triskele.models.local import local_cross_encoder
+
+    if settings.rerank.service:
+        return
+    try:
+        local_cross_encoder(name)
+    except BadInput as error:
+        raise BadInput(f"{error}; for a hosted one set rerank.service first") from None
+
+
+def _check_endpoint(_: Settings, key: str, url: str) -> None:
+    from triskele.models.egress import Endpoint
+
+    try:
+        Endpoint(url=url, words=frozenset())
+    except BadInput as error:
+        raise BadInput(f"setting {key}: {error}") from None
+
+
+def _check_server(_: Settings, key: str, url: str) -> None:
+    from triskele.edge.http.client import checked_address
+
+    try:
+        checked_address(url)
+    except BadInput as error:
+        raise BadInput(f"setting {key}: {error}") from None
+
+
+def _check_service(_: Settings, key: str, name: str) -> None:
+    """Refuse a service that no kind of hosted model has; its model and key may be set afterwards."""
+    module, *others = _SERVICES[key]
+    known = (*import_module(module).SERVICES, *others)
+    if name not in known:
+        raise BadInput(f"setting {key} must be one of {', '.join(known)}, not {name!r}")
+
+
+# The module that knows the services of a section, and what else the setting can be.
+_SERVICES = {
+    "hosted.service": ("triskele.models.hosted_embedder",),
+    "rerank.service": ("triskele.models.hosted_reranker",),
+    "llm.service": ("triskele.models.llm", "command"),
+}
+# Only when they are set: every other command does without what a mistake here switches off.
+_CHECKS: dict[str, Callable[[Settings, str, str], None]] = {
+    "recall.model": _check_model,
+    "rerank.model": _check_cross_encoder,
+    **dict.fromkeys(_SERVICES, _check_service),
+    **dict.fromkeys(("hosted.url", "rerank.url", "llm.url"), _check_endpoint),
+    **dict.fromkeys(("server.url", "sync.url"), _check_server),
+}
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    target = file.resolve()
+    starting = target.with_name(f"{target.name}.{os.getpid()}")
+    starting.write_text(text, encoding="utf-8")
+    starting.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o600)
+    starting.replace(target)
+
+
+def shown(key: str, value: Any) -> str:
+    """The value of a setting as `config set` takes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return shlex.join(value) if key in COMMANDS else ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _by_name(settings: Settings) -> dict[str, Any]:
+    values: dict[str, Any] = {"home": str(settings.home), "project": settings.project}
+    parts = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    for section, part in parts.items():
+        if not is_dataclass(part):
+            continue
+        values |= {f"{section}.{field.name}": to_json(getattr(part, field.name)) for field in fields(part)}
+    values["store.url"] = shown_url(settings.store.url)
+    values["store.read_url"] = settings.store.read_url and shown_url(settings.store.read_url)
+    return {name: {"value": value, "origin": settings.origins.get(name, "default")} for name, value in values.items()}

@@ -1,0 +1,221 @@
+"""The commands that keep a store clean: review, curate, learn."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from triskele.edge.cli import views
+from triskele.edge.cli.invocation import Invocation, common, examples, global_options, progress_bar
+from triskele.edge.cli.options import OrderedGroup, writing_place, written_project
+from triskele.errors import BadInput
+from triskele.replies import Verdict
+
+if TYPE_CHECKING:
+    from triskele.engine.protocol import Engine
+    from triskele.engine.upkeep import CurationPlan
+    from triskele.replies import Proposal
+
+_KEYS = (("a", "accept"), ("r", "reject"), ("s", "skip"), ("q", "stop"))
+_ACCEPT, _REJECT, _SKIP = "a", "r", "s"
+_STOP = frozenset({"q", "", "\x04", "\x1b"})
+
+
+@click.group(
+    cls=OrderedGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "triskele review", "triskele review list", "triskele review accept 5b86e0", "triskele review reject 5b86e0"
+    ),
+)
+@global_options
+@click.pass_context
+def review(context: click.Context) -> None:
+    """Go through the proposals of curation, with one key for each.
+
+    A proposal changes nothing until you accept it; what you accept is one batch that `triskele undo` takes back.
+    """
+    if context.invoked_subcommand is None:
+        _walk(context.ensure_object(Invocation))
+
+
+@review.command("list", epilog=examples("triskele review list --json"))
+@common
+def list_proposals(invocation: Invocation) -> None:
+    """List the proposals that wait."""
+    with invocation.open_existing() as engine:
+        pending = _pending(engine)
+        invocation.emit(
+            {"proposals": [views.curation_report.proposal_shape(each) for each in pending]},
+            lambda: [views.curation_report.proposals(pending, _short(engine, pending))],
+        )
+
+
+@review.command(epilog=examples("triskele review accept 5b86e0 1f20c3", "triskele review accept --above 0.9"))
+@click.argument("ids", nargs=-1, metavar="ID...")
+@click.option("--above", type=click.FloatRange(0, 1), help="Every proposal with at least this confidence.")
+@common
+def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) -> None:
+    """Apply proposals in one batch, which `triskele undo` takes back.
+
+    A proposal is skipped if one accepted before it replaced or forgot one of its memories.
+    """
+    if bool(ids) == (above is not None):
+        raise click.UsageError("give the ids of proposals, or --above")
+    with invocation.open_existing() as engine:
+        done = engine.curation.accept(*ids, above=above)
+        invocation.emit(
+            {"accepted": dict.fromkeys(done.accepted, done.batch), "skipped": list(done.skipped)},
+            lambda: views.curation_report.accepted(done.accepted, done.skipped, done.batch),
+        )
+
+
+@review.command(epilog=examples("triskele review reject 5b86e0"))
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@common
+def reject(invocation: Invocation, ids: tuple[str, ...]) -> None:
+    """Drop proposals; the same ones are not made again."""
+    with invocation.open_existing() as engine:
+        rejected = engine.curation.reject(*ids).rejected
+        invocation.emit({"rejected": list(rejected)}, lambda: "\n".join(f"{id} rejected" for id in rejected))
+
+
+def _pending(engine: Engine) -> list[Proposal]:
+    """What waits for a review, without the conflicts of a sync, which `triskele list --conflicts` shows."""
+    return [each for each in engine.curation.proposals() if each.kind is not Verdict.CONFLICT]
+
+
+def _short(engine: Engine, pending: list[Proposal]) -> dict[str, str]:
+    sides = [side for each in pending if each.is_stored for side in (each.new, each.old) if side is not None]
+    return engine.shorten({side.id for side in sides}) if sides else {}
+
+
+def _walk(invocation: Invocation) -> None:
+    """One proposal, one key."""
+    from triskele.edge.cli.judging_screen import has_keys
+    from triskele.text.ids import new_batch
+
+    with invocation.open_local_existing() as engine:
+        pending = _pending(engine)
+        if not pending:
+            return invocation.echo("Nothing waits for a review.")
+        if invocation.as_json or not has_keys():
+            raise BadInput("walking through proposals needs a terminal: use `triskele review list`, accept and reject")
+        batch, accepted, skipped, rejected = new_batch(), list[str](), list[str](), 0
+        for number, proposal in enumerate(pending, start=1):
+            if all(each.id != proposal.id for each in _pending(engine)):
+                skipped.append(proposal.id)
+                continue
+            invocation.write(views.curation_report.one_proposal(proposal, f"{number} of {len(pending)}"))
+            key = _key()
+            if key in _STOP:
+                break
+            if key == _ACCEPT:
+                done = engine.curation.accept(proposal.id, batch=batch)
+                accepted += done.accepted
+                skipped += done.skipped
+            elif key == _REJECT:
+                engine.curation.reject(proposal.id)
+                rejected += 1
+        if accepted or skipped:
+            invocation.write(*views.curation_report.accepted(accepted, skipped, batch))
+        left = len(_pending(engine))
+        return invocation.echo(f"{len(accepted)} accepted, {rejected} rejected, {left} left.")
+
+
+def _key() -> str:
+    """A key of those that mean something."""
+    legend = "   ".join(f"{key} {meaning}" for key, meaning in _KEYS)
+    while True:
+        click.echo(f"{legend}  ", nl=False)
+        try:
+            key = click.getchar().lower()
+        except EOFError:
+            key = ""
+        click.echo()
+        if key in _STOP or key in (_ACCEPT, _REJECT, _SKIP):
+            return key
+
+
+@click.command(
+    epilog=examples("triskele curate --dry-run", "triskele curate", "triskele curate --apply 0.95 --yes"),
+)
+@click.option("--dry-run", is_flag=True, help="Show what it finds and change nothing.")
+@click.option("--apply", "threshold", type=click.FloatRange(0.9, 1), help="Apply from this confidence on (0.9 to 1).")
+@click.option("--limit", type=click.IntRange(1), help="Read at most this many memories; the next run continues there.")
+@click.option("--yes", is_flag=True, help="Apply also more than the daily share of the store, without asking.")
+@common
+def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit: int | None, yes: bool) -> None:
+    """Find copies and contradictions in the whole store.
+
+    Also what is outdated, says too little, or belongs to a forgotten memory.
+
+    What it finds waits in `triskele review`. With --apply it carries out what is sure, in one batch that
+    `triskele undo --batch` takes back.
+    """
+    if dry_run and threshold is not None:
+        raise click.UsageError("--dry-run and --apply exclude each other")
+    with invocation.open_local_existing() as engine:
+        if engine.settings.curation.llm:
+            for problem in engine.upkeep.model_problems():
+                click.echo(problem, err=True)
+        if threshold is not None and not yes:
+            _confirm(invocation, engine.upkeep.plan_curation(threshold))
+        with progress_bar("Reviewing") as progress:
+            result = engine.upkeep.curate(threshold=threshold, is_dry=dry_run, limit=limit, progress=progress)
+        pending = 0 if dry_run else engine.stats().proposals
+        invocation.emit(
+            views.curation_report.review_shape(result),
+            lambda: views.curation_report.review(result, engine.shorten, pending, is_dry=dry_run),
+        )
+
+
+def _confirm(invocation: Invocation, plan: CurationPlan) -> None:
+    """The brake: a run that would change more than the daily share of the store needs consent."""
+    if not plan.needs_consent:
+        return
+    change = f"this would change about {plan.changes:,} of {plan.memories:,} memories"
+    if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
+        raise BadInput(f"{change}, more than {plan.most_a_day:,} a day (curation.daily_share): confirm it with --yes")
+    if not click.confirm(f"{change[0].upper()}{change[1:]}. Go on?", err=True):
+        raise BadInput("not confirmed: nothing was changed")
+
+
+@click.command(
+    epilog=examples(
+        "triskele learn ~/.claude/projects/shop/3f9c.jsonl --dry-run", "triskele learn talk.jsonl --dial strict"
+    ),
+)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--dry-run", is_flag=True, help="Show what would be kept of the whole file; store nothing.")
+@click.option(
+    "--dial",
+    type=click.Choice(["strict", "normal", "all"]),
+    help="The required confidence; normal unless configured.",
+)
+@writing_place
+@common
+def learn(
+    invocation: Invocation, file: Path, dry_run: bool, dial: str | None, project: str | None, everywhere: bool
+) -> None:
+    """Keep what you said in the transcript of an agent.
+
+    It reads transcripts of Claude Code, Codex and Gemini, by rules on your own words: what you asked to remember,
+    standing rules, corrections, decisions, preferences, who people are. What is less sure waits in `triskele review`.
+    A later run continues where the last one ended. A conversation with #no-memory in it is left out.
+
+    With curation.llm = true the language model of [llm] reads the conversation too, except private ones; what it finds
+    waits in `triskele review`, and --dry-run asks it as well.
+    """
+    with invocation.open_local() as engine:
+        usual = engine.settings.curation.learn
+        chosen = dial or (usual if usual != "off" else "normal")
+        place = written_project(project, everywhere)
+        learned = engine.upkeep.learn(file, dial=chosen, project=place, is_dry=dry_run)
+        invocation.emit(
+            views.curation_report.learned_shape(learned),
+            lambda: views.curation_report.learned(learned, is_dry=dry_run),
+        )

@@ -1,0 +1,134 @@
+"""The demo: sample memories in a temporary store, and questions that show what recall does."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import resources
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from triskele import config
+from triskele.edge import shapes
+from triskele.edge.cli import views
+from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
+from triskele.edge.http.codec import to_json
+from triskele.text import timestamps
+from triskele.types import Add, Answer, Change, Connect, Link, LinkKind, Memory
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from triskele.engine.local import LocalEngine
+
+SHOWN_HITS = 2
+_LINKS = {
+    "supersedes": LinkKind.SUPERSEDES,
+    "resolved_by": LinkKind.RESOLVED_BY,
+    "part_of": LinkKind.PART_OF,
+    "see_also": LinkKind.SEE_ALSO,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A question and what its answer shows."""
+
+    shows: str
+    query: str
+    as_of: str | None = None
+
+    @property
+    def command(self) -> str:
+        """The command to type."""
+        return f'triskele recall "{self.query}"' + (f" --as-of {self.as_of}" if self.as_of else "")
+
+
+SCENES = (
+    Scene("An identifier, exactly as it is written in the code", "sounding_decode_backlog"),
+    Scene("No word in common, found by meaning", "Why did Apple browser folks get stuck unable to sign in?"),
+    Scene("A question in plain words", "How do I restore the database from a backup?"),
+    Scene("An outdated memory matches, its successor answers", "When may we deploy to production?"),
+    Scene("The same question, asked about the past", "When may we deploy to production?", as_of="2025-05-01"),
+    Scene("An incident comes with its resolution", "Why were boats sent to a place that was already taken?"),
+    Scene("A word inside a Chinese sentence", "短信验证"),
+)
+
+
+def store_samples(settings: config.Settings) -> None:
+    """Store the sample memories, in their project `demo`, in the store of some settings."""
+    from triskele.engine.opening import open_memory
+
+    with open_memory(settings=replace(settings, project="demo")) as engine:
+        engine.apply(_changes(engine))
+        engine.upkeep.embed()
+
+
+@contextmanager
+def temporary_memory(progress: Callable[[int], None] | None = None) -> Iterator[LocalEngine]:
+    """The sample memories in a temporary folder."""
+    # Imported here: the help of all commands must not load the engine.
+    from triskele.engine.opening import open_memory
+
+    with TemporaryDirectory(prefix="triskele-demo-") as folder:
+        settings = config.load({"TRISKELE_HOME": folder, "TRISKELE_PROJECT": "demo"})
+        with open_memory(settings=settings) as engine:
+            engine.apply(_changes(engine))
+            engine.upkeep.reindex()
+            engine.upkeep.embed(progress=progress)
+            yield engine
+
+
+def answer(engine: LocalEngine, scene: Scene) -> Answer:
+    """The answer to a scene's question."""
+    return engine.recall(scene.query, as_of=scene.as_of, all_projects=True, limit=SHOWN_HITS)
+
+
+def _changes(engine: LocalEngine) -> list[Change]:
+    corpus = resources.files("triskele.samples") / "team" / "corpus.jsonl"
+    rows = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
+    memories = {row["id"]: _draft(engine, row) for row in rows}
+    now = timestamps.now()
+    links = [
+        Link(
+            source=memories[row["id"]].id,
+            kind=kind,
+            target=memories[row["meta"][name]].id,
+            known_from=now,
+        )
+        for row in rows
+        for name, kind in _LINKS.items()
+        if name in row["meta"]
+    ]
+    return [*map(Add, memories.values()), *map(Connect, links)]
+
+
+def _draft(engine: LocalEngine, row: dict[str, Any]) -> Memory:
+    details = {name: value for name, value in row["meta"].items() if name not in _LINKS}
+    return engine.draft(row["text"], created_at=details.pop("created"), **details)
+
+
+@click.command(epilog=examples("triskele demo", "triskele demo --json"))
+@common
+def demo(invocation: Invocation) -> None:
+    """Show recall on sample memories, in a temporary store."""
+    started = time.perf_counter()
+    with progress_bar("Embedding") as progress, temporary_memory(progress) as engine:
+        took_s = time.perf_counter() - started
+        answers = [(scene, answer(engine, scene)) for scene in SCENES]
+        count = engine.stats().memories
+
+        def lines() -> Iterator[RenderableType]:
+            yield views.reports.demo_opening(count, took_s)
+            for number, (scene, found) in enumerate(answers, start=1):
+                yield views.reports.demo_scene(number, scene.shows, scene.command)
+                yield views.render.answer(found, engine.shorten(views.render.ids_in(found)), explain=True)
+            yield views.reports.demo_closing()
+
+        scenes = [{**to_json(scene), **shapes.answer(found)} for scene, found in answers]
+        invocation.emit({"memories": count, "scenes": scenes, "project": engine.project}, lines)

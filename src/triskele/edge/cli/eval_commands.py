@@ -1,0 +1,317 @@
+"""The commands that measure recall on the user's own memories: eval build, judge, run, gate, tune, rollback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from triskele.edge.cli import views
+from triskele.edge.cli.invocation import Invocation, common, examples, global_options, progress_bar
+from triskele.edge.cli.options import OrderedGroup, listed
+
+if TYPE_CHECKING:
+    from triskele.bench.own.questions import Question
+    from triskele.engine.local import LocalEngine
+
+_FILE = click.Path(path_type=Path)
+_SEED = click.option("--seed", type=int, default=7, show_default=True, help="Makes random choices repeatable.")
+
+Progress = Callable[[str, int, int], None]
+
+
+@click.group(
+    "eval",
+    cls=OrderedGroup,
+    invoke_without_command=True,
+    epilog=examples("triskele eval build", "triskele eval judge", "triskele eval run", "triskele eval gate --accept"),
+)
+@global_options
+@click.pass_context
+def eval_(context: click.Context) -> None:
+    """Measure, guard and tune recall on your own memories.
+
+    In this order: build makes questions from your memories and past recalls, judge asks you which memories answer
+    them, run measures every arm, gate fails if recall got worse, tune searches for better weights and adopts them only
+    if they are proven better, rollback reverts them. Everything stays in your store.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@eval_.command(
+    epilog=examples(
+        "triskele eval build",
+        "triskele eval build --size 300 --seed 8",
+        'triskele eval build --import mine.jsonl      ({"text": "who owns billing?", "ids": ["1kpn46"]})',
+    ),
+)
+@click.option("--size", type=int, default=150, show_default=True, help="Number of questions, a third of each type.")
+@_SEED
+@click.option("--import", "source", type=_FILE, metavar="FILE", help="Import your own questions instead (JSONL).")
+@common
+def build(invocation: Invocation, size: int, seed: int, source: Path | None) -> None:
+    """Make questions from memories and past recalls, or import your own."""
+    from triskele.bench.own import build as building
+    from triskele.bench.own.judge import import_questions
+    from triskele.bench.own.questions import questions_of
+
+    with invocation.open_local() as engine:
+        if source is not None:
+            fresh = import_questions(engine, source)
+            questions = questions_of(engine)
+            return invocation.emit(
+                {"added": len(fresh), "questions": _listed(questions), "project": engine.project},
+                lambda: [views.eval_report.imported(fresh, len(questions))],
+            )
+        built = building.build(engine, size=size, seed=seed)
+        document = {
+            "added": len(built.added),
+            "dropped": built.dropped,
+            "refused": dict(built.refused),
+            "missing": built.missing(),
+            "questions": _listed(built.questions),
+        }
+        return invocation.emit({**document, "project": engine.project}, lambda: [views.eval_report.built(built)])
+
+
+@eval_.command(
+    epilog=examples(
+        "triskele eval judge",
+        'triskele eval judge --scripted grades.jsonl      ({"question": "…", "memory": "1kpn46", "grade": 3})',
+        "triskele eval judge --export pairs.jsonl",
+        "triskele eval judge --from labels.jsonl --by some-model",
+        "triskele eval judge --json      (progress)",
+    ),
+)
+@click.option("--scripted", type=_FILE, metavar="FILE", help="Import your grades from a file (JSONL).")
+@click.option(
+    "--from", "source", type=_FILE, metavar="FILE", help="Import another judge's labels if they agree enough."
+)
+@click.option("--by", metavar="NAME", help="The judge of the labels of --from.")
+@click.option("--export", "target", type=_FILE, metavar="FILE", help="Write open pairs for an external judge (JSONL).")
+@_SEED
+@common
+@click.pass_context
+def judge(
+    context: click.Context,
+    invocation: Invocation,
+    scripted: Path | None,
+    source: Path | None,
+    by: str | None,
+    target: Path | None,
+    seed: int,
+) -> None:
+    """Grade which memories answer each question: keys 0 to 3, blind, stop any time.
+
+    0 unrelated, 1 related but no answer, 2 answers in part, 3 answers it. Labels of another judge count only with
+    Cohen's kappa of at least 0.6 against yours, over at least 15 % of the pairs.
+    """
+    if sum(given is not None for given in (scripted, source, target)) > 1:
+        raise click.UsageError("--scripted, --from and --export exclude each other: give one of them", context)
+    if (source is None) != (by is None):
+        raise click.UsageError("--from FILE and --by NAME go together: name the judge of these labels", context)
+    from triskele.bench.own.judge import import_grades, import_labels
+
+    with invocation.open_local_existing() as engine:
+        if source is not None and by is not None:
+            agreement = import_labels(engine, source, by)
+            invocation.emit(
+                {"accepted": agreement.is_accepted, **asdict(agreement), "project": engine.project},
+                lambda: [views.eval_report.agreement(agreement)],
+            )
+            context.exit(0 if agreement.is_accepted else 1)
+        if target is not None:
+            return _export(invocation, engine, target, seed)
+        if scripted is not None:
+            import_grades(engine, scripted)
+        elif not invocation.as_json:
+            _judge_by_hand(engine, seed)
+        return _show_state(invocation, engine)
+
+
+@eval_.command(
+    epilog=examples(
+        "triskele eval run",
+        "triskele eval run --arms default,now,cc:alpha=0.6 --baseline rrf --json",
+        "triskele eval run curation",
+    ),
+)
+@click.argument("suite", type=click.Choice(["recall", "curation"]), default="recall", metavar="[SUITE]")
+@click.option("--arms", metavar="A,B", help="The arms to measure: those of bench, and `now` for what recall does now.")
+@click.option("--baseline", metavar="ARM", default="fts", show_default=True, help="The arm to compare with.")
+@_SEED
+@common
+def run(invocation: Invocation, suite: str, arms: str | None, baseline: str, seed: int) -> None:
+    """Measure arms on the judged questions.
+
+    The suite `curation` measures the rules that merge, supersede and learn, on labelled samples.
+    """
+    if suite == "curation":
+        return _run_curation(invocation)
+    from triskele.bench.own import run as own
+
+    with invocation.open_local_existing() as engine, _progress() as progress:
+        chosen = listed(arms) if arms is not None else None
+        report = own.run(engine, arms=chosen, baseline=baseline, seed=seed, progress=progress)
+    return invocation.emit(report, lambda: [views.eval_report.bench(report, None), views.eval_report.run_notes(report)])
+
+
+def _run_curation(invocation: Invocation) -> None:
+    from triskele.bench import curation_pairs
+
+    pairs = curation_pairs.load_pairs()
+    parts = (*curation_pairs.HALVES, curation_pairs.SPOKEN)
+    reports = [curation_pairs.measure(pairs, part) for part in parts]
+    captured = [curation_pairs.measure_capture(half) for half in curation_pairs.HALVES]
+    report = views.curation_report
+    halves = [report.pair_shape(each) for each in reports]
+    invocation.emit(
+        {"halves": halves, "capture": list(map(report.capture_shape, captured))},
+        lambda: [*report.pair_scores(reports), *report.capture_scores(captured)],
+    )
+
+
+@eval_.command(
+    epilog=examples(
+        "triskele eval gate --accept",
+        "triskele eval gate",
+        "triskele eval gate --improve",
+        "triskele eval gate --rollback-on-failure --json",
+    ),
+)
+@click.option("--accept", "accepting", is_flag=True, help="Make what recall does now the baseline.")
+@click.option("--improve", is_flag=True, help="Also require that one metric gains at least 3 %.")
+@click.option("--rollback-on-failure", is_flag=True, help="Revert an adopted plan if the gate fails.")
+@common
+@click.pass_context
+def gate(
+    context: click.Context, invocation: Invocation, accepting: bool, improve: bool, rollback_on_failure: bool
+) -> None:
+    """Compare what recall does now with the accepted baseline.
+
+    Passes if MRR falls by at most 2 %, recall@10 by at most 0.02, and every question that passed before still passes:
+    a memory of grade 2 or 3 is among its first five. Exits 0 if it passes, 1 if it fails, 2 without a baseline.
+    """
+    if accepting and (improve or rollback_on_failure):
+        raise click.UsageError("--accept keeps the present state without a check: give it alone", context)
+    from triskele.bench.own import gate as gates
+    from triskele.bench.own.questions import questions_of
+    from triskele.bench.own.tune import roll_back
+
+    if accepting:
+        _accept(invocation)
+        return
+    with invocation.open_local_existing() as engine:
+        with _progress() as progress:
+            gate = gates.gate(engine, improve=improve, progress=progress)
+        reverts = rollback_on_failure and not gate.passed and gate.adopted
+        if reverts:
+            roll_back(engine)
+        invocation.emit(
+            {"passed": gate.passed, **asdict(gate), "rolled_back": reverts, "project": engine.project},
+            lambda: [views.eval_report.gate(gate, questions_of(engine), reverts)],
+        )
+    context.exit(0 if gate.passed else 1)
+
+
+@eval_.command(
+    epilog=examples("triskele eval tune", "triskele eval tune --budget 8 --json"),
+)
+@click.option("--budget", type=int, metavar="N", default=16, show_default=True, help="Number of configurations to try.")
+@_SEED
+@common
+@click.pass_context
+def tune(context: click.Context, invocation: Invocation, budget: int, seed: int) -> None:
+    """Search for better weights; adopt them only if a loss is excluded.
+
+    Nested cross-validation over at least 50 judged questions that were not made of the memories' own words. A plan is
+    adopted if the 95 % interval of its gain in nDCG@10 on held-out questions is above zero and MRR falls by at most
+    2 %. Exits 0 if a plan is adopted, else 1.
+    """
+    from triskele.bench.own import tune as tuning
+
+    with invocation.open_local_existing() as engine:
+        with _progress() as progress:
+            result = tuning.tune(engine, budget=budget, seed=seed, progress=progress)
+        invocation.emit({**asdict(result), "project": engine.project}, lambda: [views.eval_report.tuning(result)])
+    context.exit(0 if result.adopted else 1)
+
+
+@eval_.command(
+    epilog=examples("triskele eval rollback", "triskele eval rollback --json"),
+)
+@common
+def rollback(invocation: Invocation) -> None:
+    """Revert the adopted plan to the one before."""
+    from triskele.bench.own.tune import roll_back
+
+    with invocation.open_local_existing() as engine:
+        taken, present = roll_back(engine)
+        invocation.emit(
+            {"taken": taken, "in_force": present, "project": engine.project},
+            lambda: [views.eval_report.rolled_back(taken, present)],
+        )
+
+
+def _judge_by_hand(engine: LocalEngine, seed: int) -> None:
+    from triskele.bench.harness import OwnHarness
+    from triskele.bench.own.judge import JudgingSession
+    from triskele.bench.own.questions import questions_of
+    from triskele.edge.cli.judging_screen import show
+    from triskele.errors import BadInput
+
+    questions = questions_of(engine)
+    if not questions:
+        raise BadInput("no questions yet: start with `triskele eval build`")
+    with _progress() as progress:
+        harness = OwnHarness(engine, progress)
+        harness.precompute([question.text for question in questions.values() if question.is_waiting])
+    with harness:
+        show(JudgingSession(harness, seed))
+
+
+def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int) -> None:
+    from triskele.bench.harness import OwnHarness
+    from triskele.bench.own.judge import export_pairs, write_lines
+
+    with _progress() as progress, OwnHarness(engine, progress) as harness:
+        rows = list(export_pairs(harness, seed))
+    write_lines(target, rows)
+    written = f"{views.render.counted(len(rows), 'pair')} written to {target}"
+    invocation.emit(
+        {"pairs": len(rows), "path": str(target.absolute()), "project": engine.project},
+        lambda: [views.render.note(f"{written}: give each a grade from 0 to 3 and import them with --from.")],
+    )
+
+
+def _show_state(invocation: Invocation, engine: LocalEngine) -> None:
+    from triskele.bench.own.questions import judging_state
+
+    state = asdict(judging_state(engine))
+    invocation.emit({**state, "project": engine.project}, lambda: [views.eval_report.state(state)])
+
+
+def _accept(invocation: Invocation) -> None:
+    from triskele.bench.own import gate as gates
+
+    with invocation.open_local_existing() as engine:
+        with _progress() as progress:
+            baseline = gates.accept(engine, progress)
+        invocation.emit(
+            {"accepted": True, **baseline, "project": engine.project}, lambda: [views.eval_report.accepted(baseline)]
+        )
+
+
+def _listed(questions: Mapping[str, Question]) -> list[dict[str, Any]]:
+    return [question.to_json() for question in questions.values()]
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    with progress_bar("Preparing") as advance:
+        yield lambda stage, done, total: advance(done, total, stage)

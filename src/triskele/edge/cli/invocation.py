@@ -1,0 +1,339 @@
+"""What all commands share: store, output, progress bars, and the options that every command takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console, RenderableType
+
+    from triskele.config import Settings
+    from triskele.engine.local import LocalEngine
+    from triskele.engine.protocol import Engine
+
+# How long a command may work after its output.
+SPARE_S = 2.0
+# Wide enough for a memory on one line.
+_WHOLE_COLUMNS = 10_000
+# Variables that are no settings.
+_READ_ELSEWHERE = frozenset(
+    "TRISKELE_" + name
+    for name in (
+        "BENCH_CACHE BENCH_DATA CLIENT_TOKEN CONFIG DEBUG HOOK_DEADLINE_MS KEY LOOPBACK NEW_PASSPHRASE PASSPHRASE"
+        " VAULT_KEY"
+    ).split()
+)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Invocation:
+    """One run of the command line."""
+
+    as_json: bool = False
+    store: str | None = None
+    has_answered: bool = False
+    shows_all: bool = False
+    related: tuple[str, ...] = ()
+    """what the resident process found related to the text being added, as `related_memories` writes it"""
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether the resident process runs it for a client."""
+        return False
+
+    def has_terminal(self) -> bool:
+        """Whether the output goes to a terminal."""
+        return sys.stdout.isatty()
+
+    def settings(self) -> Settings:
+        """The effective settings."""
+        from triskele import config
+
+        return config.load(store_url=self.store)
+
+    def environ(self) -> dict[str, str]:
+        """The environment for other processes on the same store."""
+        return {**os.environ, "TRISKELE_STORE": self.store} if self.store else dict(os.environ)
+
+    def chosen(self) -> Settings:
+        """The settings of this run; a store that the command names is used itself."""
+        settings = self.settings()
+        return settings if self.store is None else replace(settings, server=replace(settings.server, url=""))
+
+    def uses_server(self) -> bool:
+        """Whether the memory of this run is on a server."""
+        from triskele.edge.process import connect
+
+        return connect.uses_server(self.chosen())
+
+    def address(self) -> str:
+        """Where the memory of this run is."""
+        from triskele.edge.process import connect
+
+        return connect.address_of(self.chosen())
+
+    @contextmanager
+    def open(self) -> Iterator[Engine]:
+        """The memory of this run, a store if need be a new one; after the output it has what waits worked off."""
+        from triskele.edge.process import connect
+
+        with self.open_engine() as engine:
+            yield engine
+            sys.stdout.flush()
+            if (store := connect.local(engine)) is not None:
+                _work_off(store, self.environ())
+
+    @contextmanager
+    def open_existing(self, *, is_needed: bool = False) -> Iterator[Engine]:
+        """The same; if there is no store yet, a temporary empty one, or an error if one is needed."""
+        with self.open() if self.exists() else self._nothing(is_needed) as engine:
+            yield engine
+
+    @contextmanager
+    def open_local(self) -> Iterator[LocalEngine]:
+        """The store of this run, refused where that is on a server."""
+        from triskele.edge.process import connect
+
+        connect.refuse_server(self.chosen())
+        with self.open() as engine:
+            yield connect.store_of(engine)
+
+    @contextmanager
+    def open_local_existing(self, *, is_needed: bool = False) -> Iterator[LocalEngine]:
+        """The same; if there is no store yet, a temporary empty one, or an error if one is needed."""
+        from triskele.edge.process import connect
+
+        connect.refuse_server(self.chosen())
+        with self.open_existing(is_needed=is_needed) as engine:
+            yield connect.store_of(engine)
+
+    @contextmanager
+    def _nothing(self, is_needed: bool) -> Iterator[Engine]:
+        """A memory without content, whose file goes away."""
+        from triskele.config import sqlite_path
+        from triskele.errors import NotFound, StoreUnavailable
+
+        settings = self.chosen()
+        path = sqlite_path(settings.store.url)
+        state = "is an empty file" if path.exists() else "does not exist yet"
+        missing = f"the store {path} {state}: `triskele add` creates it"
+        if is_needed:
+            raise StoreUnavailable(missing)
+        try:
+            with _empty_memory(settings) as engine:
+                yield engine
+        except NotFound as error:
+            raise NotFound(f"{error} ({missing})") from None
+        click.echo(missing, err=True)
+
+    def exists(self) -> bool:
+        """Whether the memory of this run exists already; a server's does."""
+        from triskele.store import addresses
+
+        return self.uses_server() or addresses.exists(self.chosen())
+
+    def open_engine(self) -> Engine:
+        """The memory of this run; what waits in a store stays."""
+        from pathlib import Path
+
+        from triskele.config import sqlite_path
+        from triskele.edge.process import connect
+
+        settings = self.chosen()
+        is_file = settings.store.url.startswith("sqlite:") and not self.uses_server()
+        path = sqlite_path(settings.store.url) if is_file else None
+        was_empty = path is not None and path.is_file() and not path.stat().st_size
+        engine = connect.open_engine(settings, os.environ, Path.cwd(), _passphrase)
+        if was_empty:
+            click.echo(f"{path} was an empty file: it is a new store now", err=True)
+        return engine
+
+    def restore(self, source: Path) -> tuple[LocalEngine, Path | None]:
+        """The memory after a backup replaced the store, and the path of the old content."""
+        from triskele.edge.process import connect
+        from triskele.engine.opening import restore_memory
+
+        settings = self.chosen()
+        connect.refuse_server(settings)
+        return restore_memory(source, settings=settings, ask=_passphrase)
+
+    def emit(
+        self, document: dict[str, Any], view: Callable[[], str | Iterable[RenderableType]], *, is_list: bool = False
+    ) -> None:
+        """Write a document with --json, otherwise its view for a person: a text, or parts that are laid out."""
+        if self.as_json:
+            return self.write_json(document)
+        shown = view()
+        return self.echo(shown) if isinstance(shown, str) else self.write(*shown, is_list=is_list)
+
+    def write_json(self, document: dict[str, Any]) -> None:
+        """Write one JSON document to standard output."""
+        self.has_answered = True
+        self.echo(json.dumps(document, ensure_ascii=not self.encodes_all(), indent=2, allow_nan=False))
+
+    def write(self, *parts: RenderableType, is_list: bool = False) -> None:
+        """Write for a person; a list in a file or a pipe has each text whole, on one line."""
+        screen = self.console()
+        if screen.is_terminal:
+            return screen.print(*parts, sep="\n")
+        if is_list and not os.environ.get("COLUMNS"):
+            screen.width = _WHOLE_COLUMNS
+        with screen.capture() as captured:
+            screen.print(*parts, sep="\n")
+        # Tables pad their cells with blanks: remove them in a file or a pipe.
+        return self.echo("\n".join(line.rstrip() for line in captured.get().removesuffix("\n").split("\n")))
+
+    def echo(self, text: str) -> None:
+        """Write a line to standard output."""
+        click.echo(text)
+
+    def encodes_all(self) -> bool:
+        """Whether standard output takes every character."""
+        return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+
+    def console(self) -> Console:
+        """The console of standard output."""
+        return console()
+
+
+def ignored_variables(environ: Mapping[str, str], settings: Settings) -> list[str]:
+    """The variables of an environment that have no effect on the settings read from it, nor on anything else."""
+    read = {origin.removeprefix("environment ") for origin in settings.origins.values()} | _READ_ELSEWHERE
+    return sorted(
+        name for name, value in environ.items() if name.startswith("TRISKELE_") and value and name not in read
+    )
+
+
+def _work_off(engine: LocalEngine, environ: dict[str, str]) -> None:
+    """Leave waiting jobs to the resident process, or do what fits into a moment."""
+    from triskele.errors import TriskeleError
+
+    # The answer is out: nothing here is an error of the command.
+    with suppress(TriskeleError, OSError):
+        if not engine.runtime.has_jobs():
+            return
+        from triskele import config
+
+        is_resident = engine.settings.agents.background and config.is_of_file(engine.settings, os.environ)
+        if not (is_resident and _start_resident(environ)):
+            engine.runtime.work_off(SPARE_S)
+
+
+def _start_resident(environ: dict[str, str]) -> bool:
+    """Whether a resident process runs or was started; it looks for waiting jobs itself."""
+    from triskele.edge.hook import client
+
+    place = client.address(environ)
+    try:
+        if not client.is_running(place):
+            client.start(place, environ)
+    except (OSError, client.NoAnswer):
+        return False
+    return True
+
+
+@contextmanager
+def _empty_memory(settings: Settings) -> Iterator[LocalEngine]:
+    """A memory without content, in a folder that goes away."""
+    from tempfile import TemporaryDirectory
+
+    from triskele.engine.opening import open_memory
+
+    with TemporaryDirectory(prefix="triskele-") as folder:
+        store = replace(settings.store, url=f"sqlite:///{folder}/memories.db")
+        with open_memory(settings=replace(settings, store=store)) as engine:
+            yield engine
+
+
+def standard_input() -> BinaryIO:
+    """Standard input as bytes; refused if the caller closed it."""
+    from triskele.errors import BadInput
+
+    if sys.stdin is None:
+        raise BadInput("standard input is closed")
+    return sys.stdin.buffer
+
+
+def _passphrase(prompt: str, is_new: bool) -> str | None:
+    """A passphrase from the terminal; None if there is no terminal."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return None
+    said: str = click.prompt(prompt, hide_input=True, confirmation_prompt=is_new, err=True)
+    return said
+
+
+def console(*, is_error: bool = False) -> Console:
+    """A console that prints text as it is: no markup, no emoji codes, no highlighting."""
+    from rich.console import Console
+
+    is_plain = bool(os.environ.get("NO_COLOR"))
+    return Console(
+        stderr=is_error, markup=False, emoji=False, highlight=False, color_system=None if is_plain else "auto"
+    )
+
+
+@contextmanager
+def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A progress bar on standard error, only on a terminal; called with done, total and a label."""
+    screen = console(is_error=True)
+    if not screen.is_terminal:
+        yield lambda *_: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task(label, total=total)
+
+        def advance(done: int, of: int | None = None, now: str | None = None) -> None:
+            bar.update(task, completed=done, total=total if of is None else of, description=now or label)
+
+        yield advance
+
+
+def examples(*lines: str) -> str:
+    """The examples at the end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def global_options(command: Command) -> Command:
+    """`--json` and `--store`, before or after the name of the command."""
+    for option in (
+        click.option(
+            "--store",
+            metavar="URL",
+            expose_value=False,
+            callback=_take_store,
+            help="Use another store.",
+        ),
+        click.option("--json", is_flag=True, expose_value=False, callback=_take_json, help="Print one JSON document."),
+    ):
+        command = option(command)
+    return command
+
+
+def common(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the global options and the invocation as its first argument."""
+    return click.pass_obj(global_options(command))
+
+
+def _take_store(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.ensure_object(Invocation).store = value
+
+
+def _take_json(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        context.ensure_object(Invocation).as_json = True

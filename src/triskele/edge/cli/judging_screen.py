@@ -1,0 +1,94 @@
+"""The screen for judging by hand: one question, one candidate, one key."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.text import Text
+
+from triskele.edge.cli.eval_report import questions
+from triskele.edge.cli.invocation import console
+from triskele.edge.cli.render import ID, MATCH, QUIET, WARNING, day, note, visible
+from triskele.errors import BadInput
+
+if TYPE_CHECKING:
+    from triskele.bench.own.judge import JudgingItem, JudgingSession
+
+_GRADES = (
+    ("0", "unrelated"),
+    ("1", "related, no answer"),
+    ("2", "answers in part"),
+    ("3", "answers it"),
+)
+_OTHER_KEYS = (("u", "undo"), ("s", "skip the question"), ("q", "stop; grades are kept"))
+_TERMINAL = "/dev/tty"
+_LEAVING = frozenset({"q", "Q", "", "\x04"})
+
+
+def has_keys() -> bool:
+    """Whether a terminal can be read, even if standard input is redirected."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        return True
+    try:
+        os.close(os.open(_TERMINAL, os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def show(session: JudgingSession) -> None:
+    """Show pair after pair until none is left or the judge stops."""
+    if not has_keys():
+        raise BadInput("judging needs a terminal: import grades from a file with --scripted FILE")
+    screen = console()
+    message = ""
+    while (item := session.item()) is not None:
+        if screen.is_terminal:
+            screen.clear()
+        screen.print(_view(item, message))
+        key = _key()
+        message = ""
+        if key in _LEAVING:
+            return
+        if key in dict(_GRADES):
+            session.grade(int(key))
+        elif key in ("u", "U"):
+            message = "" if session.undo() else "Nothing to undo in this session."
+        elif key in ("s", "S"):
+            session.skip()
+        else:
+            message = f"No key {visible(key)!r}: press one of those above."
+
+
+def _view(item: JudgingItem, message: str) -> RenderableType:
+    memory = item.memory
+    details = [memory.category, day(memory.created_at), *memory.tags]
+    parts: list[RenderableType] = [
+        note(f"{questions(item.questions_left)} left · memory {item.place} of {item.places}", style=QUIET),
+        Text(),
+        Text(visible(item.question.text), style=MATCH),
+        Rule(style=QUIET),
+        Padding(Text(visible(memory.content)), (0, 2)),
+        Padding(note(" · ".join(details), style=QUIET), (0, 2)),
+        Rule(style=QUIET),
+        _keys(_GRADES),
+        _keys(_OTHER_KEYS),
+    ]
+    return Group(*parts, *([note(message, style=WARNING)] if message else []))
+
+
+def _keys(keys: tuple[tuple[str, str], ...]) -> Text:
+    return Text.assemble(*(part for key, meaning in keys for part in ((f"{key} ", ID), f"{meaning}   ")))
+
+
+def _key() -> str:
+    try:
+        return click.getchar()
+    except EOFError:
+        return ""

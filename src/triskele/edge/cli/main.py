@@ -1,0 +1,334 @@
+"""The `triskele` command: imports a command's module by name and reports each error in one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+import click
+
+from triskele import __version__
+from triskele.edge.cli.help_screens import did_you_mean, unknown_command, write_more
+from triskele.edge.cli.invocation import Invocation, examples, global_options, ignored_variables
+from triskele.edge.error_messages import error_line, printable_line
+from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError, Unavailable
+
+# A command's module is imported on call: `--version` must cost nothing.
+SECTIONS: dict[str, dict[str, str]] = {
+    "Start here": {"demo": "demo:demo", "ui": "ui_command:ui"},
+    "Remember": {
+        "add": "write_commands:add",
+        "edit": "write_commands:edit",
+        "link": "write_commands:link",
+        "forget": "write_commands:forget",
+        "undo": "write_commands:undo",
+    },
+    "Recall": {
+        "recall": "read_commands:recall",
+        "why-not": "read_commands:why_not",
+        "show": "read_commands:show",
+        "list": "read_commands:list_memories",
+        "history": "read_commands:history",
+        "stats": "read_commands:stats",
+    },
+    "Agents": {
+        "install": "agent_commands:install",
+        "uninstall": "agent_commands:uninstall",
+        "serve": "agent_commands:serve",
+        "hook": "agent_commands:hook",
+        "mcp": "agent_commands:mcp",
+        "memory-tool": "agent_commands:memory_tool",
+    },
+    "Curation": {
+        "learn": "curation_commands:learn",
+        "review": "curation_commands:review",
+        "curate": "curation_commands:curate",
+    },
+    "Server": {
+        "users": "account_commands:users",
+        "keys": "account_commands:keys",
+        "shares": "share_commands:shares",
+    },
+    "Projects": {"projects": "store_commands:projects"},
+    "Graph": {"graph": "graph_commands:graph"},
+    "Code": {"code": "code_commands:code"},
+    "Secrets": {"secrets": "store_commands:secrets"},
+    "Import, export and sync": {
+        "import": "transfer_commands:import_",
+        "export": "transfer_commands:export",
+        "sync": "transfer_commands:sync",
+    },
+    "Models": {"models": "model_commands:models"},
+    "Store": {
+        "backup": "store_commands:backup",
+        "restore": "store_commands:restore",
+        "reindex": "store_commands:reindex",
+        "doctor": "store_commands:doctor",
+        "config": "config_commands:config",
+        "completion": "store_commands:completion",
+    },
+    "Measure": {"bench": "bench_commands:bench", "eval": "eval_commands:eval_"},
+    "Help": {"help": "help_screens:help_"},
+}
+COMMANDS = {name: place for section in SECTIONS.values() for name, place in section.items()}
+# What `triskele --help` shows; `triskele help --all` shows every section.
+EVERYDAY = {
+    "Start here": ("demo", "ui"),
+    "Every day": ("add", "recall", "show", "list", "edit", "forget", "undo"),
+    "Agents and files": ("install", "import", "export", "doctor"),
+}
+# What other programs call it.
+ALIASES = {
+    "recall": ("search", "find", "query", "ask"),
+    "add": ("remember", "store", "save", "note", "new"),
+    "forget": ("delete", "remove", "rm"),
+    "edit": ("update", "change", "correct"),
+    "show": ("get", "view", "cat"),
+    "list": ("ls",),
+    "history": ("log",),
+    "undo": ("revert",),
+    "stats": ("status", "info"),
+    "config": ("settings",),
+    "doctor": ("check", "verify"),
+    "mcp": ("server",),
+}
+_OPTION_CHARACTERS = 16
+_COMMAND_OF = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
+
+# Their standard error belongs to the client.
+_FOR_AGENTS = ("hook", "mcp", "memory-tool")
+
+DONE, ANSWER_IS_NO, BAD_INPUT, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
+_EXTRA = re.compile(r"unexpected extra arguments? \((.*)\)", re.DOTALL)
+# What people mean by words after a command that takes none.
+_INSTEAD = {"undo": ": did you mean --batch {}?", "list": ": `triskele recall` searches for words"}
+# The options that do what an error names as its remedy.
+_REMEDIES = {
+    "secret": "--secret",
+    "split": "--split",
+    "closed": "--closed",
+    "all projects or closed": "--all-projects, --closed",
+}
+# The first class that fits decides.
+_EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (NotFound, ANSWER_IS_NO),
+    (Conflict, ANSWER_IS_NO),
+    (BadInput, BAD_INPUT),
+    (Unavailable, UNAVAILABLE),
+    (TriskeleError, UNAVAILABLE),
+    (OSError, UNAVAILABLE),
+)
+
+
+class Commands(click.Group):
+    """The table of commands, each imported when it is needed."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """All commands, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name].split(":")
+        command: click.Command = getattr(import_module(f"triskele.edge.cli.{module}"), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The called command; another program's word for it is understood, a misspelled name gets a suggestion."""
+        name = args[0]
+        if name not in COMMANDS and not ctx.resilient_parsing:
+            if name in _COMMAND_OF:
+                click.echo(f"triskele: {name} is called {_COMMAND_OF[name]} here", err=True)
+                return self.resolve_command(ctx, [_COMMAND_OF[name], *args[1:]])
+            if name.startswith("-"):
+                raise _no_such_option(name, [each for param in self.params for each in param.opts], ctx)
+            raise unknown_command(name, [*COMMANDS, *_COMMAND_OF], ctx, _COMMAND_OF)
+        if name not in _FOR_AGENTS and not ctx.resilient_parsing and not ctx.ensure_object(Invocation).is_resident:
+            _warn_of_variables()
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The everyday commands, or all of them, by section."""
+        shows_all = ctx.ensure_object(Invocation).shows_all
+        sections = {title: tuple(names) for title, names in SECTIONS.items()} if shows_all else EVERYDAY
+        width = max(map(len, COMMANDS))
+        for title, names in sections.items():
+            with formatter.section(title):
+                commands = ((name, self.get_command(ctx, name)) for name in names)
+                formatter.write_dl(
+                    [(name.ljust(width), command.get_short_help_str(80)) for name, command in commands if command]
+                )
+        if not shows_all:
+            everyday = {name for names in EVERYDAY.values() for name in names}
+            others = ", ".join(name for name in COMMANDS if name not in everyday)
+            write_more(formatter, f"{others} (triskele help --all)")
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """The context of a command line; click would answer an interrupt with an empty line."""
+        try:
+            return super().make_context(*args, **extra)
+        except KeyboardInterrupt:
+            raise click.Abort from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a closed pipe is not an error."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _silence_output()
+            return DONE
+        except KeyboardInterrupt:
+            raise click.Abort from None
+        return result
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command line and exit with its code."""
+        extra.setdefault("prog_name", "triskele")
+        extra.setdefault("obj", Invocation())
+        extra["standalone_mode"] = False
+        _prepare_streams()
+        arguments = list(extra.get("args") or (args[0] if args else None) or sys.argv[1:])
+        try:
+            result = super().main(*args, **extra)
+        except (KeyboardInterrupt, click.Abort, Exception) as error:
+            message, code = ("interrupted", INTERRUPTED) if _is_interrupt(error) else _described(error, arguments)
+            _write_error(message, extra["obj"], arguments)
+            sys.exit(code)
+        sys.exit(result if isinstance(result, int) else DONE)
+
+
+def _warn_of_variables() -> None:
+    """Name the variables of the environment that have no effect; wrong settings are the command's to report."""
+    if not any(name.startswith("TRISKELE_") for name in os.environ):
+        return
+    from triskele import config
+
+    with suppress(BadInput):
+        settings = config.load()
+        for name in ignored_variables(os.environ, settings):
+            from triskele.edge.cli.config_commands import about_ignored
+
+            click.echo(f"triskele: {about_ignored(name, settings)}", err=True)
+
+
+def _prepare_streams() -> None:
+    """Escape characters that a stream cannot encode, and discard output if a stream is closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether Ctrl-C led to this error, maybe wrapped by the code that it interrupted."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt | click.Abort):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _described(error: BaseException, arguments: Sequence[str]) -> tuple[str, int]:
+    """The message of an error in one line, and the exit code."""
+    if os.environ.get("TRISKELE_DEBUG"):
+        raise error
+    if isinstance(error, click.NoSuchOption):
+        # Click names one letter of a word such as -hello.
+        letter = error.option_name[1:] if len(error.option_name) == 2 else ""
+        whole = (word for word in arguments if letter and word[:1] == "-" != word[1:2] and letter in word)
+        error = _no_such_option(next(whole, error.option_name), error.possibilities or (), error.ctx)
+    if isinstance(error, click.ClickException):
+        said = error.format_message().removesuffix(".")
+        if isinstance(error, click.UsageError) and (extra := _EXTRA.search(said)) is not None:
+            said = _too_much(extra[1], error.ctx)
+        return printable_line(said[:1].lower() + said[1:] + _help_hint(error)), BAD_INPUT
+    for kind, code in _EXIT_CODES:
+        if isinstance(error, kind):
+            remedy = getattr(error, "remedy", "")
+            batch = remedy.removeprefix(IN_BATCH) if remedy.startswith(IN_BATCH) else ""
+            hint = f"`triskele undo --batch {batch}`" if batch else _REMEDIES.get(remedy)
+            return error_line(error) + (f" ({hint})" if hint else ""), code
+    fault = f"a fault inside triskele: {type(error).__name__}: {error} (TRISKELE_DEBUG=1 shows where)"
+    return printable_line(fault), UNAVAILABLE
+
+
+def _write_error(message: str, invocation: Invocation, arguments: list[str]) -> None:
+    """One line on standard error; with --json also one document on standard output."""
+    click.echo(f"triskele: {message}", err=True)
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if (invocation.as_json or "--json" in options) and not invocation.has_answered:
+        invocation.write_json({"error": message})
+
+
+def _no_such_option(name: str, known: Sequence[str], context: click.Context | None) -> click.UsageError:
+    """An unknown option: what was meant, or how to write a text that begins with a dash."""
+    takes_text = any(isinstance(each, click.Argument) for each in (context.command.params if context else ()))
+    hint = did_you_mean(name, known)
+    if not hint and takes_text:
+        hint = "; a text that begins with a dash goes after --"
+    # The rest may be a private text.
+    word = name.split()[0]
+    shown = word if word == name and len(word) <= _OPTION_CHARACTERS else f"{word[:_OPTION_CHARACTERS]}…"
+    return click.UsageError(f"unknown option {shown!r}{hint}", context)
+
+
+def _too_much(words: str, context: click.Context | None) -> str:
+    """Words behind what a command takes: a text without quotes, or what another option or command is for."""
+    command = context.command if context else None
+    if command is None or any(isinstance(each, click.Argument) for each in command.params):
+        return f"too many words ({words}): put a text of several words in quotes"
+    hint = _INSTEAD.get(command.name or "", "").format(words)
+    return f"{command.name} takes no words ({words}){hint}"
+
+
+def _help_hint(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f" (see {context.command_path} --help)" if context else ""
+
+
+def _silence_output() -> None:
+    """The pipe is closed: discard the interpreter's last flush."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        return
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+    epilog=examples(
+        "triskele demo", 'triskele add "We deploy with Argo CD" --category decisions', 'triskele recall "deploy"'
+    ),
+)
+@click.version_option(__version__, prog_name="triskele", message="%(prog)s %(version)s")
+@global_options
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Long-term memory for AI agents: store short memories and recall them, with reasons.
+
+    An id may be shortened to its first characters, as in git. Every command takes --json, and --help with examples.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def main(related: tuple[str, ...] = ()) -> None:
+    """The entry point of the `triskele` program; `related` are memories that the resident process found."""
+    # Queries run one at a time, and their small matrix products are slower with more threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    cli(obj=Invocation(related=related))

@@ -1,0 +1,226 @@
+"""Options and arguments that several commands share, with their shell completion."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from triskele.edge.cli.help_screens import unknown_command
+from triskele.edge.cli.invocation import Invocation
+from triskele.errors import BadInput, TriskeleError
+from triskele.recall.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
+from triskele.text.files import check_utf8, expanded
+from triskele.types import Sensitivity
+
+MAX_LISTED = 1000
+# A list without an end.
+EVERY = 2**31 - 1
+_FUSIONS = tuple(method for method in FUSIONS if method != "share")
+_COMPLETIONS = 25
+_HINT_CHARACTERS = 60
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class FilePath(click.Path):
+    """A path with `~` replaced; one of a database must be UTF-8."""
+
+    def __init__(self, *, is_database: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self._is_database = is_database
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path of an argument."""
+        if not value:
+            raise BadInput("the path is empty")
+        text = os.fsdecode(super().convert(value, param, ctx))
+        path = expanded(text) if text.startswith("~") else Path(text)
+        return check_utf8(path) if self._is_database else path
+
+
+class OrderedGroup(click.Group):
+    """A group that lists its commands in the order of their definition, and suggests one for a misspelled name."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """The commands in order."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The called command."""
+        if not ctx.resilient_parsing and args[0] not in self.commands and not args[0].startswith("-"):
+            raise unknown_command(args[0], self.commands, ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    try:
+        with context.ensure_object(Invocation).open_local_existing(is_needed=True) as engine:
+            known = engine.lookup(engine.find(incomplete.lower(), limit=_COMPLETIONS))
+    except (TriskeleError, OSError, ValueError):
+        # Completion must not print errors.
+        return []
+    hints = {
+        id: "forgotten" if memory.forgotten else " ".join(memory.content.split())[:_HINT_CHARACTERS]
+        for id, memory in known.items()
+    }
+    return [CompletionItem(id, help=hint) for id, hint in hints.items()]
+
+
+def _known_categories(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    try:
+        names = context.ensure_object(Invocation).settings().memory.categories
+    except TriskeleError:
+        return []
+    return [name for name in names if name.startswith(incomplete.lower())]
+
+
+def id_argument(name: str = "id", **details: Any) -> Decorator:
+    """A memory by its id or the start of it."""
+    return click.argument(name, shell_complete=_known_ids, **details)
+
+
+def id_option(flag: str, help: str) -> Decorator:
+    """An option that names a memory."""
+    return click.option(flag, metavar="ID", shell_complete=_known_ids, help=help)
+
+
+class _CategoryOption(click.Option):
+    """An option whose help names the configured categories."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The option and its help."""
+        record = super().get_help_record(ctx)
+        names = ", ".join(_known_categories(ctx, self, ""))
+        return (record[0], f"{record[1].removesuffix('.')}: {names}.") if record and names else record
+
+
+def category_option(help: str, **details: Any) -> Decorator:
+    """One of the configured categories."""
+    return click.option(
+        "--category", metavar="C", cls=_CategoryOption, shell_complete=_known_categories, help=help, **details
+    )
+
+
+def tags_option(help: str, *, absent: list[str] | None = None) -> Decorator:
+    """Tags, as `--tags a,b` or as `--tag a --tag b`; `absent` is the value if the option is not given."""
+
+    def parts(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> list[str] | None:
+        return listed(",".join(value)) if value else absent
+
+    return click.option("--tags", "--tag", "tags", metavar="A,B", multiple=True, callback=parts, help=help)
+
+
+def tag_filter(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Only memories with these tags."""
+    return tags_option("Only with these tags, separated by commas.", absent=[])(command)
+
+
+def reading_place(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The project to search, or all of them."""
+    everywhere = click.option("--all-projects", is_flag=True, help="Search every project.")
+    one = click.option("--project", metavar="P", help="Search this project instead of the current one.")
+    return one(everywhere(command))
+
+
+def period_filter(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Only memories about a time: since when they hold, else when they were said or written."""
+    since = click.option("--since", metavar="WHEN", help='Only from then on: 2026-06, yesterday, "last week", July.')
+    until = click.option("--until", metavar="WHEN", help="Only until then, that day, month or year included.")
+    return since(until(command))
+
+
+def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Filters and ranking options of a query."""
+    limit = click.option("--limit", type=int, help="The maximum number of hits (10 unless configured).")
+    as_of = click.option("--as-of", metavar="DATE", help="What was true on that date, as known now.")
+    known_at = click.option(
+        "--known-at", metavar="DATE", help="What was known on that date, in the versions of that day."
+    )
+    narrowed = tag_filter(reading_place(period_filter(as_of(known_at(_ranking(command))))))
+    return limit(category_option("Only this category.")(narrowed))
+
+
+def _ranking(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Ranking options, to compare methods."""
+    legs = click.option("--legs", metavar="A,B", callback=_legs, help=f"The legs to use, of {', '.join(LEGS)}.")
+    fusion = click.option(
+        "--fusion",
+        type=click.Choice(_FUSIONS),
+        default="default",
+        show_default=True,
+        help="How the scores of the legs are fused.",
+    )
+    rerank = click.option(
+        "--rerank",
+        type=click.Choice(RERANKS),
+        default="default",
+        show_default=True,
+        help="Rerank by late interaction, by a cross-encoder (gated: only unsure answers), or not at all.",
+    )
+    order = click.option(
+        "--order",
+        type=click.Choice([order for order in ORDERS if order != NEAR]),
+        default=AS_RANKED,
+        show_default=True,
+        help="Reorder the top hits by diversity or by how often their names are mentioned.",
+    )
+    near = click.option("--near", metavar="ID", help="Reorder the top hits by their graph distance from this memory.")
+    return legs(fusion(rerank(order(near(command)))))
+
+
+def _legs(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
+    if value is None:
+        return None
+    names = listed(value)
+    unknown = [name for name in names if name not in LEGS]
+    if unknown or not names:
+        raise click.BadParameter(f"choose among {', '.join(LEGS)}, not {value!r}")
+    return names
+
+
+def writing_place(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The project of a memory, or every project."""
+    everywhere = click.option("--everywhere", is_flag=True, help="The memory applies to every project.")
+    one = click.option("--project", metavar="P", help="Store it in this project instead of the current one.")
+    return one(everywhere(command))
+
+
+def secrecy_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The sensitivity of a memory; without an option, detection decides."""
+
+    def one_of(*flags: str, value: Sensitivity, help: str) -> Decorator:
+        return click.option(*flags, "sensitivity", flag_value=value, type=Sensitivity, default=None, help=help)
+
+    title = click.option(
+        "--title", metavar="WORDS", help="The title of a secret; if omitted, one that does not contain it."
+    )
+    private = one_of("--private", value=Sensitivity.PRIVATE, help="Never sent to a hosted model, and not synced.")
+    secret = one_of("--secret", value=Sensitivity.SECRET, help="Sealed in the vault, found by its title and tags.")
+    not_secret = one_of("--not-secret", "--open", value=Sensitivity.OPEN, help="Open, even if it looks like a secret.")
+    return private(secret(not_secret(title(command))))
+
+
+def only_one(first: object, second: object, names: str) -> None:
+    """Refuse two options that exclude each other."""
+    if first and second:
+        raise click.UsageError(f"{names} exclude each other: give one of them")
+
+
+def written_project(project: str | None, everywhere: bool) -> str | None:
+    """The project to write to: None is the current one, empty is everywhere."""
+    only_one(project is not None, everywhere, "--project and --everywhere")
+    if project is not None and not project.strip():
+        raise BadInput("--project is empty: name a project, or write for all of them with --everywhere")
+    return "" if everywhere else project
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a comma-separated option."""
+    return [part.strip() for part in text.split(",") if part.strip()]

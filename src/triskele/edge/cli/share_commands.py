@@ -1,0 +1,306 @@
+"""Commands for what the users of a server share: shares, groups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from triskele.edge import shapes
+from triskele.edge.cli import views
+from triskele.edge.cli.account_commands import open_accounts
+from triskele.edge.cli.invocation import Invocation, common, examples, global_options
+from triskele.edge.cli.options import OrderedGroup
+from triskele.edge.http.codec import to_json
+from triskele.edge.process import connect
+from triskele.edge.shapes import described
+from triskele.errors import BadInput
+from triskele.store.sharing import checked
+
+if TYPE_CHECKING:
+    from triskele.edge.http.client import RemoteEngine
+    from triskele.engine.protocol import Engine
+    from triskele.replies import NewShare, Shares, UserGroup
+    from triskele.store.sharing import GroupStore
+
+_SHOWN_CHARACTERS = 60
+_OWNER = click.option("--owner", help="The user whose shares these are; only where the store is.")
+
+
+@click.group(
+    cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele shares add --tag team --user bob")
+)
+@global_options
+@click.pass_context
+def shares(context: click.Context) -> None:
+    """Share memories with other users of a server."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def _named(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say what is shared with whom."""
+    options = (
+        click.argument("memory", required=False),
+        click.option("--tag", help="All open memories with this tag, also later ones."),
+        click.option("--user", help="The user to share with."),
+        click.option("--group", help="The group to share with."),
+        _OWNER,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@shares.command(
+    "add", epilog=examples("triskele shares add 1k2m --user bob", "triskele shares add --tag team --group dev")
+)
+@_named
+@click.option("--write", is_flag=True, help="Also allow them to change it.")
+@common
+def add_share(
+    invocation: Invocation,
+    memory: str | None,
+    tag: str | None,
+    user: str | None,
+    group: str | None,
+    owner: str | None,
+    write: bool,
+) -> None:
+    """Share a memory, or all with a tag, with a user or a group."""
+    subject, target, kind, grantee = checked(memory, tag, user, group)
+    with _opened(invocation, owner) as engine:
+        before = [] if invocation.as_json else engine.sharing.shares().given
+        new = engine.sharing.share(subject, target, kind, grantee, access="write" if write else "read")
+        is_known = described(new.share) in map(described, before)
+        counts = {"memories": new.memories, "left_out": new.left_out}
+        invocation.emit(
+            {**to_json(new.share), **counts, "project": None},
+            lambda: "\n".join(
+                [f"{'Already shared:' if is_known else 'Shared'} {described(new.share)}", *_extent_lines(new)]
+            ),
+        )
+
+
+@shares.command("remove", epilog=examples("triskele shares remove 1k2m --user bob"))
+@_named
+@common
+def remove_share(
+    invocation: Invocation, memory: str | None, tag: str | None, user: str | None, group: str | None, owner: str | None
+) -> None:
+    """End a share at once."""
+    subject, target, kind, grantee = checked(memory, tag, user, group)
+    with _opened(invocation, owner) as engine:
+        ended = engine.sharing.unshare(subject, target, kind, grantee)
+        left = [f"Still read by {', '.join(each.readers)} through {described(each.share)}" for each in ended.remaining]
+        invocation.emit(
+            {**to_json(ended.share), "still_shared": to_json(ended.remaining), "project": None},
+            lambda: "\n".join([f"No longer shared: {described(ended.share)}", *left]),
+        )
+
+
+@shares.command("list", epilog=examples("triskele shares list", "triskele shares list --json"))
+@_OWNER
+@common
+def list_shares(invocation: Invocation, owner: str | None) -> None:
+    """List what is shared with others, and what others share."""
+    with _opened(invocation, owner) as engine:
+        shares = engine.sharing.shares()
+        ids = sorted({share.target for share in shares.given if share.subject == "memory"})
+        texts = {id: shapes.shown_content(memory, False) for id, memory in engine.lookup(ids).items()}
+        given = [{**to_json(share), "content": texts.get(share.target)} for share in shares.given]
+        others = {"received": to_json(shares.received), "trusted": list(shares.trusted)}
+        invocation.emit({"given": given, **others, "project": None}, lambda: _share_lines(shares, texts))
+
+
+def _share_lines(shares: Shares, texts: Mapping[str, str]) -> str:
+    lines = [f"shared      {described(share)}{_beginning(texts.get(share.target))}" for share in shares.given]
+    lines += [f"from {each.owner}  {each.id}  {each.access}" for each in shares.received]
+    names = sorted({*shares.trusted, *(each.owner for each in shares.received)})
+    lines += [_trust_line(name, name in shares.trusted) for name in names]
+    return "\n".join(lines) or "Nothing is shared: share with `triskele shares add MEMORY --user NAME`."
+
+
+@shares.command("trust", epilog=examples("triskele shares trust ada"))
+@click.argument("name")
+@_OWNER
+@common
+def trust(invocation: Invocation, name: str, owner: str | None) -> None:
+    """Let agents be given unasked what a user shares with you.
+
+    Without it, recall and lists show what the user shares, but no hook gives it to an agent that did not ask.
+    """
+    _trust(invocation, name, owner, trusted=True)
+
+
+@shares.command("distrust", epilog=examples("triskele shares distrust ada"))
+@click.argument("name")
+@_OWNER
+@common
+def distrust(invocation: Invocation, name: str, owner: str | None) -> None:
+    """Let agents find what a user shares only when they search; hooks do not inject it."""
+    _trust(invocation, name, owner, trusted=False)
+
+
+def _trust(invocation: Invocation, name: str, owner: str | None, *, trusted: bool) -> None:
+    with _opened(invocation, owner) as engine:
+        names = engine.sharing.trust(name, trusted=trusted)
+        invocation.emit({"trusted": list(names), "project": None}, lambda: _trust_line(name, name in names))
+
+
+@shares.group("groups", cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele shares groups list"))
+@click.pass_context
+def groups(context: click.Context) -> None:
+    """Manage groups of users to share with; only admins can change them."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@groups.command("list", epilog=examples("triskele shares groups list --json"))
+@common
+def list_groups(invocation: Invocation) -> None:
+    """List the groups with their members."""
+    with _opened(invocation) as engine:
+        known = engine.sharing.groups()
+        invocation.emit(
+            {"groups": to_json(known), "project": None},
+            lambda: "\n".join(map(_group_line, known)) or "No groups yet.",
+        )
+
+
+@groups.command("create", epilog=examples("triskele shares groups create dev"))
+@click.argument("name")
+@common
+def create_group(invocation: Invocation, name: str) -> None:
+    """Add a group."""
+    with _groups(invocation) as groups:
+        _show_group(invocation, groups.create(name))
+
+
+@groups.command("delete", epilog=examples("triskele shares groups delete dev"))
+@click.argument("name")
+@common
+def delete_group(invocation: Invocation, name: str) -> None:
+    """Remove a group, and end all shares with it."""
+    with _groups(invocation) as groups:
+        groups.delete(name)
+    invocation.emit({"name": name, "project": None}, lambda: f"Removed the group {name}.")
+
+
+@groups.command("add", epilog=examples("triskele shares groups add dev bob"))
+@click.argument("name")
+@click.argument("user")
+@common
+def add_member(invocation: Invocation, name: str, user: str) -> None:
+    """Add a user to a group."""
+    with _groups(invocation) as groups:
+        _show_group(invocation, groups.add(name, user))
+
+
+@groups.command("remove", epilog=examples("triskele shares groups remove dev bob"))
+@click.argument("name")
+@click.argument("user")
+@common
+def remove_member(invocation: Invocation, name: str, user: str) -> None:
+    """Remove a user from a group."""
+    with _groups(invocation) as groups:
+        _show_group(invocation, groups.remove(name, user))
+
+
+@contextmanager
+def _opened(invocation: Invocation, owner: str | None = None) -> Iterator[Engine]:
+    """The memory of this run; of another user where an admin of the store itself names one."""
+    if owner is None:
+        with invocation.open() as engine:
+            yield engine
+        return
+    connect.refuse_server(invocation.chosen())
+    with open_accounts(invocation) as accounts:
+        settings = invocation.settings()
+        own = replace(settings, memory=replace(settings.memory, owner=accounts.user(owner).name))
+    with connect.open_store(own, Path(Path.cwd().anchor)) as store:
+        yield store
+
+
+class _ServerGroups:
+    """The groups of a server, over HTTP."""
+
+    def __init__(self, server: RemoteEngine) -> None:
+        self._server = server
+
+    def create(self, name: str) -> UserGroup:
+        """Add a group."""
+        return self._sent("create_group", name=name)
+
+    def delete(self, name: str) -> None:
+        """Remove a group."""
+        self._sent("delete_group", name=name)
+
+    def add(self, name: str, user: str) -> UserGroup:
+        """Add a user to a group."""
+        return self._sent("add_member", name=name, user=user)
+
+    def remove(self, name: str, user: str) -> UserGroup:
+        """Remove a user from a group."""
+        return self._sent("remove_member", name=name, user=user)
+
+    def _sent(self, method: str, **names: str) -> UserGroup:
+        from triskele.server.operations import BY_METHOD, Administration
+
+        group: UserGroup = self._server.send(BY_METHOD[getattr(Administration, method)], names)
+        return group
+
+
+@contextmanager
+def _groups(invocation: Invocation) -> Iterator[GroupStore]:
+    """What changes the groups of the server, over HTTP where this machine uses one."""
+    if invocation.uses_server():
+        with connect.open_server(invocation.chosen(), os.environ, Path.cwd()) as server:
+            yield _ServerGroups(server)
+        return
+    if invocation.settings().store.url.startswith("sqlite:"):
+        raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
+    with open_accounts(invocation) as accounts:
+        yield accounts.groups
+
+
+def _extent_lines(new: NewShare) -> list[str]:
+    """How many memories a tag shares now, and how many it leaves out."""
+    if new.share.subject == "memory":
+        return []
+    memories = views.render.memories
+    lines = [
+        f"{memories(new.memories)} now; later ones are shared too"
+        if new.memories
+        else "No open memory has this tag yet; later ones will be shared"
+    ]
+    if new.left_out:
+        lines.append(f"{memories(new.left_out, 'private or secret ')} left out: only open ones are shared")
+    return lines
+
+
+def _beginning(text: str | None) -> str:
+    line = views.render.one_line(text or "")
+    return f": {line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 1] + '…'}" if line else ""
+
+
+def _show_group(invocation: Invocation, group: UserGroup) -> None:
+    invocation.emit({**to_json(group), "project": None}, lambda: _group_line(group))
+
+
+def _trust_line(name: str, is_trusted: bool) -> str:
+    if is_trusted:
+        return f"Agents are given unasked what {name} shares (end it: triskele shares distrust {name})"
+    return (
+        f"Agents find what {name} shares only when they search; hooks do not inject it"
+        f" (change it: triskele shares trust {name})"
+    )
+
+
+def _group_line(group: UserGroup) -> str:
+    return f"{group.name}: {', '.join(group.members) or 'no members'}"

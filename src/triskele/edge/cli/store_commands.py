@@ -1,0 +1,340 @@
+"""Commands for the store: backup, restore, reindex, doctor, completion, secrets, projects."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import get_completion_class
+
+from triskele.config import KEY_SOURCES
+from triskele.edge import shapes
+from triskele.edge.cli import views
+from triskele.edge.cli.invocation import Invocation, common, examples, global_options, progress_bar
+from triskele.edge.cli.options import MAX_LISTED, FilePath, OrderedGroup, id_argument
+from triskele.edge.http.codec import to_json
+from triskele.edge.process import connect
+from triskele.errors import BadInput, Conflict, StoreUnavailable
+from triskele.types import Sensitivity
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from triskele.config import Settings
+
+_FILE = FilePath(is_database=True)
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(
+    epilog=examples("triskele backup memories-monday.db", "triskele backup /mnt/stick/memories.db --json"),
+)
+@click.argument("target", type=_FILE)
+@common
+def backup(invocation: Invocation, target: Path) -> None:
+    """Write a verified copy of the store to a new file."""
+    with invocation.open_local_existing(is_needed=True) as engine:
+        size, has_vault = engine.upkeep.backup(target).stat().st_size, engine.upkeep.has_vault()
+
+        def lines() -> Iterator[RenderableType]:
+            note = views.render.note
+            yield note(f"Backup written to {target} ({views.render.size(size)}); all checksums match.")
+            if has_vault:
+                key = "The key of the vault is not in it: without a copy of the key, secrets cannot be read."
+                yield note(key, style=views.render.WARNING)
+
+        invocation.emit({"path": str(target.absolute()), "bytes": size, "project": engine.project}, lines)
+
+
+@click.command(
+    epilog=examples("triskele restore memories-monday.db", "triskele restore memories-monday.db --json"),
+)
+@click.argument("source", type=_FILE)
+@click.option(
+    "--yes", is_flag=True, help="Replace an undamaged store without asking; needed where there is no terminal."
+)
+@common
+def restore(invocation: Invocation, source: Path, yes: bool) -> None:
+    """Replace the store by a backup; the old store is kept."""
+    connect.refuse_server(invocation.chosen())
+    if not yes and source.is_file() and (count := _sound_memories(invocation)):
+        _confirm_restore(invocation, source, count)
+    engine, kept = invocation.restore(source)
+    with engine:
+        count, was_damaged = engine.stats().memories, kept is not None and kept.is_dir()
+
+        def lines() -> Iterator[RenderableType]:
+            render = views.render
+            yield render.note(f"Restored {render.memories(count)} from {source}.")
+            if kept is not None:
+                what = "The damaged files are" if was_damaged else "The old store is"
+                yield render.note(f"{what} kept in {kept}", style=render.QUIET)
+
+        invocation.emit(
+            {
+                "restored": str(source),
+                "kept": kept and str(kept),
+                "was_damaged": was_damaged,
+                "memories": count,
+                "project": engine.project,
+            },
+            lines,
+        )
+
+
+def _sound_memories(invocation: Invocation) -> int:
+    """The number of memories that a restore would replace; 0 if the store is missing or damaged."""
+    try:
+        if not invocation.exists():
+            return 0
+        with invocation.open_engine() as engine:
+            return engine.stats().memories
+    except StoreUnavailable:
+        return 0
+
+
+def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
+    replaced = f"the store holds {views.render.memories(count)}, which {source} replaces"
+    if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
+        raise BadInput(f"{replaced}: confirm it with --yes (the old store is kept)")
+    if not click.confirm(f"{replaced[0].upper()}{replaced[1:]}. Go on? The old store is kept.", err=True):
+        raise Conflict("not confirmed: nothing was restored")
+
+
+@click.command(
+    epilog=examples("triskele reindex", "triskele reindex --json"),
+)
+@common
+def reindex(invocation: Invocation) -> None:
+    """Rebuild the search indexes and embed what waits."""
+    with invocation.open_local_existing() as engine:
+        started, upkeep, counts = time.perf_counter(), engine.upkeep, engine.stats()
+        with progress_bar("Indexing", total=counts.versions) as progress:
+            upkeep.reindex(progress)
+        earlier, update = upkeep.model_in_force(), upkeep.update()
+        with progress_bar("Embedding", total=counts.jobs.embed or (update[1] if update else 0)) as progress:
+            embedded = upkeep.embed(progress=progress) + upkeep.advance_update(progress=progress)
+        elsewhere = upkeep.embed_hosted()
+        took_ms = round((time.perf_counter() - started) * 1000, 3)
+        is_over = update is not None and upkeep.update() is None
+
+        def lines() -> Iterator[RenderableType]:
+            counted = views.render.counted
+            done = f"Indexed {counted(counts.versions, 'version')} and embedded {counted(embedded, 'text')}"
+            hosted = f" The hosted model embedded {elsewhere:,} of them." if elsewhere else ""
+            yield views.render.note(f"{done} in {took_ms / 1000:.1f} s.{hosted}")
+            if update is not None and is_over:
+                yield views.render.note(f"{update[0]} is in use; `triskele models rollback` returns to {earlier}.")
+
+        invocation.emit(
+            {
+                "indexed": counts.versions,
+                "embedded": embedded,
+                "elsewhere": elsewhere,
+                "took_ms": took_ms,
+                "project": engine.project,
+            },
+            lines,
+        )
+
+
+@click.command(
+    epilog=examples("triskele doctor", "triskele doctor --deep --no-repair --json"),
+)
+@click.option("--deep", is_flag=True, help="Check every checksum and every index entry.")
+@click.option("--repair/--no-repair", default=True, help="Repair derived data (the default).")
+@common
+@click.pass_context
+def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: bool) -> None:
+    """Look for damage and repair what can be repaired.
+
+    Exits with 1 if something stays broken (✗); notes (·) do not count.
+    """
+    with invocation.open_local_existing() as engine:
+        health = engine.upkeep.inspect(deep=deep, repair=repair)
+        synced = engine.upkeep.synced_servers()
+        without_token = _clients_without_token(engine.settings)
+        document = {"healthy": health.is_working, "deep": deep, **to_json(health)}
+        document |= {"synced": to_json(synced), "clients_without_token": without_token, "project": engine.project}
+        invocation.emit(
+            document,
+            lambda: [
+                views.health_report.health(health, deep=deep, synced=synced, server=invocation.settings().server.url),
+                *views.health_report.clients_without_token(without_token),
+            ],
+        )
+    context.exit(0 if health.is_working else 1)
+
+
+def _clients_without_token(settings: Settings) -> list[str]:
+    """Clients that may see private memories by the settings, but have no installed token to identify themselves."""
+    from triskele.edge.install.config_files import TokenFile
+
+    known = TokenFile.of(settings.home).clients()
+    return [name for name in settings.agents.private_to if name.strip().lower() not in known]
+
+
+@click.command(
+    epilog=examples(
+        "triskele completion bash > ~/.local/share/bash-completion/completions/triskele",
+        "triskele completion fish > ~/.config/fish/completions/triskele.fish",
+        'source <(triskele completion zsh)      (in ~/.zshrc, after "compinit")',
+    ),
+)
+@click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(_SHELLS))
+@common
+@click.pass_context
+def completion(context: click.Context, invocation: Invocation, shell: str) -> None:
+    """Print a completion script for a shell."""
+    maker = get_completion_class(shell)
+    assert maker is not None
+    program = context.find_root().command
+    script = maker(program, {}, "triskele", "_TRISKELE_COMPLETE").source()
+    invocation.emit({"shell": shell, "script": script}, lambda: script)
+
+
+@click.group(
+    cls=OrderedGroup,
+    invoke_without_command=True,
+    epilog=examples("triskele secrets list", "triskele secrets reveal 1kpn46", "triskele secrets rotate --renew"),
+)
+@global_options
+@click.pass_context
+def secrets(context: click.Context) -> None:
+    """Show and seal secrets, and change the key of the vault."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@secrets.command(epilog=examples("triskele secrets reveal 1kpn46", "triskele secrets reveal 1kpn46 --json"))
+@id_argument()
+@common
+def reveal(invocation: Invocation, id: str) -> None:
+    """Show the text of a secret; the journal records it."""
+    with invocation.open_existing() as engine:
+        project, secret = engine.get(id).project, engine.reveal(id)
+        invocation.emit({**to_json(secret), "project": project}, lambda: secret.text)
+
+
+@secrets.command("list", epilog=examples("triskele secrets list", "triskele secrets list --json"))
+@common
+def list_secrets(invocation: Invocation) -> None:
+    """List the titles of the secrets of all projects."""
+    with invocation.open_existing() as engine:
+        page = engine.browse(all_projects=True, sensitivities=[Sensitivity.SECRET], limit=MAX_LISTED)
+        secrets = sorted(page.memories, key=lambda memory: memory.id)
+        if secrets or invocation.as_json:
+            return invocation.emit(
+                {"memories": [shapes.memory(each) for each in secrets], "project": None},
+                lambda: [
+                    views.render.listing(secrets, engine.shorten(each.id for each in secrets), None, limit=MAX_LISTED)
+                ],
+                is_list=True,
+            )
+        return invocation.write(views.render.note("No secrets; `triskele add - --secret --title WORDS` seals one."))
+
+
+@secrets.command(
+    epilog=examples("triskele secrets seal 1kpn46", "triskele secrets seal 1kpn46 --title 'Key of the build box'")
+)
+@id_argument()
+@click.option("--title", metavar="WORDS", help="Its title; if omitted, one that does not contain the secret.")
+@common
+def seal(invocation: Invocation, id: str, title: str | None) -> None:
+    """Seal all versions of a memory, and erase what was derived from its text."""
+    with invocation.open_existing() as engine:
+        erasure = engine.seal(id, title=title)
+        [outcome] = erasure.outcomes
+
+        def lines() -> Iterator[RenderableType]:
+            yield views.reports.changes(
+                [outcome],
+                [],
+                engine.shorten([outcome.id]),
+                copies=(*erasure.remaining_copies, *erasure.out_of_reach),
+                erased=erasure.erased_copies,
+                sent=erasure.sent,
+            )
+            yield views.render.note(f"It is shown as {shapes.shown_content(engine.get(outcome.id), False)}")
+
+        copies = {"kept_copies": erasure.remaining_copies, "erased_copies": erasure.erased_copies}
+        details = {**copies, "sent": erasure.sent, "project": engine.project}
+        invocation.emit({**shapes.outcome(outcome), **to_json(details)}, lines)
+
+
+@secrets.command(epilog=examples("triskele secrets rotate --renew", "triskele secrets rotate --to passphrase"))
+@click.option("--to", type=click.Choice(KEY_SOURCES[1:]), help="Use another key source.")
+@click.option("--renew", is_flag=True, help="Make a new data key and re-encrypt everything.")
+@common
+def rotate(invocation: Invocation, to: str | None, renew: bool) -> None:
+    """Change the key of the vault; safe to interrupt."""
+    if to is None and not renew:
+        raise click.UsageError("nothing to change: give --to, --renew or both")
+    with invocation.open_local_existing() as engine:
+        done = engine.upkeep.rotate_key(to, renew=renew)
+
+        def lines() -> Iterator[RenderableType]:
+            anew = f"; {views.render.counted(done.resealed, 'text')} re-encrypted" if done.renewed else ""
+            yield views.render.note(f"The vault now uses the key source {done.source}{anew}.")
+
+        invocation.emit({**to_json(done), "project": engine.project}, lines)
+
+
+@click.group(
+    cls=OrderedGroup,
+    invoke_without_command=True,
+    epilog=examples("triskele projects list", "triskele projects merge api acme/api"),
+)
+@global_options
+@click.pass_context
+def projects(context: click.Context) -> None:
+    """List, rename and merge projects.
+
+    A project is known by the git remote or the path of its folder, so that two folders of the same name stay apart.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@projects.command("list", epilog=examples("triskele projects list", "triskele projects list --json"))
+@common
+def list_projects(invocation: Invocation) -> None:
+    """List the projects with their memories and places."""
+    with invocation.open_local_existing() as engine:
+        known, here = engine.upkeep.projects(), engine.project
+        invocation.emit({"projects": to_json(known), "project": here}, lambda: [views.reports.projects(known, here)])
+
+
+@projects.command(epilog=examples("triskele projects rename api billing-api"))
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@common
+def rename(invocation: Invocation, old: str, new: str) -> None:
+    """Give a project another name; undo takes it back."""
+    _move(invocation, old, new, merge=False)
+
+
+@projects.command(epilog=examples("triskele projects merge api-2 api"))
+@click.argument("source", metavar="SOURCE")
+@click.argument("target", metavar="TARGET")
+@common
+def merge(invocation: Invocation, source: str, target: str) -> None:
+    """Move all memories and places of SOURCE into TARGET; undo takes it back."""
+    _move(invocation, source, target, merge=True)
+
+
+def _move(invocation: Invocation, source: str, target: str, *, merge: bool) -> None:
+    with invocation.open_local_existing() as engine:
+        moved = engine.upkeep.move_project(source, target, merge=merge)
+        document = {"from": source, "to": moved.name, "memories": moved.memories, "batch": moved.batch}
+
+        def lines() -> Iterator[RenderableType]:
+            belong = "belongs" if moved.memories == 1 else "belong"
+            done = f"{views.render.memories(moved.memories)} of {source} now {belong} to {moved.name}."
+            yield views.render.note(f"{done} Undo with `triskele undo --batch {moved.batch}`.")
+
+        invocation.emit({**document, "project": moved.name}, lines)

@@ -1,0 +1,25 @@
+"""The reports for people by name, each loaded when first shown: rich takes longer to import than most commands run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from triskele.edge.cli import (
+        curation_report,
+        eval_report,
+        graph_report,
+        health_report,
+        model_report,
+        render,
+        reports,
+    )
+
+    __all__ = ("curation_report", "eval_report", "graph_report", "health_report", "model_report", "render", "reports")
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return import_module(f"triskele.edge.cli.{name}")

@@ -1,0 +1,445 @@
+"""Commands that change memories: add, edit, link, forget, undo."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from triskele.edge import shapes
+from triskele.edge.cli import related_memories, views
+from triskele.edge.cli.help_screens import EverydayCommand
+from triskele.edge.cli.invocation import Invocation, common, examples, standard_input
+from triskele.edge.cli.options import (
+    EVERY,
+    category_option,
+    id_argument,
+    id_option,
+    secrecy_options,
+    tags_option,
+    writing_place,
+    written_project,
+)
+from triskele.edge.http.codec import to_json
+from triskele.errors import BadInput, Conflict, NotFound, TriskeleError
+from triskele.replies import Erasure, History
+from triskele.text import periods
+from triskele.types import Action, LinkKind, Outcome, Role, Sensitivity, is_secret
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from triskele.engine.protocol import Engine
+    from triskele.replies import MemoryDetails, Related, Sent, Undone
+    from triskele.requests import Draft
+
+_SHOWN_MEMORIES = 10
+_NONE = "none"
+_ROLES = [role.value for role in Role]
+# Related memories are asked about before the add only if the text alone tells what they are to it.
+_SAID_BY = ("speaker", "role", "session", "valid_from", "valid_to")
+
+
+@click.command(
+    cls=EverydayCommand,
+    everyday=("category", "tags", "supersedes", "everywhere", "quiet"),
+    epilog=examples(
+        'triskele add "We deploy with Argo CD, not Helm hooks" --category decisions --tags deploy',
+        'triskele add "SMS go out through Pingwell" --supersedes 1kpn46',
+        "cat notes.txt | triskele add - --split --everywhere",
+    ),
+)
+@click.argument("text", metavar="TEXT|-")
+@category_option("The category (facts unless given), one of")
+@tags_option("Labels to filter by, separated by commas.", absent=[])
+@click.option("--keywords", metavar="WORDS", default="", help="Other words to find it by.")
+@click.option("--importance", type=float, default=0.5, show_default=True, help="From 0 to 1.")
+@writing_place
+@secrecy_options
+@click.option("--valid-from", metavar="DATE", help="True from this day on.")
+@click.option("--valid-to", metavar="DATE", help="No longer true from this day on.")
+@click.option("--session", metavar="S", help="The conversation or document it comes from.")
+@click.option("--position", type=int, help="Its position there.")
+@click.option("--speaker", metavar="NAME", help="Who said it.")
+@click.option("--role", type=click.Choice(_ROLES), help="Whose words they are.")
+@click.option("--split", is_flag=True, help="Store each paragraph as a memory; long ones are cut at sentence ends.")
+@id_option("--supersedes", "The older memory that this one replaces.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
+@common
+def add(
+    invocation: Invocation,
+    text: str,
+    tags: list[str],
+    project: str | None,
+    everywhere: bool,
+    sensitivity: Sensitivity | None,
+    title: str | None,
+    split: bool,
+    supersedes: str | None,
+    quiet: bool,
+    **details: Any,
+) -> None:
+    """Store a short text; a dash reads it from standard input."""
+    if split and supersedes is not None:
+        raise click.UsageError("--split and --supersedes exclude each other: only one memory can replace the old one")
+    details["tags"] = tags
+    details["project"] = written_project(project, everywhere)
+    details |= {"sensitivity": sensitivity, "title": title}
+    content = given_text(text)
+    with invocation.open() as engine:
+        related: Sequence[Related] | None = None
+        if split:
+            outcomes = engine.remember_all(_pieces(engine, content, details))
+        else:
+            if supersedes is None and not quiet and _may_ask(invocation, content, details):
+                supersedes, related = related_memories.ask(invocation, engine, content, details["project"])
+            outcomes = [engine.remember(content, supersedes=supersedes, **details)]
+        if quiet and not invocation.as_json:
+            return invocation.echo("\n".join(each.id for each in outcomes))
+        is_plain = not split and supersedes is None and outcomes[0].action is Action.ADDED
+        if not is_plain:
+            related = []
+        elif related is None:
+            related = engine.related(id=outcomes[0].id)[: related_memories.MOST]
+        added = _Added(engine, outcomes, details, related, supersedes)
+        return invocation.emit(added.document(is_split=split), added.lines)
+
+
+def _pieces(engine: Engine, text: str, details: Mapping[str, Any]) -> list[Draft]:
+    """The drafts of a longer text."""
+    from triskele.ingest import Drafter
+
+    return Drafter(engine.settings.memory, "").draft_pieces(text, **details)
+
+
+def _may_ask(invocation: Invocation, content: str, details: Mapping[str, Any]) -> bool:
+    """Whether to ask about older memories before this one is stored; a secret does not travel before that."""
+    if not related_memories.can_ask(invocation) or any(details[name] is not None for name in _SAID_BY):
+        return False
+    from triskele.privacy import detect
+
+    sensitivity = details["sensitivity"]
+    return sensitivity is not Sensitivity.SECRET and (sensitivity is not None or not detect.find(content))
+
+
+class _Added:
+    """What an add did."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        outcomes: Sequence[Outcome],
+        details: Mapping[str, Any],
+        related: Sequence[Related],
+        superseded: str | None,
+    ) -> None:
+        self._engine = engine
+        self._outcomes = outcomes
+        self._related = related
+        self._superseded = superseded
+        self._times = shapes.times(details)
+        self._memories = engine.lookup(each.id for each in outcomes)
+        self._secrets = [each.id for each in outcomes if each.sensitivity is Sensitivity.SECRET]
+        self._detected = [] if details["sensitivity"] is Sensitivity.SECRET else self._secrets
+        is_dated = bool(details["valid_from"] or details["valid_to"])
+        new = [each.id for each in outcomes if each.action is Action.ADDED and not is_dated]
+        known = [self._memories[id] for id in new if id in self._memories]
+        self._dated = [memory for memory in known if periods.held(memory)]
+
+    def document(self, *, is_split: bool) -> shapes.Shape:
+        """It as JSON."""
+        first = next((each for each in self._outcomes if each.action is Action.ADDED), self._outcomes[0])
+        document = {**shapes.outcome(first), "project": first.project, "batch": _batch(self._outcomes)}
+        document |= {"secret": bool(self._secrets), "detected": bool(self._detected), "times": self._times}
+        document["valid"] = {each.id: shapes.period(periods.held(each)) for each in self._dated}.get(first.id)
+        if self._related:
+            document["similar"] = related_memories.shape(self._related)
+        if is_split:
+            document["memories"] = [shapes.outcome(each) for each in self._outcomes]
+        return document
+
+    def lines(self) -> Iterator[RenderableType]:
+        """It for a person."""
+        render, reports = views.render, views.reports
+        replaced = [self._engine.get(self._superseded).id] if self._superseded is not None else []
+        short = self._engine.shorten([*(each.id for each in self._outcomes), *replaced])
+        yield reports.added(self._outcomes, short)
+        yield from (render.note(f"It supersedes {short[id]}.", style=render.QUIET) for id in replaced)
+        yield from render.time_lines(self._times)
+        yield from reports.dated(self._dated, short)
+        yield from reports.detected_secrets([self._memories[id] for id in self._detected], short)
+        yield from reports.example_keys(self._memories.values())
+        yield from map(render.note, related_memories.lines(self._related, self._engine, self._outcomes[0].id))
+
+
+@click.command(
+    epilog=examples(
+        'triskele edit 1kpn46 "SMS go out through Pingwell"',
+        "triskele edit 1kpn46 --importance 0.9 --tags sms,provider",
+        "triskele edit 1kpn46            (opens your editor)",
+        "triskele edit 1kpn46 --restore",
+    ),
+)
+@id_argument()
+@click.argument("text", metavar="[TEXT|-]", required=False)
+@category_option("Another category.")
+@tags_option("Replace its tags; empty removes them.")
+@click.option("--keywords", metavar="WORDS", help="Replace its keywords; empty removes them.")
+@click.option("--importance", type=float, help="From 0 to 1.")
+@writing_place
+@secrecy_options
+@click.option("--speaker", metavar="NAME", help="Who said it; empty removes it.")
+@click.option("--role", type=click.Choice([*_ROLES, _NONE]), help="Whose words they are; `none` removes it.")
+@click.option("--valid-from", metavar="DATE", help="True from this day on; `none` removes it.")
+@click.option("--valid-to", metavar="DATE", help="No longer true from this day on; `none` removes it.")
+@click.option("--restore", is_flag=True, help="Bring a forgotten memory back, unchanged.")
+@common
+def edit(
+    invocation: Invocation,
+    id: str,
+    text: str | None,
+    tags: list[str] | None,
+    project: str | None,
+    everywhere: bool,
+    sensitivity: Sensitivity | None,
+    restore: bool,
+    **details: str | None,
+) -> None:
+    """Change a memory; the older version stays in the history."""
+    changes: dict[str, Any] = {name: value for name, value in details.items() if value is not None}
+    changes |= {name: None for name in ("valid_from", "valid_to", "role") if changes.get(name) == _NONE}
+    if tags is not None:
+        changes["tags"] = tags
+    if (place := written_project(project, everywhere)) is not None:
+        changes["project"] = place
+    if sensitivity is not None:
+        changes["sensitivity"] = sensitivity
+    if text is not None:
+        changes["content"] = given_text(text)
+    if restore and changes:
+        raise click.UsageError("--restore brings a memory back unchanged: change it with a second command")
+    with invocation.open_existing() as engine:
+        before = engine.get(id)
+        seals = sensitivity is Sensitivity.SECRET and not (is_secret(before) or before.forgotten)
+        erasure = Erasure(outcomes=())
+        if restore:
+            [outcome] = engine.restore(before.id)
+        elif seals and changes.keys() <= {"sensitivity", "title"}:
+            erasure = engine.seal(before.id, title=changes.get("title"))
+            [outcome] = erasure.outcomes
+        else:
+            [outcome] = engine.edit(before.id, **(changes or _edited_by_hand(invocation, before)))
+        sent = () if outcome.sensitivity is Sensitivity.OPEN else before.sent
+        more = {"project": outcome.project, "times": shapes.times(changes)}
+        _report_changes(invocation, engine, [outcome], more, erased=erasure.erased_copies, sent=sent)
+
+
+def _edited_by_hand(invocation: Invocation, memory: MemoryDetails) -> dict[str, str]:
+    from triskele.engine.undo import changeable
+
+    # Before the editor opens: what is typed there would be lost.
+    changeable(memory)
+    if memory.sensitivity is Sensitivity.SECRET:
+        # An editor may leave the text in temporary files.
+        raise BadInput("a secret cannot be opened in an editor: give its new text on standard input (`-`)")
+    if invocation.as_json or sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput("nothing to change: give a new text or an option such as --tags")
+    return {"content": click.edit(memory.content, extension=".txt") or memory.content}
+
+
+@click.command(
+    epilog=examples("triskele link 1kpn46 supersedes 1kq2b7", "triskele link 1kpn46 see-also 1kq2b7 --remove"),
+)
+@id_argument("source")
+@click.argument("kind", metavar="KIND", type=click.Choice([kind.value for kind in LinkKind]))
+@id_argument("target")
+@click.option("--remove", is_flag=True, help="Remove the link; the history keeps it.")
+@common
+def link(invocation: Invocation, source: str, kind: str, target: str, remove: bool) -> None:
+    """Link two memories, read as SOURCE KIND TARGET.
+
+    KIND is supersedes, resolved-by, part-of or see-also.
+    """
+    with invocation.open_existing() as engine:
+        outcome = (engine.unlink if remove else engine.link)(source, kind, target)
+        ends = {"source": outcome.id, "kind": kind, "target": engine.get(target).id}
+        _report_changes(invocation, engine, [outcome], ends)
+
+
+@click.command(
+    epilog=examples("triskele forget 1kpn46", "triskele forget --hard 1kpn46 1kq2b7 --yes"),
+)
+@id_argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option(
+    "--hard", is_flag=True, help="Erase the text from every file of the store; it cannot be undone. Asks first."
+)
+@click.option("--yes", is_flag=True, help="Erase without asking; needed where there is no terminal.")
+@common
+def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) -> None:
+    """Stop recalling memories; undo brings them back, unless --hard."""
+    with invocation.open_existing() as engine:
+        if hard and not yes:
+            _confirm_erasure(invocation, engine, ids)
+        if not hard:
+            return _report_changes(invocation, engine, engine.forget(*ids))
+        erasure = engine.erase(*ids)
+        more = {"kept_copies": list(erasure.remaining_copies), "erased_copies": list(erasure.erased_copies)}
+        if erasure.out_of_reach:
+            more["out_of_reach"] = list(erasure.out_of_reach)
+        copies = (*erasure.remaining_copies, *erasure.out_of_reach)
+        return _report_changes(invocation, engine, erasure.outcomes, more, erased=erasure.erased_copies, copies=copies)
+
+
+def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str]) -> None:
+    """Show what would be erased and ask for consent."""
+    memories = {memory.id: memory for memory in map(engine.get, ids)}
+    if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
+        raise BadInput("erasing cannot be undone: confirm it with --yes")
+    for memory in list(memories.values())[:_SHOWN_MEMORIES]:
+        text = "(forgotten)" if memory.forgotten else shapes.shown_content(memory, False)
+        click.echo(f"{memory.id}  {views.render.one_line(text)}", err=True)
+    if len(memories) > _SHOWN_MEMORIES:
+        click.echo(f"… and {len(memories) - _SHOWN_MEMORIES:,} more", err=True)
+    if not click.confirm(f"Erase {views.render.memories(len(memories))}? This cannot be undone.", err=True):
+        raise Conflict("not confirmed: nothing was erased")
+
+
+@click.command(
+    epilog=examples("triskele undo", "triskele undo --batch 3f9c21d07a4e --yes", "triskele undo --anyone"),
+)
+@click.option("--batch", metavar="B", help="Undo this batch (see `triskele history`) instead of the last change.")
+@click.option("--all-projects", is_flag=True, help="The last change of any project.")
+@click.option("--anyone", is_flag=True, help="The last change of anyone, agents included.")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="Undo without asking; without a terminal needed for several memories, or another's change.",
+)
+@common
+def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: bool, yes: bool) -> None:
+    """Undo your last change here, or a batch such as an import.
+
+    "Here" is the current project and what is stored for every project. It shows the change, and asks first if it
+    changes several memories or if someone else made it.
+    """
+    with invocation.open_existing() as engine:
+        try:
+            planned = engine.undo(batch, all_projects=all_projects, anyone=anyone, dry_run=True)
+        except NotFound as error:
+            hint = ": `triskele history` shows the batches" if batch else _wider_undo(engine)
+            raise NotFound(f"{error}{hint}") from None
+        is_plain = planned.size == 1 and planned.is_own(engine.actor)
+        if not (yes or is_plain):
+            _confirm_undo(invocation, engine, planned)
+        elif not invocation.as_json:
+            _show_plan(invocation, engine, planned)
+        _report_undone(invocation, engine, engine.undo(planned.batch))
+
+
+def _wider_undo(engine: Engine) -> str:
+    """A hint at the last change outside the project and the user's own changes."""
+    with suppress(TriskeleError):
+        other = engine.undo(all_projects=True, anyone=True, dry_run=True)
+        is_here = engine.project in other.projects or "" in other.projects
+        options = ("" if is_here else " --all-projects") + ("" if other.is_own(engine.actor) else " --anyone")
+        what = views.reports.undo_summary(other)
+        return f" of yours in project {engine.project}: `triskele undo{options}` undoes {what}"
+    return ""
+
+
+def _confirm_undo(invocation: Invocation, engine: Engine, planned: Undone) -> None:
+    """Show what would be undone and ask for consent."""
+    what = views.reports.undo_summary(planned)
+    if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
+        raise BadInput(f"this would undo {what}: confirm it with `triskele undo --batch {planned.batch} --yes`")
+    _show_plan(invocation, engine, planned)
+    if not click.confirm(f"Undo {what}?", err=True):
+        raise Conflict("not confirmed: nothing was undone")
+
+
+def _show_plan(invocation: Invocation, engine: Engine, planned: Undone) -> None:
+    ids = {id for entry in planned.entries for id in entry.memories}
+    invocation.write(views.reports.undo_plan(planned, engine.shorten(ids)))
+
+
+def _report_undone(invocation: Invocation, engine: Engine, undone: Undone) -> None:
+    if invocation.as_json:
+        entries = [
+            {
+                **shapes.journal_entry(entry),
+                "content": shapes.shown_content(versions[0], False) if versions else None,
+                "project": versions[0].project if versions else None,
+            }
+            for entry, versions in undone.named()
+        ]
+        return _report_changes(invocation, engine, undone.outcomes, {"undone": entries})
+    changed = _changed(engine, undone.outcomes)
+    short = engine.shorten({id for entry in changed.entries for id in entry.memories})
+    return invocation.write(views.reports.undone(undone.outcomes, changed, short))
+
+
+def _report_changes(
+    invocation: Invocation,
+    engine: Engine,
+    outcomes: Sequence[Outcome],
+    more: Mapping[str, Any] | None = None,
+    *,
+    copies: Sequence[str] = (),
+    erased: Sequence[str] = (),
+    sent: Sequence[Sent] = (),
+) -> None:
+    changes = [shapes.outcome(each) for each in outcomes]
+    # A single change is also at the top level; the list is for programs that always read lists.
+    document = {**(changes[0] if len(changes) == 1 else {}), "changes": changes, "batch": _batch(outcomes)}
+    document |= {"project": engine.project, "sent": to_json(sent), **(more or {})}
+
+    def lines() -> Iterator[RenderableType]:
+        entries = _changed(engine, outcomes).entries
+        short = engine.shorten({each.id for each in outcomes} | {id for entry in entries for id in entry.memories})
+        yield views.reports.changes(outcomes, entries, short, copies=copies, erased=erased, sent=sent)
+        yield from views.render.time_lines((more or {}).get("times", {}))
+
+    invocation.emit(document, lines)
+
+
+def _batch(outcomes: Sequence[Outcome]) -> str | None:
+    return next((each.batch for each in outcomes if each.batch), None)
+
+
+def _changed(engine: Engine, outcomes: Sequence[Outcome]) -> History:
+    """The journal entries of these changes, with the versions that they name."""
+    written = {each.seq: each.batch for each in outcomes if each.seq is not None}
+    histories = [engine.journal(batch=batch, limit=EVERY) for batch in dict.fromkeys(written.values())]
+    return History(
+        tuple(entry for each in histories for entry in each.entries if entry.seq in written),
+        tuple(memory for each in histories for memory in each.versions),
+        tuple(folder for each in histories for folder in each.folders),
+    )
+
+
+MAX_BYTES = 4_000_000
+
+
+def given_text(text: str) -> str:
+    """The text, or standard input for a dash."""
+    return _read() if text == "-" else text
+
+
+def _read() -> str:
+    standard = standard_input()
+    if standard.isatty():
+        click.echo("Type the memory, then press Ctrl-D on an empty line.", err=True)
+    # One byte more than allowed shows that there is too much.
+    taken = standard.read(MAX_BYTES + 1)
+    if len(taken) > MAX_BYTES:
+        raise BadInput(
+            f"standard input is longer than {MAX_BYTES // 1_000_000} MB: a memory is one short fact"
+            " (`triskele import` reads whole files)"
+        )
+    try:
+        return taken.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"standard input is not UTF-8 text (byte {error.start})") from error

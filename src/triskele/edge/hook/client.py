@@ -1,0 +1,498 @@
+"""The hook client: asks the resident process, writes the answer to standard output, and never fails a prompt.
+
+start.py runs it once per prompt without site packages: it imports nothing of triskele, few standard modules, and
+rarely needed ones only on use. `os` is one of these: its import takes longer than all else that a prompt needs.
+"""
+
+from __future__ import annotations
+
+import _socket
+import sys
+import time
+
+if sys.platform == "win32":
+    import nt as _system
+else:
+    import posix as _system
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+VERSION = "0.1.0"
+DEADLINE_MS = 300.0
+MAX_INPUT = 1_000_000
+MAX_LOG = 200_000
+# Every platform allows socket paths of 103 bytes.
+LONGEST_PATH = 100
+HTTP, STREAM = "http", "mcp"
+LOOPBACK = "127.0.0.1"
+
+_PAUSE_S = 0.01
+_VARIABLES = {
+    "--home": "TRISKELE_HOME",
+    "--store": "TRISKELE_STORE",
+    "--config": "TRISKELE_CONFIG",
+    "--token": "TRISKELE_CLIENT_TOKEN",
+}
+# The resident process takes these from its settings file.
+_CHOSEN = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER", "TRISKELE_SERVER")
+NO_CHOICE = ("", "", "", "")
+OTHER_STORE = "the environment names another store, owner, server or settings file than the resident process serves"
+_REFUSALS = {400: "standard input is not one JSON object (400)", 409: OTHER_STORE}
+_NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+class NoAnswer(Exception):
+    """Why the hook writes nothing."""
+
+
+class Address:
+    """Where the resident process of one data folder listens, and where its lock, token and log are.
+
+    `choice` is what the environment chooses instead of the settings file of the folder: store, owner, server,
+    settings file.
+    """
+
+    __slots__ = ("choice", "home", "is_tcp", "key", "run", "sockets")
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.home = _plain(_absolute(environ.get("TRISKELE_HOME") or _default_home(environ)))
+        self.choice = tuple(environ.get(name) or "" for name in (*_CHOSEN, "TRISKELE_CONFIG"))
+        self.choice = (_absolute_store(self.choice[0]), *self.choice[1:])
+        self.run = _joined(self.home, "run")
+        self.key = _hashed(self.home)
+        self.is_tcp = bool(environ.get("TRISKELE_LOOPBACK")) or not hasattr(_socket, "AF_UNIX")
+        self.sockets = self.run
+        if not self.is_tcp and len(_encoded(self.socket(HTTP))) > LONGEST_PATH:
+            self.sockets = f"/tmp/triskele-{_system.geteuid()}"
+
+    def socket(self, kind: str) -> str:
+        """The path of a socket."""
+        return _joined(self.sockets, f"{self.key}.{kind}")
+
+    def file(self, kind: str) -> str:
+        """The path of a file next to the sockets: lock, starting, ports, token."""
+        return _joined(self.run, f"{self.key}.{kind}")
+
+
+def address(environ: Mapping[str, str]) -> Address:
+    """The address of the resident process for this environment."""
+    return Address(environ)
+
+
+def release(version: str) -> tuple[int, ...]:
+    """A version as four numbers; letters after the digits of a part are ignored."""
+    parts = []
+    for part in version.split(".")[:4]:
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        parts.append(int(digits) if digits and len(digits) < 10 else 0)
+    return (*parts, *(0,) * (4 - len(parts)))
+
+
+def own_folder(path: str) -> None:
+    """Make a folder that only its owner can enter; refuse one of another user."""
+    import os
+
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        check_folder(path)
+
+
+def check_folder(path: str) -> None:
+    """Refuse a folder that another user can write to."""
+    if sys.platform == "win32":
+        return
+    found = _system.lstat(path)
+    if found.st_mode & 0o170000 != 0o040000 or found.st_uid != _system.geteuid():
+        raise NoAnswer(f"{path} is not a folder of this user")
+    if found.st_mode & 0o077:
+        _system.chmod(path, 0o700)
+
+
+def connect(place: Address, kind: str, timeout_s: float) -> _socket.socket:
+    """A connection to the resident process; FileNotFoundError or ConnectionRefusedError if none listens."""
+    if place.is_tcp:
+        return _connect_tcp(place, kind, timeout_s)
+    check_folder(place.sockets)
+    made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        made.settimeout(timeout_s)
+        made.connect(place.socket(kind))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def start(place: Address, environ: Mapping[str, str]) -> bool:
+    """Start a resident process that outlives this one; False if another one is starting.
+
+    It inherits the start lock, but no pipes and nothing of the prompt.
+    """
+    import os
+
+    own_folder(place.run)
+    start_lock = os.open(place.file("starting"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if _is_held(start_lock):
+            return False
+        import subprocess
+
+        # Each request brings its project and token; a folder's environment must not decide what Python imports.
+        kept = {
+            name: value
+            for name, value in environ.items()
+            if name not in (*_CHOSEN, "TRISKELE_KEY", "TRISKELE_PROJECT", "TRISKELE_CLIENT_TOKEN")
+            and not name.upper().startswith("PYTHON")
+        }
+        kept["TRISKELE_HOME"] = place.home
+        command = [sys.executable, "-P", "-m", "triskele.edge.process.resident"]
+        detached: dict[str, Any] = {"start_new_session": True, "pass_fds": (start_lock,)}
+        if sys.platform == "win32":
+            # No single handle can be inherited there: the new process takes the lock itself.
+            detached = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
+        else:
+            command.append(str(start_lock))
+        nothing = subprocess.DEVNULL
+        with open(os.open(place.file("err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as errors:
+            child: _Child = subprocess.Popen(
+                command, stdin=nothing, stdout=nothing, stderr=errors, cwd=place.home, env=kept, **detached
+            )
+        _started[:] = [*(each for each in _started if each.poll() is None), child]
+        return True
+    finally:
+        os.close(start_lock)
+
+
+def is_running(place: Address) -> bool:
+    """Whether a resident process serves; checks its lock and opens no connection."""
+    try:
+        with open(place.file("lock"), "rb+") as lock:
+            return _is_held(lock.fileno())
+    except OSError:
+        return False
+
+
+# Kept so that a long-lived process reaps children that ended.
+_started: list[_Child] = []
+
+
+def log(place: Address, line: str) -> None:
+    """Append one line to the log, if possible; it must not quote a prompt or a memory."""
+    import os
+
+    path = _joined(place.run, "hook.log")
+    try:
+        own_folder(place.run)
+        try:
+            if os.stat(path).st_size > MAX_LOG:
+                os.replace(path, path + ".old")
+        except FileNotFoundError:
+            pass
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            os.write(handle, f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}\n".encode())
+        finally:
+            os.close(handle)
+    except (OSError, NoAnswer):
+        return
+
+
+class HookRequest:
+    """An event, the project if the environment names one, and the token of the client's installed entry."""
+
+    __slots__ = ("event", "project", "token")
+
+    def __init__(self, event: str, project: str = "", token: str = "") -> None:
+        self.event, self.project, self.token = event, project, token
+
+    def headers(self, left_s: float) -> tuple[str, ...]:
+        """The request as HTTP headers; the project is percent-encoded."""
+        project = _percent_encoded(self.project)
+        return (
+            "Content-Type: application/json",
+            f"X-Triskele-Version: {VERSION}",
+            f"X-Triskele-Deadline-Ms: {left_s * 1000:.0f}",
+            *((f"X-Triskele-Project: {project}",) if project else ()),
+            *((f"X-Triskele-Client-Token: {self.token}",) if self.token else ()),
+        )
+
+
+def choice_headers(place: Address) -> tuple[str, ...]:
+    """What the environment chooses, as an HTTP header; none if it chooses nothing."""
+    if not any(place.choice):
+        return ()
+    return (f"X-Triskele-Choice: {','.join(_percent_encoded(value) for value in place.choice)}",)
+
+
+def _percent_encoded(text: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in _encoded(text))
+
+
+def ask(
+    place: Address, request: HookRequest, body: bytes, ends: float, environ: Mapping[str, str]
+) -> tuple[bytes, bool]:
+    """The answer of the resident process and whether it is outdated; starts a process if none listens."""
+    is_started = False
+    while True:
+        left_s = ends - time.monotonic()
+        if left_s <= 0:
+            raise NoAnswer(
+                "the background process is still starting: the next prompt is answered"
+                if is_started
+                else "the background process did not answer in time"
+            )
+        try:
+            headers = (*request.headers(left_s), *choice_headers(place))
+            status, head, text = exchange(place, f"POST /hook/{request.event}", headers, body, left_s)
+        except (FileNotFoundError, ConnectionRefusedError):
+            is_started = is_started or start(place, environ)
+        except TimeoutError:
+            continue
+        except (ConnectionError, BlockingIOError):
+            # The connection was closed, or the backlog is full: try again.
+            pass
+        else:
+            if status in (200, 204):
+                return text, b"\r\nx-triskele-outdated:" in head.lower()
+            if status != 503:
+                raise NoAnswer(_REFUSALS.get(status) or f"the resident process refused the request ({status})")
+        time.sleep(min(_PAUSE_S, max(0.0, ends - time.monotonic())))
+
+
+def run(arguments: list[str]) -> None:
+    """Answer one event: EVENT [--client NAME] [--token T] [--home PATH] [--store URL] [--config FILE].
+
+    All but the name override the environment, which the agent's folder may set.
+    """
+    began = time.monotonic()
+    given = dict(zip(arguments[1::2], arguments[2::2], strict=False))
+    is_sound = len(arguments) % 2 == 1 and given.keys() <= {"--client", *_VARIABLES}
+    environ = {**_environ(), **{_VARIABLES[name]: value for name, value in given.items() if name in _VARIABLES}}
+    answer(arguments[0] if is_sound else "", environ, began)
+    # An orderly exit would only cost time.
+    _system._exit(0)
+
+
+def answer(event: str, environ: Mapping[str, str], began: float) -> None:
+    """Write the answer to one event to standard output; an error writes nothing there and a line to the log."""
+    place = None
+    try:
+        place = address(environ)
+        if not _is_name(event):
+            event = "?"
+            raise NoAnswer("unknown event name")
+        token = _token(environ.get("TRISKELE_CLIENT_TOKEN") or "")
+        request = HookRequest(event, environ.get("TRISKELE_PROJECT") or "", token)
+        ends = began + deadline_s(environ)
+        text, is_outdated = ask(place, request, _read(ends), ends, environ)
+        _write(text)
+        if is_outdated:
+            start(place, environ)
+    except Exception as error:
+        if place is not None:
+            log(place, f"{event} gave nothing: {_reason(error)}")
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= 40 and _NAME_LETTERS.issuperset(text)
+
+
+def _token(text: str) -> str:
+    """A token that is valid in a header; empty if it is not."""
+    return text if len(text) <= 100 and text.isascii() and text.replace("-", "").replace("_", "").isalnum() else ""
+
+
+def _reason(error: Exception) -> str:
+    # Of other errors only the type is logged: their messages may quote the prompt.
+    if isinstance(error, NoAnswer):
+        return str(error)
+    return f"{type(error).__name__} {getattr(error, 'strerror', None) or ''}".strip()
+
+
+def deadline_s(environ: Mapping[str, str]) -> float:
+    """How long a prompt may wait for its memories."""
+    try:
+        wanted = float(environ.get("TRISKELE_HOOK_DEADLINE_MS") or DEADLINE_MS)
+    except ValueError:
+        wanted = DEADLINE_MS
+    return min(max(wanted, 1.0), 600_000.0) / 1000 if wanted == wanted else DEADLINE_MS / 1000
+
+
+def _read(ends: float) -> bytes:
+    """Standard input up to its end or the deadline."""
+    import select
+
+    taken, size = [b""], 0
+    while True:
+        if sys.platform != "win32" and not select.select([0], [], [], max(0.0, ends - time.monotonic()))[0]:
+            raise NoAnswer("standard input did not end in time")
+        piece = _system.read(0, 65536)
+        if not piece:
+            return b"".join(taken)
+        taken.append(piece)
+        size += len(piece)
+        if size > MAX_INPUT:
+            raise NoAnswer("the event is larger than 1 MB")
+
+
+def _write(text: bytes) -> None:
+    while text:
+        text = text[_system.write(1, text) :]
+
+
+def exchange(
+    place: Address, line: str, headers: tuple[str, ...], body: bytes, timeout_s: float
+) -> tuple[int, bytes, bytes]:
+    """Send one request to the resident process; status, head and body of its answer."""
+    lines = [f"{line} HTTP/1.0", "Host: localhost", f"Content-Length: {len(body)}", *headers]
+    if place.is_tcp:
+        lines.append(f"Authorization: Bearer {_ports(place)[2]}")
+    connection = connect(place, HTTP, timeout_s)
+    try:
+        connection.sendall("\r\n".join((*lines, "", "")).encode() + body)
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    finally:
+        connection.close()
+    head, found, text = answer.partition(b"\r\n\r\n")
+    words = head.split(None, 2)
+    if not found or len(words) < 2 or not words[1].isdigit():
+        raise ConnectionResetError
+    return int(words[1]), head, text
+
+
+def _connect_tcp(place: Address, kind: str, timeout_s: float) -> _socket.socket:
+    """Connect over loopback on systems without unix sockets; a stream begins with the token."""
+    http, stream, token = _ports(place)
+    made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    try:
+        made.settimeout(timeout_s)
+        made.connect((LOOPBACK, http if kind == HTTP else stream))
+        if kind == STREAM:
+            made.sendall(f"{token}\n".encode())
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _ports(place: Address) -> tuple[int, int, str]:
+    """Ports and token of the resident process; refused if its lock is free: the ports may be another program's."""
+    with open(place.file("lock"), "rb+") as lock, open(place.file("ports"), encoding="ascii") as ports:
+        if not _is_held(lock.fileno()):
+            raise ConnectionRefusedError
+        http, stream, token = ports.read().split()
+        return int(http), int(stream), token
+
+
+def _is_held(handle: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def _environ() -> Mapping[str, str]:
+    """The environment of the process, as `os` has it."""
+    if sys.platform != "win32" and "os" not in sys.modules:
+        return {_decoded(name): _decoded(value) for name, value in _system.environ.items()}
+    import os
+
+    return os.environ
+
+
+def _absolute(path: str) -> str:
+    path = _expanded(path)
+    if sys.platform != "win32" and path.startswith("/"):
+        return path
+    import os
+
+    # Asked only where needed: the working folder may be deleted.
+    return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+
+
+def _plain(path: str) -> str:
+    """An absolute path without empty parts, `.` and `..`, as in config: the folder has the same key by all of them."""
+    if sys.platform != "win32" and not any(part in f"{path}/" for part in ("//", "/./", "/../")):
+        return path
+    import os
+
+    plain, real = os.path.normpath(path.replace("//", "/")), os.path.realpath(path)
+    # What is above a link is above its target.
+    return plain if os.path.realpath(plain) == real else real
+
+
+def _expanded(path: str) -> str:
+    """A path with the user's folder instead of `~`."""
+    if not path.startswith("~"):
+        return path
+    if sys.platform != "win32" and path.startswith("~/") and (user := _environ().get("HOME")):
+        return user.rstrip("/") + path[1:]
+    import os
+
+    return os.path.expanduser(path)
+
+
+def _joined(folder: str, name: str) -> str:
+    """The path of what has this name in a folder."""
+    if sys.platform != "win32":
+        return f"{folder}{name}" if folder.endswith("/") else f"{folder}/{name}"
+    import os
+
+    return os.path.join(folder, name)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+
+
+def _decoded(raw: bytes) -> str:
+    return raw.decode(sys.getfilesystemencoding(), "surrogateescape")
+
+
+def _absolute_store(url: str) -> str:
+    prefix = "sqlite:///"
+    return prefix + _absolute(url[len(prefix) :]) if url.startswith(prefix) and len(url) > len(prefix) else url
+
+
+def _default_home(environ: Mapping[str, str]) -> str:
+    """The data folder by the platform's convention, as in config."""
+    given = environ.get("XDG_DATA_HOME", "").strip()
+    if sys.platform == "win32":
+        base = environ.get("LOCALAPPDATA") or _expanded("~\\AppData\\Local")
+    elif sys.platform == "darwin":
+        base = given or _expanded("~/Library/Application Support")
+    else:
+        base = given or _expanded("~/.local/share")
+    return _joined(base, "triskele")
+
+
+def _hashed(text: str) -> str:
+    """A short hash of a text (FNV-1a): importing `hashlib` costs more than all the rest."""
+    value = 0xCBF29CE484222325
+    for byte in _encoded(text):
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
+if TYPE_CHECKING:
+    import subprocess
+
+    _Child = subprocess.Popen[bytes]
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

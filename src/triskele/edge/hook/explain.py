@@ -1,0 +1,183 @@
+"""Why the hook gives memories for an event, or none; nothing is counted as given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+from triskele.agents import injection
+from triskele.agents.injection import Conversation
+from triskele.agents.respond import EVENTS
+from triskele.edge.hook.payload import hook_call
+from triskele.engine.local import LocalEngine
+from triskele.errors import BadInput
+from triskele.replies import HookCall
+from triskele.text.words import has_topic
+from triskele.types import Answer, Memory
+
+_SILENT = ("pre-compact", "stop", "session-end")
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """A memory that the hook looked at, and why it is left out; empty if it is given."""
+
+    memory: Memory
+    left_out: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What the hook does with an event, in a sentence, and the memories it looked at."""
+
+    verdict: str
+    folder: str = ""
+    project: str = ""
+    confidence: float | None = None
+    considered: tuple[Considered, ...] = ()
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether the hook looked for memories at all."""
+        return bool(self.considered) or self.confidence is not None
+
+    @property
+    def place(self) -> str:
+        """The folder that was used, in a sentence."""
+        if self.folder:
+            return f"Folder of the event: {self.folder}"
+        narrowed = "" if self.project else ": only memories that belong everywhere count"
+        return f"The event names no folder (cwd){narrowed}."
+
+
+def explain(engine: LocalEngine, event: str, payload: Mapping[str, Any]) -> Explanation:
+    """Why the hook would give memories or none."""
+    if event not in EVENTS:
+        raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(EVENTS)}")
+    call = hook_call(event, payload)
+    if not injection.is_from_user(call):
+        return Explanation(verdict="silent: no person caused the event, but a subagent, a loop or the client")
+    if event in _SILENT:
+        return Explanation(verdict=f"silent: {event} never gives memories, it only updates the records")
+    conversation = Conversation.of(engine, call)
+    return replace(_explained(engine, call, conversation), folder=call.folder)
+
+
+def _explained(engine: LocalEngine, call: HookCall, conversation: Conversation) -> Explanation:
+    if call.event == "session-start":
+        return _session_start(engine, conversation)
+    query = injection.query_of(call.prompt)
+    if not query:
+        return Explanation(
+            verdict="silent: the prompt is empty or a command to the client", project=conversation.project
+        )
+    return _prompt(engine, query, conversation)
+
+
+def _prompt(engine: LocalEngine, query: str, conversation: Conversation) -> Explanation:
+    settings = engine.settings.agents
+    answer = injection.recalled(engine, query, conversation)
+    chosen = injection.for_prompt(engine, query, answer, conversation)
+    given = injection.injection(engine, "UserPromptSubmit", chosen, budget=settings.budget_tokens).memories
+    is_sure = answer.confidence >= settings.least_confidence
+    untrusted = _untrusted(engine, answer, conversation)
+    trusted = [hit for hit in answer.hits if conversation.trusts(hit.memory)]
+    holder_ids = {hit.memory.id for hit in injection.holders(engine, query, trusted)}
+    considered = [
+        Considered(memory, untrusted[memory.id])
+        if memory.id in untrusted
+        else _considered(engine, answer, memory, given, conversation, holder_ids, is_sure)
+        for memory in (hit.memory for hit in answer.hits)
+    ]
+    found = {each.memory.id for each in considered}
+    considered += [Considered(memory) for memory in given if memory.id not in found]
+    if given:
+        verdict = _speaks(given)
+    elif chosen:
+        verdict = f"silent: {injection.too_long(engine)}"
+    elif not has_topic(query):
+        verdict = f"silent: {injection.NO_TOPIC}"
+    elif not answer.hits:
+        verdict = "silent: nothing was found that this client may see"
+    elif all(hit.memory.id in untrusted for hit in answer.hits):
+        verdict = "silent: everything found is shared or written by users whom you do not trust"
+    elif not is_sure:
+        verdict = (
+            f"silent: the confidence {answer.confidence:.2f} is below agents.least_confidence"
+            f" ({settings.least_confidence:g})"
+        )
+    elif next(hit.memory.id for hit in answer.hits if conversation.trusts(hit.memory)) in untrusted:
+        verdict = "silent: the best hit is written by a user whom you do not trust"
+    elif not holder_ids:
+        verdict = f"silent: {injection.NO_HOLDER}"
+    else:
+        verdict = "silent: everything relevant is in the conversation already"
+    return Explanation(
+        verdict=verdict,
+        project=conversation.project,
+        confidence=answer.confidence,
+        considered=tuple(considered),
+    )
+
+
+def _untrusted(engine: LocalEngine, answer: Answer, conversation: Conversation) -> dict[str, str]:
+    """Why hits are left out that users share or wrote whom the reader does not trust, by id."""
+    memories = [hit.memory for hit in answer.hits]
+    writers = injection.untrusted_writers(engine, memories, conversation)
+    sharers = {each.id: each.shared_by for each in memories if not conversation.trusts(each)}
+    reason = "{0} {1} it, and you do not trust {0} (`triskele shares trust {0}`)"
+    written = {id: reason.format(name, "wrote") for id, name in writers.items()}
+    return written | {id: reason.format(name, "shares") for id, name in sharers.items()}
+
+
+def _considered(
+    engine: LocalEngine,
+    answer: Answer,
+    memory: Memory,
+    given: Sequence[Memory],
+    conversation: Conversation,
+    holder_ids: Set[str],
+    is_sure: bool,
+) -> Considered:
+    """One hit, with the first reason that keeps it out."""
+    if memory.id in {each.id for each in given}:
+        return Considered(memory)
+    hit = next(each for each in answer.hits if each.memory.id == memory.id)
+    best = injection.best_score(answer, conversation)
+    if not is_sure:
+        reason = "the answer is not sure enough"
+    elif memory.id not in holder_ids:
+        reason = "it does not hold the word as a word of its own"
+    elif not conversation.is_not_in_context(memory):
+        reason = "this conversation has it already"
+    elif hit.superseded:
+        reason = "superseded"
+    elif hit.score < injection.LEAST_SHARE * best:
+        reason = f"its score {hit.score:.2f} is below half of the best ({best:.2f})"
+    elif len(given) >= engine.settings.agents.most:
+        reason = f"agents.most is {engine.settings.agents.most}"
+    else:
+        reason = "a near-duplicate of another hit, or too long for agents.budget_tokens"
+    return Considered(memory, reason)
+
+
+def _session_start(engine: LocalEngine, conversation: Conversation) -> Explanation:
+    lost = injection.lost_to_compaction(engine, conversation)
+    memories = [*lost, *injection.standing(engine, conversation)]
+    budget = injection.start_budget(engine, lost)
+    given = injection.injection(engine, "SessionStart", memories, budget=budget).memories
+    kept = {memory.id for memory in given}
+    left_out = "agents.most or the budget is used up"
+    categories = ", ".join(injection.STANDING)
+    return Explanation(
+        verdict=_speaks(given)
+        if given
+        else f"silent: no {categories} of importance {injection.STANDING_IMPORTANCE} or more that are not given yet",
+        project=conversation.project,
+        considered=tuple(Considered(each, "" if each.id in kept else left_out) for each in memories),
+    )
+
+
+def _speaks(given: Sequence[Memory]) -> str:
+    return f"gives {len(given)} {'memory' if len(given) == 1 else 'memories'}"

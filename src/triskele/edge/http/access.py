@@ -1,0 +1,94 @@
+"""The sender of a request: a principal with its scopes, and the policy that decides what it may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from triskele.edge.http.keys import SCOPES, USUAL_QUOTAS, Quotas
+from triskele.edge.http.problems import AccessDenied
+
+if TYPE_CHECKING:
+    from triskele.engine.local import LocalEngine
+
+# Where the guard puts the principal of a request.
+PRINCIPAL = "triskele.principal"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who sends a request: a user (None on a personal machine), the id of its key, and what the key allows."""
+
+    user: str | None
+    key: str
+    scopes: frozenset[str]
+    quotas: Quotas = USUAL_QUOTAS
+
+    def require(self, scope: str) -> None:
+        """Refuse what the scopes of the key do not allow."""
+        if scope not in self.scopes:
+            raise AccessDenied(f"this key lacks the scope {scope}", remedy=f"use a key with the scope {scope}")
+
+
+# The owner of a personal machine, who proved it with the token or by reaching an owner-only socket.
+OWNER = Principal(None, "owner", frozenset(SCOPES))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One request for the audit log: no text of memory or question, only what was done to which id."""
+
+    principal: Principal
+    operation: str
+    target: str
+    status: int
+    address: str
+
+
+class AccessPolicy(Protocol):
+    """The checks of the API before and after it serves a principal."""
+
+    def engine_of(self, principal: Principal) -> LocalEngine:
+        """The memory of the principal."""
+        ...
+
+    def admit(self, principal: Principal) -> None:
+        """Count a request; raise QuotaExceeded if the user has sent too many."""
+        ...
+
+    def admit_models(self, principal: Principal) -> None:
+        """Raise QuotaExceeded if the user has used up the tokens of hosted models for today."""
+        ...
+
+    def wrote(self, principal: Principal) -> None:
+        """Told that a request of the principal changed something."""
+        ...
+
+    def audit(self, access: Access) -> None:
+        """Record a request that changed something, revealed something or was refused."""
+        ...
+
+
+class SingleOwner:
+    """The policy of a personal machine: one owner, no quotas; the journal records what was changed."""
+
+    def __init__(self, open_engine: Callable[[], LocalEngine]) -> None:
+        self._open_engine = open_engine
+
+    def engine_of(self, principal: Principal) -> LocalEngine:
+        """The memory of the owner."""
+        del principal
+        return self._open_engine()
+
+    def admit(self, principal: Principal) -> None:
+        """Admit every request."""
+
+    def admit_models(self, principal: Principal) -> None:
+        """Admit every question."""
+
+    def wrote(self, principal: Principal) -> None:
+        """Do nothing: this process curates new memories anyway."""
+
+    def audit(self, access: Access) -> None:
+        """Record nothing."""

@@ -1,0 +1,488 @@
+"""The HTTP application of the resident process: request checks, health, agent hooks, MCP over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from importlib import import_module
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from triskele import __version__
+from triskele.edge.error_messages import error_line
+from triskele.edge.hook.client import NO_CHOICE, OTHER_STORE, release
+from triskele.edge.hook.payload import hook_call
+from triskele.edge.http import mount
+from triskele.edge.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal, SingleOwner
+from triskele.edge.http.keys import READ
+from triskele.edge.http.metrics import Metrics
+from triskele.edge.http.problems import refused
+from triskele.edge.process import connect
+from triskele.edge.web.sessions import PREFIX, SESSIONS, PageSessions, Sessions, is_page
+from triskele.errors import StoreNewer, StoreUnavailable, UnknownEvent
+from triskele.replies import HookCall
+
+if TYPE_CHECKING:
+    from triskele.engine.local import LocalEngine
+    from triskele.engine.protocol import Engine
+
+# More hooks at once only compete for the processor.
+_HOOKS_AT_ONCE = 4
+MAX_ABANDONED = 32
+_MAX_DEADLINE_S = 30.0
+_IS_OWNER = "triskele.is_owner"
+_HOOK = "/hook/"
+
+
+@dataclass(frozen=True, slots=True)
+class AppContext:
+    """What the application needs of the process that it runs in."""
+
+    open_engine: Callable[[], Engine]
+    state: Callable[[], dict[str, Any]]
+    log: Callable[[str], None]
+    note_use: Callable[[], None]
+    client_of: Callable[[str], str | None]
+    serves: Callable[[Sequence[str]], bool] = lambda _: True
+    page_address: Callable[[], str] = lambda: ""
+    """where a browser reaches the pages; the first call opens the listener"""
+    leave: Callable[[], object] = lambda: None
+    """ends the process"""
+    policy: AccessPolicy | None = None
+    """what admits requests on a server with users; on a personal machine there is one owner"""
+    verify: Callable[[str], Principal | None] | None = None
+    sessions: PageSessions | None = None
+    """how users sign in to the pages of a server with users"""
+    hosts: Sequence[str] = ()
+    """the names of a server besides those of this machine"""
+    log_request: Callable[[dict[str, Any]], None] | None = None
+    waiting: Callable[[], int] = lambda: 0
+    open_engines: Callable[[], int] = lambda: 0
+
+    def open_store(self) -> LocalEngine:
+        """The engine, for what works on its store; refused if that is on a server."""
+        return connect.store_of(self.open_engine())
+
+
+class Application:
+    """The routes, shared by several listeners with their own rules."""
+
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+        self._limiter = CapacityLimiter(_HOOKS_AT_ONCE)
+        self._abandoned = threading.BoundedSemaphore(MAX_ABANDONED)
+        self.metrics = Metrics()
+        self.mcp = McpMount(context)
+        self.sessions = Sessions()
+        self.pages = PageMount(context, self.metrics)
+        self._routes = Starlette(
+            routes=[
+                Route("/health", self._health, methods=["GET"]),
+                Route("/command", self._command, methods=["POST"]),
+                Route(SIGN_IN, self._sign_in, methods=["POST"]),
+                *mount.routes(self._api_context()),
+            ],
+            exception_handlers={HTTPException: _refusal},
+        )
+        self._routes.router.redirect_slashes = False
+
+    def _api_context(self) -> mount.ApiContext:
+        context = self._context
+        return mount.ApiContext(
+            context.policy or SingleOwner(context.open_store),
+            self.metrics,
+            context.log,
+            context.log_request,
+            context.waiting,
+            context.open_engines,
+        )
+
+    def for_listener(self, rules: Rules) -> ASGIApp:
+        """The application behind the guard of one listener."""
+        sessions = self.sessions if rules.verify is None else self._context.sessions
+        return Guard(self._routed, rules, self._context.note_use, sessions)
+
+    async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].startswith(_HOOK):
+            # Past the routes and their middleware: every prompt waits for this one.
+            response = await self._hook(Request(scope, receive))
+            await response(scope, receive, send)
+        # Mounted by hand: clients request /mcp, and a redirect to /mcp/ costs a second request.
+        elif scope["path"] in ("/mcp", "/mcp/"):
+            await self.mcp({**scope, "path": "/mcp/", "root_path": "/mcp"}, receive, send)
+        elif is_page(scope["path"]):
+            await self.pages(scope, receive, send)
+        else:
+            await self._routes(scope, receive, send)
+
+    async def _health(self, _: Request) -> Response:
+        return JSONResponse({"status": "ok", "version": __version__, "pid": os.getpid(), **self._context.state()})
+
+    async def _hook(self, request: Request) -> Response:
+        event = request.scope["path"].removeprefix(_HOOK)
+        if request.method != "POST" or "/" in event or not event:
+            return refused(*((404, "Not Found") if request.method == "POST" else (405, "Method Not Allowed")))
+        headers = {}
+        told = request.headers.get("x-triskele-version", "")
+        if told != __version__ and release(told) > release(__version__):
+            headers["X-Triskele-Outdated"] = "the client is newer than this process"
+        is_owner = bool(request.scope.get(_IS_OWNER))
+        # The key determines the memory.
+        if is_owner and not self._serves(request):
+            return refused(409, OTHER_STORE)
+        payload = _object(await request.body())
+        if payload is None:
+            return refused(400, "the body must be one JSON object")
+        left_s = _seconds(request.headers.get("x-triskele-deadline-ms"))
+        # After that the client has stopped waiting, and nothing counts as given.
+        ends = time.monotonic() + left_s
+        call = self._call(request, event, payload)
+        text = ""
+        with anyio.move_on_after(left_s):
+            text = await to_thread.run_sync(
+                self._respond, call, ends, request.scope, abandon_on_cancel=True, limiter=self._limiter
+            )
+        return Response(text.encode("utf-8", "replace"), 200 if text else 204, headers, "text/plain; charset=utf-8")
+
+    def _call(self, request: Request, event: str, payload: Mapping[str, Any]) -> HookCall:
+        """The call behind a request; who calls is in its headers, and no event says it."""
+        is_owner = bool(request.scope.get(_IS_OWNER))
+        call = hook_call(event, payload)
+        if not is_owner:
+            # Paths are those of another machine.
+            call = replace(call, transcript="", folder="")
+        return replace(
+            call,
+            # The holder of a key reads private memories anyway; the settings of its machine name the agents that may.
+            sees_private=not is_owner and request.headers.get(mount.PRIVATE_HEADER) == "yes",
+            # A client's own word for its name opens nothing: only its token does.
+            client=self._context.client_of(request.headers.get("x-triskele-client-token", "")) or "",
+            project=unquote(request.headers.get("x-triskele-project", ""), errors="replace"),
+        )
+
+    async def _command(self, request: Request) -> Response:
+        """Run a command of the command line; 204 asks the client to run it itself."""
+        payload = _object(await request.body())
+        if not request.scope.get(_IS_OWNER) or payload is None:
+            raise HTTPException(404 if payload is not None else 400)
+        if request.headers.get("x-triskele-version") != __version__:
+            return Response(status_code=204)
+        text, related = await to_thread.run_sync(self._run_command, payload)
+        if text is None:
+            return Response(status_code=204, headers={"X-Triskele-Related": ",".join(related)} if related else None)
+        return Response(text.encode("utf-8", "backslashreplace"), media_type="text/plain; charset=utf-8")
+
+    async def _sign_in(self, request: Request) -> Response:
+        """An address with a code that opens the pages in a browser; only this user's own processes get one."""
+        if not request.scope.get(_IS_OWNER):
+            raise HTTPException(404)
+        if not self._serves(request):
+            return refused(409, OTHER_STORE)
+        address = f"{self._context.page_address()}{PREFIX}"
+        # Where users have keys, a key opens the pages.
+        return JSONResponse({"url": f"{address}#{self.sessions.code()}" if self._context.verify is None else address})
+
+    def _serves(self, request: Request) -> bool:
+        choice = [unquote(part) for part in request.headers.get("x-triskele-choice", ",,,").split(",")]
+        return len(choice) == len(NO_CHOICE) and self._context.serves(choice)
+
+    def _run_command(self, payload: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:
+        """The output of a command; None if the client has to run it, with the memories to ask the user about."""
+        from triskele.edge.cli import remote
+        from triskele.edge.cli.related_memories import OnlyClientAsks
+
+        try:
+            return remote.run(self._context.open_engine(), payload), ()
+        except OnlyClientAsks as asked:
+            return None, asked.words
+        except Exception:
+            # Any error happens in the client's own process too, which then reports it to the user.
+            return None, ()
+
+    def _engine_of(self, principal: Principal) -> Engine:
+        policy = self._context.policy
+        if policy is None or principal.user is None:
+            return self._context.open_engine()
+        principal.require(READ)
+        policy.admit(principal)
+        return policy.engine_of(principal)
+
+    def _respond(self, call: HookCall, ends: float, scope: Scope) -> str:
+        """The text for one event; an error gives an empty text and a line in the log."""
+        # Requests past their deadline still run in their threads: bound them, in case the store hangs.
+        if not self._abandoned.acquire(blocking=False):
+            return ""
+        started = time.perf_counter()
+        try:
+            agents = self._engine_of(scope[PRINCIPAL]).agents
+            injection = agents.respond(replace(call, deadline_s=ends - time.monotonic()))
+            if injection.note and scope.get(_IS_OWNER):
+                self._context.log(f"{call.event} gave nothing: {injection.note}")
+            return injection.text
+        except Exception as error:
+            # Neither of them quotes a prompt.
+            why = f": {error_line(error)}" if isinstance(error, StoreUnavailable | UnknownEvent) else ""
+            self._context.log(f"{call.event[:40]!r} failed: {error_place(error)}{why}")
+            if isinstance(error, StoreNewer) and self._context.policy is None:
+                # A newer program has converted the store: the next hook starts that one.
+                self._context.leave()
+            return ""
+        finally:
+            self._abandoned.release()
+            self.metrics.observe("triskele_inject_seconds", time.perf_counter() - started)
+
+
+class McpMount:
+    """MCP over HTTP, imported on the first request: its import costs more than all the rest."""
+
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+        self._app: asyncio.Future[ASGIApp] | None = None
+        self._stopping = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if self._app is None:
+            self._app = asyncio.get_running_loop().create_future()
+            self._keeper = asyncio.create_task(self._keep(self._app))
+        app = await asyncio.shield(self._app)
+        await app(scope, receive, send)
+
+    async def close(self) -> None:
+        """End what requests left running."""
+        self._stopping.set()
+        if self._keeper is not None:
+            await self._keeper
+
+    async def _keep(self, ready: asyncio.Future[ASGIApp]) -> None:
+        # The task that enters the context must be the one that leaves it.
+        try:
+            async with AsyncExitStack() as stack:
+                made = await to_thread.run_sync(import_module, "triskele.edge.mcp.server")
+                context = self._context
+                app, lifespan = made.http_app(context.open_engine, context.policy, context.verify, context.hosts)
+                await stack.enter_async_context(lifespan())
+                ready.set_result(app)
+                await self._stopping.wait()
+        except Exception as error:
+            if ready.done():
+                raise
+            self._app = None
+            ready.set_exception(error)
+
+
+class PageMount:
+    """The web pages, imported on the first request: hooks need no templates."""
+
+    def __init__(self, context: AppContext, metrics: Metrics) -> None:
+        self._context = context
+        self._metrics = metrics
+        self._app: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if self._app is None:
+            site = await to_thread.run_sync(import_module, "triskele.edge.web.site")
+            self._app = site.pages(self._context, self._metrics)
+        assert self._app is not None
+        await self._app(scope, receive, send)
+
+
+async def _refusal(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return refused(error.status_code, error.detail)
+
+
+def error_place(error: BaseException) -> str:
+    """The type of an error and the line that raised it; never its message, which may quote a prompt."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return type(error).__name__
+    return f"{type(error).__name__} in {os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+
+
+def _object(body: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _seconds(milliseconds: str | None) -> float:
+    try:
+        asked = float(milliseconds or "nan") / 1000
+    except ValueError:
+        return _MAX_DEADLINE_S
+    return min(max(asked, 0.0), _MAX_DEADLINE_S) if isfinite(asked) else _MAX_DEADLINE_S
+
+
+MAX_BODY = 1_000_000
+_NO_TOKEN = "a token is required: send it as Authorization: Bearer TOKEN"
+_UNKNOWN_TOKEN = "unknown token: check it, or ask for another one"
+_BEARER = "bearer "
+SIGN_IN = "/sign-in"
+METADATA_PATH = "/.well-known/oauth-protected-resource"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The host names and origins that a request may have, and the token or the keys if one is required."""
+
+    hosts: frozenset[str]
+    token: str | None = None
+    is_owner: bool = False
+    """whether only processes of this user reach the listener: they may run commands"""
+    verify: Callable[[str], Principal | None] | None = None
+    """who a key belongs to, on a server with users"""
+    origins: frozenset[str] = frozenset()
+    proxies: frozenset[str] = frozenset()
+    """the addresses of proxies whose X-Forwarded-For is trusted"""
+    challenge: str = "Bearer"
+    metadata: dict[str, Any] | None = None
+    """the metadata of the protected resource, for requests without a key"""
+
+    @classmethod
+    def local(cls, token: str | None = None, port: int | None = None) -> Rules:
+        """The rules of a listener that only this machine can reach."""
+        names = frozenset({"localhost", "127.0.0.1", "[::1]"})
+        hosts = names if port is None else names | {f"{name}:{port}" for name in names}
+        return cls(hosts, token, origins=frozenset(f"http://{host}" for host in hosts))
+
+
+class Guard:
+    """Passes on requests that keep the rules, and reports each of them to `note_use`."""
+
+    def __init__(
+        self, app: ASGIApp, rules: Rules, note_use: Callable[[], None], sessions: PageSessions | None = None
+    ) -> None:
+        self._app = app
+        self._rules = rules
+        self._note_use = note_use
+        # Without any, no page opens.
+        self._sessions: PageSessions = sessions or Sessions()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or refuse a request."""
+        if scope["type"] != "http":
+            return
+        request = Request(scope)
+        if self._rules.metadata and scope["path"].startswith(METADATA_PATH) and request.method in ("GET", "HEAD"):
+            # What a client needs to know before it has a key (RFC 9728).
+            told = self._refusal(request, 0) or JSONResponse(self._rules.metadata)
+            await told(scope, receive, send)
+            return
+        most = mount.MAX_IMPORT if scope["path"] == mount.IMPORT else MAX_BODY
+        refusal, principal = self._refusal(request, most), None
+        if refusal is None:
+            refusal, principal = await self._admitted(request)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        self._note_use()
+        known = {
+            _IS_OWNER: self._rules.is_owner,
+            PRINCIPAL: principal,
+            SESSIONS: self._sessions,
+            "client": self._client(request),
+        }
+        try:
+            await self._app({**scope, **known}, _bounded(receive, most), _versioned(send))
+        except HTTPException as error:
+            await refused(error.status_code, error.detail)(scope, receive, send)
+        finally:
+            self._note_use()
+
+    def _refusal(self, request: Request, most: int) -> Response | None:
+        if request.headers.getlist("host") not in ([host] for host in self._rules.hosts):
+            return refused(
+                421, "the Host header names another server: the setting server.allowed_hosts lists the names"
+            )
+        if not set(request.headers.getlist("origin")) <= self._rules.origins:
+            return refused(403, "requests from pages of other sites are refused")
+        length = request.headers.get("content-length", "0")
+        if length.isdigit() and int(length) > most:
+            return refused(413, _too_large(most))
+        return None
+
+    async def _admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
+        """The sender of the request, or a refusal if there is no valid key and, for pages, no session."""
+        if is_page(request.scope["path"]):
+            return await self._sessions.admitted(request)
+        principal = await self._principal(request)
+        if principal is None:
+            reason = _UNKNOWN_TOKEN if request.headers.get("authorization") else _NO_TOKEN
+            return refused(401, reason, {"WWW-Authenticate": self._rules.challenge}), None
+        return None, principal
+
+    async def _principal(self, request: Request) -> Principal | None:
+        """The sender of the request; None without a valid key."""
+        given, rules = request.headers.getlist("authorization"), self._rules
+        if rules.verify is not None:
+            if len(given) != 1 or not given[0].lower().startswith(_BEARER):
+                return None
+            return await to_thread.run_sync(rules.verify, given[0][len(_BEARER) :])
+        return OWNER if rules.token is None or _holds(given, rules.token) else None
+
+    def _client(self, request: Request) -> tuple[str, int] | None:
+        """The address of the client: that of the nearest hop that is not a trusted proxy."""
+        peer = request.scope.get("client")
+        hops = [hop.strip() for value in request.headers.getlist("x-forwarded-for") for hop in value.split(",")]
+        while peer is not None and peer[0] in self._rules.proxies and hops:
+            peer = (hops.pop(), 0)
+        return peer
+
+
+def _versioned(send: Send) -> Send:
+    """Add the version of this process for admitted senders, so that another version can report the difference."""
+
+    async def next_message(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            told = (mount.VERSION_HEADER.lower().encode(), __version__.encode())
+            message = {**message, "headers": [*message.get("headers", ()), told]}
+        await send(message)
+
+    return next_message
+
+
+def _too_large(most: int) -> str:
+    return f"a request may have at most {most:,} bytes"
+
+
+def _holds(given: Iterable[str], token: str) -> bool:
+    wanted = f"Bearer {token}".encode()
+    return [hmac.compare_digest(text.encode("utf-8", "replace"), wanted) for text in given] == [True]
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
+    taken = 0
+
+    async def next_message() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > most:
+            raise HTTPException(413, _too_large(most))
+        return message
+
+    return next_message

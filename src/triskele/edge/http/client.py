@@ -1,0 +1,546 @@
+"""A memory on a server: `Engine` over HTTP, with the same values and the same errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from triskele import __version__
+from triskele.edge.error_messages import only_at_the_store
+from triskele.edge.http import codec
+from triskele.edge.http.mount import (
+    CLIENT_HEADER,
+    POSITION_HEADER,
+    PRIVATE_HEADER,
+    PROJECT_HEADER,
+    REPORT_HEADER,
+    VERSION_HEADER,
+)
+from triskele.edge.http.operations import BY_METHOD, Operation
+from triskele.edge.http.problems import AccessDenied, raised_again
+from triskele.engine.protocol import Agents, Concepts, Curation, Engine, Sharing
+from triskele.errors import BadInput, NotFound, StoreClosed, TriskeleError, Unavailable
+from triskele.replies import ExportReport, Injection
+from triskele.requests import MAX_BATCH
+from triskele.text import folders
+from triskele.types import EVERYWHERE, USER
+from triskele.validation import check_drafts, check_name, check_path, check_texts
+
+if TYPE_CHECKING:
+    from triskele.config import Settings
+    from triskele.replies import (
+        Access,
+        ConceptDetails,
+        ConceptOverview,
+        ConceptPath,
+        ConversationUse,
+        EndedShare,
+        Erasure,
+        GranteeKind,
+        History,
+        HookCall,
+        ImportReport,
+        MemoryDetails,
+        MemoryView,
+        Neighbourhood,
+        NewShare,
+        Page,
+        Proposal,
+        Regrouped,
+        Related,
+        Reviewed,
+        Secret,
+        Shares,
+        Statistics,
+        Subject,
+        Undone,
+        UserGroup,
+    )
+    from triskele.requests import AskOptions, Changes, Details, Draft, ListOptions, Moment, Place, RecallOptions
+    from triskele.types import Answer, Memory, Outcome, WhyNot
+    from triskele.validation import FilePath
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_TIMEOUT_S = 60.0
+_HOOK_PATIENCE_S = 10.0
+# A transfer may take as long as it moves.
+_TRANSFER = httpx.Timeout(60.0, write=600.0, read=600.0)
+# How a server of another version may refuse unknown operations.
+_UNKNOWN_TO_OTHERS = (404, 405, 409, 422)
+_PIECE = 65536
+# Lists over a query string: one text would pass for a list.
+_LISTS = ("tags", "legs", "sensitivities", "origins", "add_tags", "remove_tags")
+
+Value = TypeVar("Value")
+
+
+class RemoteEngine:
+    """A memory on a server; what only the owner of the store can do is refused with a hint."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        project: str = "",
+        settings: Settings | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = checked_address(url)
+        self.project = project
+        self.actor = USER
+        self._settings = settings
+        self._headers = {"User-Agent": f"triskele/{__version__}"}
+        headers = {"Authorization": f"Bearer {_checked_key(key)}"}
+        # The environment is not read: a variable set in a project's folder could redirect requests.
+        self._http = httpx.Client(
+            base_url=self.url, headers=headers, timeout=_TIMEOUT_S, trust_env=False, transport=transport
+        )
+
+    def __enter__(self) -> Self:
+        self._refuse_closed()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of this machine, if the memory was opened with them."""
+        if self._settings is None:
+            raise only_at_the_store(self.url)
+        return self._settings
+
+    @property
+    def upkeep(self) -> NoReturn:
+        """Refuse what only the owner of the store can do."""
+        raise only_at_the_store(self.url)
+
+    def acting_as(self, actor: str) -> Self:
+        """Return the same memory for another actor."""
+        other = copy(self)
+        other.actor = actor
+        other._headers = {**self._headers, CLIENT_HEADER: quote(actor.removeprefix("client:"))}
+        return other
+
+    def working_in(self, folder: Path, project: str | None = None) -> Self:
+        """Return the same memory for a named project, or for the name of a folder."""
+        other = copy(self)
+        # Folders are of this machine: on a server a project goes by the name of its folder.
+        name = project or next(iter(folders.discover(folder).names()))
+        other.project = check_name(name, "the project")
+        return other
+
+    # Writes
+
+    def remember(self, content: str, *, supersedes: str | None = None, **details: Unpack[Details]) -> Outcome:
+        """Store one memory; a text that is already stored returns its memory."""
+        return self.call(Engine.remember, content=content, supersedes=supersedes, **self._placed(details))
+
+    def remember_all(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Store up to 100 memories in one transaction."""
+        return self.call(Engine.remember_all, drafts=[self._placed(draft) for draft in check_drafts(drafts)])
+
+    def edit(self, *ids: str, **changes: Unpack[Changes]) -> list[Outcome]:
+        """Change memories in one batch; their older versions stay in the history."""
+        return self.call(Engine.edit, ids=ids, **changes)
+
+    def forget(self, *ids: str) -> list[Outcome]:
+        """Stop recalling memories; history and undo keep them."""
+        return self.call(Engine.forget, ids=ids)
+
+    def erase(self, *ids: str) -> Erasure:
+        """Remove memories for good; backups made before keep them."""
+        return self.call(Engine.erase, ids=ids)
+
+    def restore(self, *ids: str) -> list[Outcome]:
+        """Bring forgotten memories back, unchanged."""
+        return self.call(Engine.restore, ids=ids)
+
+    def seal(self, id: str, *, title: str | None = None) -> Erasure:
+        """Make all versions of a memory secret, and erase what was derived from its text."""
+        return self.call(Engine.seal, id=id, title=title)
+
+    def reveal(self, id: str) -> Secret:
+        """Read the text of a secret; the journal records it."""
+        return self.call(Engine.reveal, id=id)
+
+    def link(self, source: str, kind: str, target: str) -> Outcome:
+        """Link two memories."""
+        return self.call(Engine.link, source=source, kind=kind, target=target)
+
+    def unlink(self, source: str, kind: str, target: str) -> Outcome:
+        """Close a link; the history keeps it."""
+        return self.call(Engine.unlink, source=source, kind=kind, target=target)
+
+    def undo(
+        self,
+        batch: str | None = None,
+        *,
+        project: str | None = None,
+        all_projects: bool = False,
+        anyone: bool = False,
+        dry_run: bool = False,
+    ) -> Undone:
+        """Undo a batch, or the last change to the project; an undo can be undone."""
+        return self.call(
+            Engine.undo,
+            batch=batch,
+            project=self.project if project is None else project,
+            all_projects=all_projects,
+            anyone=anyone,
+            dry_run=dry_run,
+        )
+
+    # Reads
+
+    def recall(self, text: str, **options: Unpack[RecallOptions]) -> Answer:
+        """Find the memories that answer a question, each with its reason."""
+        return self.call(Engine.recall, text=text, **self._placed(options))
+
+    def why_not(self, id: str, text: str, **options: Unpack[AskOptions]) -> WhyNot:
+        """Explain why a memory was not found, and what finds it."""
+        return self.call(Engine.why_not, id=id, text=text, **self._placed(options))
+
+    def related(
+        self, *, id: str | None = None, content: str | None = None, project: str | None = None
+    ) -> list[Related]:
+        """List older memories that a memory or a text repeats, extends or contradicts."""
+        return self.call(Engine.related, id=id, content=content, project=self.project if project is None else project)
+
+    def get(self, id: str) -> MemoryDetails:
+        """Read the last version of a memory, with its links and its use."""
+        return self.call(Engine.get, id=id)
+
+    def lookup(self, ids: Iterable[str]) -> dict[str, MemoryView]:
+        """Read the last versions of memories by their whole ids; unknown ones are left out."""
+        return self._in_batches(Engine.lookup, ids)
+
+    def browse(self, **options: Unpack[ListOptions]) -> Page:
+        """List memories, a page at a time."""
+        return self.call(Engine.browse, **self._placed(options))
+
+    def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 50) -> History:
+        """List changes, newest first, of all or of one memory or batch."""
+        return self.call(Engine.journal, id=id, batch=batch, limit=limit)
+
+    def shorten(self, ids: Iterable[str]) -> dict[str, str]:
+        """Give the shortest unique prefix of each id, for display."""
+        return self._in_batches(Engine.shorten, ids)
+
+    def stats(self) -> Statistics:
+        """Count what is stored, pending and used."""
+        return self.call(Engine.stats)
+
+    # Files
+
+    def export_memories(
+        self,
+        target: FilePath,
+        *,
+        format: str = "jsonl",
+        private: bool = False,
+        with_secrets: bool = False,
+        current_only: bool = False,
+    ) -> ExportReport:
+        """Write all memories to a new file."""
+        path = check_path(target)
+        params = {
+            "format": format, "private": private, "with_secrets": with_secrets, "current_only": current_only,
+        }  # fmt: skip
+        details: dict[str, Any] = {"params": params, "headers": self._headers, "timeout": _TRANSFER}
+        with self._errors(), self._http.stream("GET", "/v1/export", **details) as response:
+            if response.status_code != httpx.codes.OK:
+                response.read()
+                raise self._raised(response)
+            with path.open("xb") as file:
+                for piece in response.iter_bytes():
+                    file.write(piece)
+            report: ExportReport = self._read(ExportReport, response, response.headers.get(REPORT_HEADER, ""))
+            return report
+
+    def import_memories(
+        self,
+        source: FilePath,
+        *,
+        format: str | None = None,
+        dry_run: bool = False,
+        project: str | None = None,
+        keep_origin: bool = False,
+    ) -> ImportReport:
+        """Import the memories of a file, all or none; notes that name no project get this memory's."""
+        self._refuse_closed()
+        path = check_path(source)
+        if path.is_dir():
+            raise BadInput(f"a server takes one file at a time, and {path} is a folder: import its files")
+        with path.open("rb") as file:
+            options = {"format": format, "dry_run": dry_run, "project": project, "keep_origin": keep_origin}
+            headers = {PROJECT_HEADER: quote(self.project)}
+            operation, details = BY_METHOD[Engine.import_memories], {"content": _pieces(file), "timeout": _TRANSFER}
+            report: ImportReport = self.send(operation, options, headers=headers, **details)
+            return report
+
+    # Rooms
+
+    @property
+    def concepts(self) -> Concepts:
+        """The concept graph."""
+        return _RemoteConcepts(self)
+
+    @property
+    def curation(self) -> Curation:
+        """The review queue."""
+        return _RemoteCuration(self)
+
+    @property
+    def agents(self) -> Agents:
+        """What agents are given."""
+        return _RemoteAgents(self)
+
+    @property
+    def sharing(self) -> Sharing:
+        """Shares with other users."""
+        return _RemoteSharing(self)
+
+    def _hook(self, call: HookCall, patience_s: float) -> Injection:
+        """Send an event without the paths of this machine."""
+        event = {
+            "prompt": call.prompt,
+            "session_id": call.session,
+            "source": call.source,
+            "reason": call.reason,
+            "agent_id": call.agent,
+        }
+        # The way back takes time too: what comes late must not count as given.
+        headers = {"X-Triskele-Deadline-Ms": f"{patience_s * 800:.0f}", PROJECT_HEADER: quote(self._project_of(call))}
+        if call.sees_private or (self._settings and self._settings.agents.shows_private_to(call.client)):
+            headers[PRIVATE_HEADER] = "yes"
+        with self._errors():
+            response = self._http.post(
+                f"/hook/{call.event}", json=event, headers={**self._headers, **headers}, timeout=patience_s
+            )
+        if response.status_code not in (httpx.codes.OK, httpx.codes.NO_CONTENT):
+            raise self._raised(response)
+        return Injection(response.text)
+
+    def _project_of(self, call: HookCall) -> str:
+        """The named project, else the name of the agent's folder, else only memories without a project."""
+        named = call.project or (self._settings.project if self._settings else "") or ""
+        path = Path(call.folder)
+        try:
+            if named or path.is_absolute():
+                return self.working_in(path, named or None).project
+        except (OSError, ValueError, RuntimeError, BadInput):
+            return EVERYWHERE
+        return EVERYWHERE
+
+    # Requests
+
+    def call(self, method: Callable[..., Value], /, **options: Any) -> Value:
+        """Carry out an operation on the server; an option that is absent is not sent."""
+        value: Value = self.send(BY_METHOD[method], options)
+        return value
+
+    def _placed(self, options: Any) -> dict[str, Any]:
+        """The options, with this memory's project where they name none."""
+        lists: dict[str, Any] = {
+            name: check_texts(options[name], name) for name in _LISTS if options.get(name) is not None
+        }
+        if options.get("project") is None and not options.get("all_projects"):
+            lists["project"] = self.project
+        return {**options, **lists}
+
+    def _in_batches(self, method: Callable[..., dict[str, Value]], ids: Iterable[str]) -> dict[str, Value]:
+        wanted, values = sorted(set(ids)), dict[str, Value]()
+        for start in range(0, len(wanted), MAX_BATCH):
+            values |= self.call(method, ids=wanted[start : start + MAX_BATCH])
+        return values
+
+    def send(self, operation: Operation, options: Any, **details: Any) -> Any:
+        """Carry out any operation of a server."""
+        path, rest = operation.fill(codec.to_json(options))
+        if operation.has_body:
+            details["json"] = rest
+        else:
+            details["params"] = {name: value for name, value in rest.items() if value is not None}
+        details["headers"] = {**self._headers, **details.get("headers", {})}
+        with self._errors():
+            response = self._http.request(operation.verb, path, **details)
+        if response.status_code != httpx.codes.OK:
+            raise self._raised(response)
+        if position := response.headers.get(POSITION_HEADER):
+            # Another instance may answer next, and must have replayed the write.
+            self._http.headers[POSITION_HEADER] = position
+        return self._read(operation.reply, response, response.text)
+
+    def _read(self, kind: Any, response: httpx.Response, text: str) -> Any:
+        try:
+            return codec.from_json(kind, json.loads(text))
+        except ValueError as error:
+            hint = _other_version(response) or "is it a triskele server?"
+            raise Unavailable(f"{self.url} answered something else: {hint}") from error
+
+    def _raised(self, response: httpx.Response) -> TriskeleError:
+        """The error of a response; an error that only another version explains names the version."""
+        error = raised_again(response.status_code, response.content, response.reason_phrase)
+        if response.status_code == httpx.codes.UNAUTHORIZED:
+            return AccessDenied(
+                f"{self.url} does not accept the key: it is wrong, expired or revoked; ask an admin for another one"
+            )
+        is_unknown = response.status_code in _UNKNOWN_TO_OTHERS
+        if is_unknown and not isinstance(error, NotFound) and (hint := _other_version(response)):
+            return Unavailable(f"{self.url} refused the request ({error}): {hint}")
+        return error
+
+    def _refuse_closed(self) -> None:
+        if self._http.is_closed:
+            raise StoreClosed(f"the memory on {self.url} is closed: connect again")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        self._refuse_closed()
+        try:
+            yield
+        except TriskeleError:
+            raise
+        except (httpx.TransportError, httpx.StreamError) as error:
+            # Its message may hold the request.
+            raise Unavailable(f"the server {self.url} does not answer ({type(error).__name__})") from None
+
+
+class _RemoteConcepts:
+    def __init__(self, engine: RemoteEngine) -> None:
+        self._engine = engine
+
+    def show(self, name: str, *, limit: int = 10, closed: bool = False, **place: Unpack[Place]) -> ConceptDetails:
+        return self._engine.call(Concepts.show, name=name, limit=limit, closed=closed, **self._engine._placed(place))
+
+    def path(self, start: str, end: str, **place: Unpack[Place]) -> ConceptPath:
+        return self._engine.call(Concepts.path, start=start, end=end, **self._engine._placed(place))
+
+    def overview(self) -> ConceptOverview:
+        return self._engine.call(Concepts.overview)
+
+    def neighbourhood(
+        self, *, concept: str = "", memory: str = "", at: Moment | None = None, most: int = 60
+    ) -> Neighbourhood:
+        return self._engine.call(Concepts.neighbourhood, concept=concept, memory=memory, at=at, most=most)
+
+    def merge(self, name: str, into: str) -> Regrouped:
+        return self._engine.call(Concepts.merge, name=name, into=into)
+
+    def split(self, name: str) -> Regrouped:
+        return self._engine.call(Concepts.split, name=name)
+
+
+class _RemoteCuration:
+    def __init__(self, engine: RemoteEngine) -> None:
+        self._engine = engine
+
+    def proposals(self, *, kind: str | None = None) -> list[Proposal]:
+        return self._engine.call(Curation.proposals, kind=kind)
+
+    def accept(self, *ids: str, above: float | None = None) -> Reviewed:
+        return self._engine.call(Curation.accept, ids=ids, above=above)
+
+    def reject(self, *ids: str) -> Reviewed:
+        return self._engine.call(Curation.reject, ids=ids)
+
+
+class _RemoteAgents:
+    def __init__(self, engine: RemoteEngine) -> None:
+        self._engine = engine
+
+    def respond(self, call: HookCall) -> Injection:
+        from triskele.agents.respond import is_answered
+
+        patience_s = _HOOK_PATIENCE_S if call.deadline_s is None else call.deadline_s
+        # A transcript does not leave this machine, so a server learns nothing from the end of a turn.
+        if not is_answered(call) or call.event == "stop" or patience_s <= 0:
+            return Injection()
+        return self._engine._hook(call, patience_s)
+
+    def digest(self, *, project: str | None = None) -> list[Memory]:
+        return self._engine.call(Agents.digest, project=self._engine.project if project is None else project)
+
+    def conversations(self, *, key: str | None = None, limit: int = 20, offset: int = 0) -> list[ConversationUse]:
+        return self._engine.call(Agents.conversations, key=key, limit=limit, offset=offset)
+
+
+class _RemoteSharing:
+    def __init__(self, engine: RemoteEngine) -> None:
+        self._engine = engine
+
+    def shares(self) -> Shares:
+        return self._engine.call(Sharing.shares)
+
+    def share(
+        self, subject: Subject, target: str, grantee_kind: GranteeKind, grantee: str, *, access: Access = "read"
+    ) -> NewShare:
+        return self._engine.call(
+            Sharing.share, subject=subject, target=target, grantee_kind=grantee_kind, grantee=grantee, access=access
+        )
+
+    def unshare(self, subject: Subject, target: str, grantee_kind: GranteeKind, grantee: str) -> EndedShare:
+        return self._engine.call(
+            Sharing.unshare, subject=subject, target=target, grantee_kind=grantee_kind, grantee=grantee
+        )
+
+    def trust(self, user: str, *, trusted: bool = True) -> tuple[str, ...]:
+        return self._engine.call(Sharing.trust, user=user, trusted=trusted)
+
+    def groups(self) -> list[UserGroup]:
+        return self._engine.call(Sharing.groups)
+
+
+def _other_version(response: httpx.Response) -> str:
+    """A sentence about the server's other version; empty if it is the same or unknown."""
+    version = response.headers.get(VERSION_HEADER, __version__)
+    if version == __version__:
+        return ""
+    return f"it runs triskele {version[:20]}, this is {__version__}; upgrade the older one"
+
+
+def connect(url: str, key: str, *, project: str = "") -> RemoteEngine:
+    """Open the memory on a server; `project` is the default of calls without one."""
+    return RemoteEngine(url, key, project=project)
+
+
+def _pieces(file: Any) -> Iterator[bytes]:
+    while piece := file.read(_PIECE):
+        yield piece
+
+
+def checked_address(url: str) -> str:
+    """The address of a server; refuse one that is not valid, holds a key or exposes texts on the network."""
+    try:
+        parts = urlsplit(url)
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or parts.query or parts.fragment or "@" in url or " " in url:
+        raise BadInput("not the address of a server: write it like https://memory.example.com")
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        raise BadInput(f"the address of {parts.hostname} must begin with https:// (http:// is for this machine only)")
+    return url.rstrip("/")
+
+
+def _checked_key(key: str) -> str:
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise BadInput("the key is empty or holds an invalid character: copy it again")
+    return key
+
+
+if TYPE_CHECKING:
+    _implements: type[Engine] = RemoteEngine

@@ -1,0 +1,184 @@
+"""The keywords of a method as a strict schema: what a request may hold."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Required, Union, Unpack, get_args, get_origin
+from typing import get_type_hints as type_hints
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic_core import ErrorDetails
+from typing_extensions import TypedDict
+
+from triskele import requests, validation
+from triskele.config import MemorySettings, Settings
+from triskele.edge.http import codec
+from triskele.errors import BadInput
+
+if TYPE_CHECKING:
+    from triskele.edge.http.operations import Operation
+
+_NAMES = {**vars(requests), **codec.NAMES, "Settings": Settings, "FilePath": str}
+# Parameters of a method that a request carries in another way.
+_BODILESS = ("source", "target")
+_COMPLAINTS = 5
+_TRUE, _FALSE = "true", "false"
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+def hints_of(method: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of a method, whose names its module may import for type checkers alone."""
+    return type_hints(method, localns=_NAMES, include_extras=True)
+
+
+class Request:
+    """The strict schema of a request."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._moves_file = operation.takes_file or operation.gives_file
+        self._fields = dict(self._read(operation.method))
+        self._in_path = operation.in_path
+        self.adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(_strict(operation.name, self._fields))
+        body = {name: kind for name, kind in self._fields.items() if name not in operation.in_path}
+        self.rest: TypeAdapter[dict[str, Any]] = TypeAdapter(_strict(operation.name, body))
+
+    def _read(self, method: Callable[..., Any]) -> Iterable[tuple[str, Any]]:
+        """Each parameter, or each keyword of the unpacked request, with its type in JSON."""
+        hints = hints_of(method)
+        for name, parameter in list(inspect.signature(method).parameters.items())[1:]:
+            if self._moves_file and name in _BODILESS:
+                continue
+            kind = hints[name]
+            if parameter.kind is parameter.VAR_KEYWORD:
+                yield from _keywords(get_args(kind)[0] if get_origin(kind) is Unpack else kind)
+            elif parameter.kind is parameter.VAR_POSITIONAL:
+                yield name, Required[_filled(_wire(Sequence[kind]))]  # type: ignore[valid-type]
+            elif parameter.default is parameter.empty:
+                yield name, Required[_filled(_wire(kind))]
+            else:
+                yield name, NotRequired[_wire(kind)]
+
+    def checked(self, path: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of a request, from its path and its body or query; refuses what the method does not take."""
+        if twice := path.keys() & given.keys():
+            raise BadInput(f"{min(twice)} is in the path already")
+        fixed = {name: text.split(",") if name == requests.IDS else text for name, text in path.items()}
+        try:
+            # In the mode of JSON, so that a text can be an enum or a time.
+            return self.adapter.validate_json(json.dumps({**given, **fixed}))
+        except ValidationError as error:
+            raise BadInput(sentence(error)) from None
+
+    def from_query(self, texts: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """The parameters of a query string, by the types of their keywords."""
+        options: dict[str, Any] = {}
+        for name, words in texts.items():
+            kind = _plain(self._fields.get(name, str))
+            if get_origin(kind) is list:
+                options[name] = list(words)
+            elif len(words) > 1:
+                raise BadInput(f"{name[:40]}: given more than once")
+            else:
+                options[name] = _scalar(words[0], kind)
+        return options
+
+
+def sentence(error: ValidationError) -> str:
+    """What is wrong with the values, in the words of the engine if it checks them too."""
+    complaints = error.errors(include_url=False, include_context=False)
+    return "; ".join(dict.fromkeys(map(_complaint, complaints[:_COMPLAINTS])))
+
+
+def _complaint(complaint: ErrorDetails) -> str:
+    location = complaint["loc"][:6]
+    field = next((part for part in reversed(location) if isinstance(part, str) and part in validation.FIELDS), "")
+    if field and complaint["type"] != "missing":
+        try:
+            validation.FIELDS[field](complaint["input"], MemorySettings())
+        except BadInput as error:
+            return str(error)
+        except (TypeError, ValueError, AttributeError):
+            # Of another type than the engine ever sees.
+            pass
+    return f"{'.'.join(str(part)[:40] for part in location)}: {complaint['msg']}"
+
+
+def _keywords(request: Any) -> Iterable[tuple[str, Any]]:
+    """The keywords of a request type, each with its description."""
+    texts = _descriptions(request)
+    for name, kind in type_hints(request, localns=_NAMES, include_extras=True).items():
+        wire = _wire(get_args(kind)[0] if get_origin(kind) in (Required, NotRequired) else kind)
+        if name in texts:
+            wire = Annotated[wire, Field(description=texts[name])]
+        yield name, Required[wire] if name in request.__required_keys__ else NotRequired[wire]
+
+
+@cache
+def _descriptions(request: Any) -> Mapping[str, str]:
+    """The texts below the keywords of a request type, and of those that it extends."""
+    texts: dict[str, str] = {}
+    tree = ast.parse(inspect.getsource(requests))
+    own = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    pending = [request.__name__]
+    while pending and (node := own.get(pending.pop())) is not None:
+        pending += [base.id for base in node.bases if isinstance(base, ast.Name)]
+        for field, text in zip(node.body, node.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                texts[ast.unparse(field.target)] = ast.literal_eval(text.value)
+    return texts
+
+
+def _strict(name: str, fields: Mapping[str, Any]) -> Any:
+    # pydantic demands the TypedDict of typing_extensions before Python 3.12.
+    return with_config(_STRICT)(TypedDict(name, dict(fields)))  # type: ignore[operator]
+
+
+def _wire(kind: Any) -> Any:
+    """A type as it is in JSON: lists of at most 100, texts for times, names for enums."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        members = [each for each in arguments if each is not datetime and not _is_enum(each)]
+        return Union[tuple(map(_wire, members))]  # noqa: UP007
+    if origin in (Sequence, Iterable, list, tuple):
+        return Annotated[list[_wire(arguments[0])], Field(max_length=requests.MAX_BATCH)]  # type: ignore[misc]
+    if requests.is_request(kind):
+        return _strict(kind.__name__, dict(_keywords(kind)))
+    return kind
+
+
+def _filled(kind: Any) -> Any:
+    """A required list has an item."""
+    return Annotated[kind, Field(min_length=1)] if get_origin(_plain(kind)) is list else kind
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+def _plain(kind: Any) -> Any:
+    """A type without marks, descriptions and null."""
+    while get_origin(kind) in (Required, NotRequired, Annotated):
+        kind = get_args(kind)[0]
+    if get_origin(kind) in (Union, UnionType):
+        kind = next(each for each in get_args(kind) if each is not type(None))
+        return _plain(kind)
+    return kind
+
+
+def _scalar(text: str, kind: Any) -> Any:
+    """A parameter as a value of its type; an invalid one stays a text, which the schema refuses."""
+    if kind is bool and text in (_TRUE, _FALSE):
+        return text == _TRUE
+    if kind in (int, float) and get_origin(kind) is not Literal:
+        try:
+            return kind(text) if text.isascii() and len(text) < 20 else text
+        except ValueError:
+            return text
+    return text

@@ -1,0 +1,210 @@
+"""The OpenAPI 3.1 document of the operations, and the page that shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
+
+from triskele import __version__
+from triskele.edge.http.dispatch import JSON, NDJSON
+from triskele.edge.http.operations import Operation
+from triskele.edge.http.problems import MEDIA_TYPE, ProblemDetails
+
+_REF = "#/components/schemas/{model}"
+# What any operation may answer besides its own reply.
+_ALWAYS = {
+    400: "The request is malformed",
+    401: "No valid key",
+    403: "The key lacks the scope, or the request comes from another site",
+    413: "The request is too large",
+    421: "The Host header names another server",
+    422: "A value cannot be used",
+    429: "A quota of the user is used up",
+    503: "The store or a dependency is unavailable",
+}
+_MORE = {404: "No such memory", 409: "The change does not fit what is stored", 415: "The body is not JSON"}
+_DESCRIPTION = (
+    "Long-term memory: words, meaning and connections. Send a key as `Authorization: Bearer KEY`. Errors are problem"
+    " documents (RFC 9457); `remedy` names what would help."
+)
+
+Schema = dict[str, Any]
+
+
+def document(operations: Sequence[Operation]) -> Schema:
+    """The whole document."""
+    schemas = _Schemas(operations)
+    paths: dict[str, Schema] = {}
+    for each in operations:
+        paths.setdefault(each.path, {})[each.verb.lower()] = _described(each, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "triskele",
+            "version": __version__,
+            "description": _DESCRIPTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"key": []}],
+        "tags": [{"name": name} for name in dict.fromkeys(each.tag for each in operations)],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key, or the token."}},
+            "responses": {str(status): _problem(text) for status, text in sorted((_ALWAYS | _MORE).items())},
+        },
+    }
+
+
+class _Schemas:
+    """The schemas of all requests and replies."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        wanted: list[tuple[Any, JsonSchemaMode, TypeAdapter[Any]]] = [
+            (ProblemDetails, "serialization", TypeAdapter(ProblemDetails))
+        ]
+        for operation in operations:
+            wanted.append((operation, "serialization", TypeAdapter(operation.reply)))
+            wanted.append((operation, "validation", operation.request.rest))
+        self._by_use, rest = TypeAdapter.json_schemas(wanted, ref_template=_REF)
+        self.components: Schema = rest.get("$defs", {})
+        self._requests = {operation: self._inlined(operation) for operation in operations}
+        self.components["Hit"] = _flat_hit(self.components)
+
+    def reply(self, operation: Operation) -> Schema:
+        """The schema of a reply."""
+        return self._by_use[operation, "serialization"]
+
+    def request(self, operation: Operation) -> Schema:
+        """The schema of a body or of parameters."""
+        return self._requests[operation]
+
+    def _inlined(self, operation: Operation) -> Schema:
+        """The schema of a request, which only its operation uses."""
+        schema = self._by_use[operation, "validation"]
+        return self.components.pop(schema["$ref"].rpartition("/")[2]) if "$ref" in schema else schema
+
+
+def _flat_hit(components: Mapping[str, Schema]) -> Schema:
+    """A hit as `codec` writes it: with the fields of its memory and of its evidence."""
+    memory, hit, evidence = (components[name] for name in ("Memory", "Hit", "HitEvidence"))
+    own = {name: schema for name, schema in hit["properties"].items() if name not in ("memory", "evidence")}
+    properties = {
+        **memory["properties"],
+        **own,
+        "reason": evidence["properties"]["reason"],
+        "words": evidence["properties"]["words"],
+        "evidence": evidence["properties"]["legs"],
+    }
+    return {**hit, "properties": properties, "required": list(properties)}
+
+
+def _described(operation: Operation, schemas: _Schemas) -> Schema:
+    kind, schema = (NDJSON, {"type": "string"}) if operation.gives_file else (JSON, schemas.reply(operation))
+    responses: Schema = {"200": {"description": "Done", "content": {kind: {"schema": schema}}}}
+    statuses = {*_ALWAYS, *operation.errors}
+    responses |= {str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(statuses)}
+    described: Schema = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "tags": [operation.tag],
+        "responses": responses,
+        "x-scope": operation.scope,
+    }
+    parameters = _path_parameters(operation)
+    request = schemas.request(operation)
+    if operation.has_body:
+        described["requestBody"] = {"required": bool(request.get("required")), "content": {JSON: {"schema": request}}}
+    else:
+        parameters += _query_parameters(request)
+    if parameters:
+        described["parameters"] = parameters
+    if operation.takes_file:
+        described["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
+    return described
+
+
+def _path_parameters(operation: Operation) -> list[Schema]:
+    schema = {"type": "string", "minLength": 1, "maxLength": 2000}
+    return [{"name": name, "in": "path", "required": True, "schema": schema} for name in operation.in_path]
+
+
+def _query_parameters(request: Schema) -> list[Schema]:
+    required = request.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": _without_null(schema)}
+        for name, schema in request.get("properties", {}).items()
+    ]
+
+
+def _without_null(schema: Schema) -> Schema:
+    """A schema for a query string, which cannot hold null: an omitted parameter is null."""
+    if "anyOf" not in schema:
+        return schema
+    (kind,) = (each for each in schema["anyOf"] if each != {"type": "null"})
+    return {**{name: value for name, value in schema.items() if name not in ("anyOf", "default")}, **kind}
+
+
+def _problem(text: str) -> Schema:
+    schema = {"$ref": _REF.format(model=ProblemDetails.__name__)}
+    return {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}}
+
+
+# No script, nothing from other hosts.
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+code, pre { font-family: ui-monospace, monospace; font-size: 0.9em; }
+pre { background: #8881; padding: 0.75rem; overflow: auto; border-radius: 6px; }
+summary { cursor: pointer; padding: 0.25rem 0; }
+summary b { display: inline-block; min-width: 4.5rem; }
+h2 { text-transform: capitalize; margin-top: 2rem; }
+small { color: #777; }
+@media (prefers-color-scheme: dark) { body { background: #161616; color: #ddd; } }
+"""
+
+
+def page(found: Schema) -> str:
+    """The document as a page without scripts."""
+    parts = [
+        "<!doctype html><html lang=en><head><meta charset=utf-8><title>triskele API</title>",
+        '<link rel=stylesheet href="/docs/style.css"></head><body>',
+        f"<h1>triskele API <small>{escape(__version__)}</small></h1><p>{escape(_DESCRIPTION)}</p>",
+        '<p>The whole document: <a href="/openapi.json">/openapi.json</a></p>',
+    ]
+    for tag in found["tags"]:
+        parts.append(f"<h2>{escape(tag['name'])}</h2>")
+        for path, methods in found["paths"].items():
+            for method, each in methods.items():
+                if tag["name"] in each["tags"]:
+                    parts.append(_section(method, path, each, found["components"]["schemas"]))
+    return "".join([*parts, "</body></html>"])
+
+
+def _section(method: str, path: str, operation: Schema, schemas: Schema) -> str:
+    lines = [f"scope: {operation['x-scope']}"]
+    for each in operation.get("parameters", ()):
+        lines.append(f"{each['in']} {each['name']}: {json.dumps(each['schema'])}")
+    for name, described in (("body", operation.get("requestBody")), ("reply", operation["responses"]["200"])):
+        for kind, content in (described or {}).get("content", {}).items():
+            schema = _resolved(content.get("schema", {}), schemas)
+            lines.append(f"{name} ({kind}): {json.dumps(schema, indent=2)}")
+    title = f"<b>{method.upper()}</b> <code>{escape(path)}</code> {escape(operation['summary'])}"
+    return f"<details><summary>{title}</summary><pre>{escape(chr(10).join(lines))}</pre></details>"
+
+
+def _resolved(schema: Schema, schemas: Schema) -> Schema:
+    reference = schema.get("$ref", "")
+    found: Schema = schemas.get(reference.rpartition("/")[2], schema)
+    return found

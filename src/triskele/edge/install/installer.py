@@ -1,0 +1,255 @@
+"""Install into a client and uninstall: first plan the changes, then write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from triskele.config import Settings, sqlite_path
+from triskele.edge.install import config_files
+from triskele.edge.install.config_files import BackupFolder, TokenFile
+from triskele.edge.install.entries import Entries, entries_of, text_of
+from triskele.edge.install.table import Client, ConfigFile, has_tool_hooks, user_path
+from triskele.errors import BadInput, Conflict
+from triskele.text.files import expanded
+
+_MASK = "(token)"
+
+
+class FileRefused(BadInput):
+    """A file that cannot be changed safely; `by_hand` is the text to add by hand."""
+
+    def __init__(self, message: str, by_hand: str = "") -> None:
+        super().__init__(message)
+        self.by_hand = by_hand
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The change of one file: None means no file; `original` is what uninstall restores."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    original: bytes | None = None
+    folders: tuple[Path, ...] = ()
+    backup: Path | None = None
+    client: str = ""
+    token: str = ""
+    purpose: str = ""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything changes."""
+        return self.before != self.after
+
+    @property
+    def difference(self) -> str:
+        """The exact change as a unified diff; the token is masked."""
+        diff = config_files.difference(self.path, self.before, self.after)
+        return diff.replace(self.token, _MASK) if self.token else diff
+
+
+@dataclass(frozen=True, slots=True)
+class InstallTarget:
+    """What an install works with: the data folder, the variables for the client, and the project, if only for one."""
+
+    home: Path
+    environment: Mapping[str, str]
+    passed_on: Mapping[str, str]
+    project: Path | None = None
+
+    @classmethod
+    def of(cls, settings: Settings, environment: Mapping[str, str], project: Path | None) -> InstallTarget:
+        """The target for this user.
+
+        The entry always names store and settings file: a repository can set variables for the programs that an agent
+        starts in it, and must not redirect them to another store.
+        """
+        is_chosen = settings.origins["store.url"] in ("environment TRISKELE_STORE", "argument")
+        file = environment.get("TRISKELE_CONFIG")
+        passed_on = {
+            "TRISKELE_HOME": str(settings.home),
+            "TRISKELE_STORE": _store(settings.store.url) if is_chosen else "",
+            "TRISKELE_CONFIG": str(expanded(file)) if file else "",
+        }
+        return cls(settings.home, environment, passed_on, project)
+
+    @property
+    def tokens(self) -> TokenFile:
+        """The hashes of the tokens in clients' entries."""
+        return TokenFile.of(self.home)
+
+    @property
+    def backups(self) -> BackupFolder:
+        """Where copies of changed files are kept."""
+        return BackupFolder(self.home / "backups" / "clients")
+
+
+def _store(url: str) -> str:
+    if url.startswith("sqlite:"):
+        return f"sqlite:///{sqlite_path(url)}"
+    if "@" in url:
+        raise BadInput("the store URL may hold a password: set it in config.toml ([store] url) instead")
+    return url
+
+
+def plan_install(client: Client, target: InstallTarget) -> list[Change]:
+    """The changes of an install."""
+    changes = []
+    token = _token(client, target)
+    for file in client.files:
+        path, entries = _path(file, target), _entries(client, file, target, token)
+        before = config_files.read(path)
+        try:
+            after = entries.put(text_of(file, before or b"")).encode("utf-8")
+        except BadInput as error:
+            # Without the token, which must not be shown: such an entry sees no private memories.
+            by_hand = _entries(client, file, target).shown()
+            raise FileRefused(f"{path} was not changed: {error}. Add the entries by hand", by_hand) from error
+        original, folders = _without_entries(file, entries, target, path, before, unknown=before)
+        changes.append(
+            Change(
+                path, before, after, original, folders, client=client.name, token=token, purpose=_purpose(file, target)
+            )
+        )
+    return changes
+
+
+def _purpose(file: ConfigFile, target: InstallTarget) -> str:
+    """What the entries in a file are for."""
+    if file.events is None:
+        return "the MCP server triskele, with tools to recall and store memories"
+    hooks = f"hooks that give memories to the agent ({', '.join(file.events)})"
+    if file.reserved_by is None or target.project is not None:
+        return hooks
+    return f"{hooks}, and the name triskele in {file.reserved_by}: no repository can put a server in its place"
+
+
+def plan_uninstall(client: Client, target: InstallTarget) -> list[Change]:
+    """The changes of an uninstall."""
+    changes = []
+    for file in client.files:
+        path, entries = _path(file, target), _entries(client, file, target)
+        before = config_files.read(path)
+        try:
+            after, folders = _without_entries(file, entries, target, path, before)
+        except BadInput as error:
+            raise FileRefused(f"{path} was not changed: {error}. Remove the triskele entries by hand") from error
+        token = target.tokens.known_in(before or b"", client.name) or ""
+        changes.append(
+            Change(
+                path, before, after, folders=folders, client=client.name, token=token, purpose=_purpose(file, target)
+            )
+        )
+    return changes
+
+
+def install(changes: list[Change], target: InstallTarget) -> list[Change]:
+    """Write all planned changes or none, and record how to undo them; returns the changes with their backups."""
+    for change in changes:
+        if change.token and change.is_needed:
+            target.tokens.add(change.client, change.token)
+    backups, done = target.backups, _write(changes, target.backups)
+    for change in done:
+        if change.is_needed and change.after is not None:
+            backups.note(change.path, change.after, _original(change, backups), change.folders)
+    return done
+
+
+def _original(change: Change, backups: BackupFolder) -> Path | None:
+    """The copy that uninstall restores; a file that already had entries is kept without them too."""
+    if change.original is None or change.original == change.before:
+        return change.backup if change.original is not None else None
+    return backups.keep(change.path, change.original, "-without-triskele")
+
+
+def uninstall(changes: list[Change], target: InstallTarget) -> list[Change]:
+    """Write the planned changes and remove the receipts."""
+    done = _write(changes, target.backups)
+    config_files.remove_empty({folder for change in done if change.after is None for folder in change.folders})
+    for change in done:
+        target.backups.forget(change.path)
+        if change.token and change.is_needed:
+            target.tokens.drop(change.token)
+    return done
+
+
+def _path(file: ConfigFile, target: InstallTarget) -> Path:
+    if target.project is not None:
+        # A repository may hold links that others made: never follow them out of it.
+        return config_files.resolve_path(target.project / file.project, target.project, follow=False)
+    path = user_path(file, target.environment)
+    return config_files.resolve_path(path, Path.home(), follow=True)
+
+
+def _token(client: Client, target: InstallTarget) -> str:
+    """The token of the client's present entry, or a new one; a project's file gets none, for it may be published."""
+    if target.project is not None:
+        return ""
+    texts = (config_files.read(_path(file, target)) or b"" for file in client.files)
+    known = (target.tokens.known_in(text, client.name) for text in texts)
+    return next((token for token in known if token), None) or config_files.new_token()
+
+
+def _entries(client: Client, file: ConfigFile, target: InstallTarget, token: str = "") -> Entries:
+    environment = {**target.passed_on, "TRISKELE_CLIENT_TOKEN": token} if token else target.passed_on
+    calls_tools = has_tool_hooks(client, target.environment.get("PATH", ""))
+    return entries_of(client, file, environment, for_project=target.project is not None, calls_tools=calls_tools)
+
+
+def _without_entries(
+    file: ConfigFile,
+    entries: Entries,
+    target: InstallTarget,
+    path: Path,
+    before: bytes | None,
+    *,
+    unknown: bytes | None = None,
+) -> tuple[bytes | None, tuple[Path, ...]]:
+    """The file without the entries, and the folders made for it; `unknown` replaces an unknown original."""
+    if before is None:
+        return None, ()
+    receipt = target.backups.receipt(path)
+    original = target.backups.original(receipt) if receipt else unknown
+    folders = tuple(map(Path, receipt.folders)) if receipt else ()
+    if receipt and config_files.is_unchanged(receipt, before) and (original is not None or receipt.original is None):
+        return original, folders
+    text = text_of(file, before)
+    rest = entries.drop(text, None if original is None else original.decode("utf-8", "replace"))
+    if receipt and receipt.original is None and rest != text and rest.strip() in ("", "{}"):
+        return None, folders
+    return rest.encode("utf-8"), folders
+
+
+def _write(changes: list[Change], backups: BackupFolder) -> list[Change]:
+    done: list[Change] = []
+    try:
+        for change in changes:
+            done.append(_write_one(change, backups) if change.is_needed else change)
+    except BaseException:
+        _roll_back(done)
+        raise
+    return done
+
+
+def _write_one(change: Change, backups: BackupFolder) -> Change:
+    if config_files.read(change.path) != change.before:
+        raise Conflict(f"{change.path} was changed by another program: nothing was written. Try again")
+    backup = None if change.before is None else backups.keep(change.path, change.before)
+    if change.after is None:
+        config_files.remove(change.path)
+        return replace(change, backup=backup)
+    made = config_files.write(change.path, change.after)
+    return replace(change, backup=backup, folders=(*made, *change.folders))
+
+
+def _roll_back(done: list[Change]) -> None:
+    """Restore the files of an install that failed half-way."""
+    for change in done:
+        if change.before is None:
+            config_files.remove(change.path)
+        elif change.is_needed:
+            config_files.write(change.path, change.before)
+    config_files.remove_empty({folder for change in done for folder in change.folders})

@@ -1,0 +1,142 @@
+"""The caller of a tool: its project, and what it may see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcp.server.mcpserver import Context
+from starlette.requests import Request as HttpRequest
+
+from triskele.edge.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal
+from triskele.edge.http.keys import READ
+from triskele.edge.install.config_files import TokenFile
+from triskele.engine.protocol import Engine
+from triskele.errors import BadInput
+from triskele.replies import MemoryDetails
+from triskele.types import EVERYWHERE, Memory, Sensitivity, client_actor
+
+# Protocol names of clients that differ from the name they are installed by.
+_INSTALLED_AS = {
+    "codex-mcp-client": "codex",
+    "cursor-vscode": "cursor",
+    "visual studio code": "vscode",
+    "gemini-cli-mcp-client": "gemini",
+    "antigravity-cli": "antigravity",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSource:
+    """Where requests come from: a folder or a named project, and the token of the client's installed entry."""
+
+    open_engine: Callable[[], Engine]
+    folder: Path | None = None
+    project: str | None = None
+    token: str = ""
+    policy: AccessPolicy | None = None
+    """what admits requests on a server with users"""
+
+    def placed(self, engine: Engine) -> Engine:
+        """The memory in the project of the requests."""
+        name = self.project or engine.settings.project
+        is_known = self.folder is not None and self.folder.is_absolute()
+        # The root folder has no project: what names none belongs everywhere.
+        folder = self.folder if self.folder is not None and is_known else Path(Path.cwd().anchor)
+        return engine.working_in(folder, name)
+
+
+Request = Context[RequestSource, Any]
+_NOT_NAMED = "the user can add the client to private_to in the [agents] section of the settings"
+# A client that the settings name proves by its token that it is the one that was installed.
+_NO_TOKEN = "its entry has no valid token, so the user can run `triskele install {}` again"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Engine, project and permissions of one request."""
+
+    engine: Engine
+    source: RequestSource
+    reads_private: bool
+    hint: str = ""
+    principal: Principal = OWNER
+
+    def admit_models(self) -> None:
+        """Refuse a question once the user's tokens of hosted models are used up for today."""
+        if self.source.policy is not None:
+            self.source.policy.admit_models(self.principal)
+
+    @property
+    def project(self) -> str:
+        """The project of the request."""
+        return self.engine.project
+
+    @property
+    def sensitivities(self) -> tuple[Sensitivity, ...] | None:
+        """The sensitivities that this client may read; None means all."""
+        return None if self.reads_private else (Sensitivity.OPEN, Sensitivity.SECRET)
+
+    def may_read(self, memory: Memory) -> bool:
+        """Whether this client may see the text of a memory."""
+        return self.reads_private or memory.sensitivity is not Sensitivity.PRIVATE
+
+    def get(self, id: str) -> MemoryDetails:
+        """A memory that this client may see and change."""
+        memory = self.engine.get(id)
+        if not self.may_read(memory):
+            raise BadInput(
+                f"{memory.id} is private and this client may not see it: {self.hint or _NOT_NAMED}, or read it with"
+                f" `triskele show {memory.id}`"
+            )
+        return memory
+
+    def read_project(self, named: str) -> str:
+        """The project to read: the named one, or the caller's."""
+        return named or self.project
+
+    def write_project(self, named: str, everywhere: bool) -> str | None:
+        """The project to write to: the named one; None is the caller's."""
+        if named and everywhere:
+            raise BadInput("give project or everywhere, not both")
+        return EVERYWHERE if everywhere else named or None
+
+
+def caller(request: Request, scope: str = READ) -> Caller:
+    """The caller of a request, whose key must have the scope."""
+    source = request.request_context.lifespan_context
+    principal = principal_of(request)
+    principal.require(scope)
+    claimed = client_name(request)
+    if source.policy is not None:
+        source.policy.admit(principal)
+    opened = source.open_engine() if source.policy is None else source.policy.engine_of(principal)
+    engine = source.placed(opened.acting_as(client_actor(claimed)))
+    tokens, agents = TokenFile.of(engine.settings.home), engine.settings.agents
+    given = source.token or _token_of(request)
+    reads_private = agents.shows_private_to(tokens.client_of(given) if given else None)
+    hint = _NO_TOKEN.format(claimed) if not reads_private and agents.shows_private_to(claimed) else ""
+    return Caller(engine, source, reads_private, hint, principal)
+
+
+def principal_of(request: Request) -> Principal:
+    """Who sends a request: over HTTP the holder of its key, else the owner of this machine."""
+    made = request.request_context.request
+    return made.scope.get(PRINCIPAL, OWNER) if isinstance(made, HttpRequest) else OWNER
+
+
+def _token_of(request: Request) -> str:
+    """The token of a request over HTTP; empty on other transports."""
+    made = request.request_context.request
+    return made.headers.get("x-triskele-client-token", "") if isinstance(made, HttpRequest) else ""
+
+
+def client_name(request: Request) -> str | None:
+    """The name that the client gives itself, as its install name; None if it gives none."""
+    said = request.session.client_params
+    if said is None:
+        return None
+    name: str = said.client_info.name.strip().lower()
+    return _INSTALLED_AS.get(name, name)

@@ -1,0 +1,239 @@
+"""What a client can list: tools, resources and prompts, and how a tool reports an error."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any
+
+from anyio import to_thread
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
+from starlette.requests import Request as HttpRequest
+
+from triskele.edge import error_messages
+from triskele.edge.http.access import Access, Principal
+from triskele.edge.http.keys import READ
+from triskele.edge.http.problems import AccessDenied, problem_of
+from triskele.edge.install.table import HOOK_TOOL
+from triskele.edge.mcp import descriptions, schemas, tools_code, tools_read, tools_write
+from triskele.edge.mcp.caller import Request, RequestSource, caller, principal_of
+from triskele.errors import BadInput, TriskeleError
+
+logger = logging.getLogger(__name__)
+_COMPLAINTS = 3
+
+READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+UNDOES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False)
+REVEALS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
+
+_TABLE: tuple[tuple[Callable[..., Any], str, str, ToolAnnotations], ...] = (
+    (tools_write.memory_store, "Remember a fact", descriptions.STORE, ADDS),
+    (tools_read.memory_recall, "Recall memories", descriptions.RECALL, READS),
+    (tools_read.memory_get, "Read a memory", descriptions.GET, READS),
+    (tools_read.memory_list, "Browse memories", descriptions.LIST, READS),
+    (tools_write.memory_update, "Correct a memory", descriptions.UPDATE, REPLACES),
+    (tools_write.memory_forget, "Forget memories", descriptions.FORGET, REPLACES),
+    (tools_write.memory_link, "Connect memories", descriptions.LINK, ADDS),
+    (tools_write.memory_undo, "Undo a change", descriptions.UNDO, UNDOES),
+    (tools_read.memory_stats, "Count memories", descriptions.STATS, READS),
+    (tools_read.memory_why_not, "Explain a missing memory", descriptions.WHY_NOT, READS),
+    (tools_read.memory_reveal, "Reveal a secret", descriptions.REVEAL, REVEALS),
+    (tools_code.code_search, "Search code", descriptions.CODE_SEARCH, READS),
+    (tools_code.code_symbol, "Look up a symbol", descriptions.CODE_SYMBOL, READS),
+    (tools_code.code_status, "List indexed code", descriptions.CODE_STATUS, READS),
+)
+_SHARES: tuple[tuple[Callable[..., Any], str, str, ToolAnnotations], ...] = (
+    (tools_write.memory_share, "Share memories", descriptions.SHARE, REPLACES),
+    (tools_write.memory_unshare, "End a share", descriptions.UNSHARE, REPLACES),
+)
+
+
+class MemoryTool(Tool):
+    """A tool that refuses unknown arguments and reports each error in one line."""
+
+    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
+        """Call the tool."""
+        known = self.parameters["properties"]
+        if unknown := sorted(arguments.keys() - known.keys()):
+            raise ToolError(
+                error_messages.printable_line(f"no argument {', '.join(unknown)}: {self.name} takes {', '.join(known)}")
+            )
+        status = 500
+        try:
+            answer = _compact(await super().run(arguments, context, convert_result))
+            status = 200
+            return answer
+        except ToolError as error:
+            status = problem_of(error.__cause__).status if error.__cause__ else 422
+            raise ToolError(error_messages.printable_line(self._message(error))) from None
+        finally:
+            await to_thread.run_sync(self._note, context, status)
+
+    def _message(self, error: ToolError) -> str:
+        cause = error.__cause__
+        if isinstance(cause, ValidationError):
+            found = cause.errors(include_url=False)[:_COMPLAINTS]
+            return "; ".join(dict.fromkeys(_complaint(self.parameters, each) for each in found))
+        if isinstance(cause, TriskeleError | OSError):
+            return error_messages.error_text(cause)
+        if isinstance(cause, ToolError) or cause is None:
+            return str(cause or error)
+        # The message may quote a memory: log only the type.
+        logger.error("a fault in %s: %s", self.name, type(cause).__name__)
+        return f"a fault inside triskele: {type(cause).__name__} in {self.name}"
+
+    def _note(self, context: Request, status: int) -> None:
+        """Note a call that may change or reveal something, or that was refused, on a server with users."""
+        policy = context.request_context.lifespan_context.policy
+        is_reading = self.annotations == READS and status not in (403, 429)
+        if policy is None or is_reading:
+            return
+        made = context.request_context.request
+        client = made.client.host if isinstance(made, HttpRequest) and made.client else ""
+        principal = principal_of(context)
+        policy.audit(Access(principal, f"mcp {self.name}", "", status, client))
+        if status == 200:
+            policy.wrote(principal)
+
+
+def _compact(result: Any) -> Any:
+    """The answer with its text copy as compact JSON."""
+    if isinstance(result, CallToolResult) and result.structured_content is not None:
+        text = json.dumps(result.structured_content, ensure_ascii=False)
+        return result.model_copy(update={"content": [TextContent(type="text", text=text)]})
+    return result
+
+
+@cache
+def tools(*, shares: bool = False) -> tuple[Tool, ...]:
+    """Every tool, made once; those for shares only on a server with users; the last is for hooks and not listed."""
+    return (*(_tool(*row) for row in (*_TABLE, *(_SHARES if shares else ()))), _hook_tool())
+
+
+def _hook_tool() -> Tool:
+    """The tool behind hooks: its answer is the text that a hook would print."""
+    about = "Answer a hook event. For hooks of clients, not for models."
+    return MemoryTool.from_function(
+        tools_read.memory_hook, name=HOOK_TOOL, description=about, annotations=READS, structured_output=False
+    )
+
+
+def _tool(function: Callable[..., Any], title: str, description: str, annotations: ToolAnnotations) -> Tool:
+    tool = MemoryTool.from_function(function, title=title, description=description, annotations=annotations)
+    tool.parameters = {**_without_titles(tool.parameters), "additionalProperties": False}
+    return tool
+
+
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema without titles that repeat the names: agents pay for every token."""
+    kept = {name: value for name, value in schema.items() if name != "title" or not isinstance(value, str)}
+    return {name: _without_titles(value) if isinstance(value, dict) else value for name, value in kept.items()}
+
+
+def _complaint(parameters: dict[str, Any], error: ErrorDetails) -> str:
+    """What an argument must be, by the schema that the client has."""
+    field, *index = error["loc"]
+    if error["type"] == "missing":
+        return f"{field} is missing: it must be {allowed(parameters['properties'][field])}"
+    schema = parameters["properties"][field]
+    schema = schema.get("anyOf", [schema])[0]
+    if index and isinstance(index[0], int) and "items" in schema:
+        field, schema = f"{field}[{index[0]}]", schema["items"]
+    given = error["input"]
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return f"{field} must be {allowed(schema)}" + (f", not {given}" if is_number else "")
+
+
+def allowed(schema: dict[str, Any]) -> str:
+    """The values that a schema allows, in words."""
+    if "enum" in schema:
+        *most, last = schema["enum"]
+        return f"{', '.join(most)} or {last}"
+    kind = schema["type"]
+    if kind == "boolean":
+        return "true or false"
+    if kind == "array":
+        return f"a list{_extent(schema, 'Items')} texts"
+    if kind == "string":
+        return f"a text{_extent(schema, 'Length')} characters" if "maxLength" in schema else "a text"
+    least, most = schema["minimum"], schema["maximum"]
+    return f"a {'whole number' if kind == 'integer' else 'number'} from {least:,} to {most:,}"
+
+
+def _extent(schema: dict[str, Any], what: str) -> str:
+    least, most = schema.get(f"min{what}"), f"{schema[f'max{what}']:,}"
+    return f" of at most {most}" if least is None else f" of {least:,} to {most}"
+
+
+DIGEST_URI = "memory://digest"
+_DIGEST_LINES = 50
+
+
+def add_resources(server: MCPServer[RequestSource], source: RequestSource) -> None:
+    """Add resources and prompts to a server."""
+
+    @server.resource(
+        "memory://memories/{id}",
+        name="memory",
+        title="A memory",
+        description=descriptions.MEMORY_RESOURCE,
+        mime_type="application/json",
+    )
+    def memory(request: Request, id: str) -> str:
+        try:
+            return schemas.details(caller(request).get(id)).model_dump_json()
+        except BadInput as error:
+            raise ResourceNotFoundError(error_messages.error_line(error)) from None
+        except (TriskeleError, OSError) as error:
+            raise ResourceError(error_messages.error_line(error)) from None
+
+    @server.resource(
+        DIGEST_URI,
+        name="digest",
+        title="Standing memories of this project",
+        description=descriptions.DIGEST_RESOURCE,
+        mime_type="application/json",
+    )
+    def digest() -> str:
+        try:
+            return _digest(source).model_dump_json()
+        except (TriskeleError, OSError) as error:
+            raise ResourceError(error_messages.error_line(error)) from None
+
+    @server.prompt(name="remember", title="Remember", description=descriptions.REMEMBER_PROMPT)
+    def remember(
+        hint: Annotated[str, Field(description="What to remember in particular; may be left out.")] = "",
+    ) -> str:
+        return descriptions.remember_request(hint)
+
+    @server.prompt(name="recall", title="Recall", description=descriptions.RECALL_PROMPT)
+    def recall(topic: Annotated[str, Field(description="What to recall.")]) -> str:
+        return descriptions.recall_request(topic)
+
+
+def _reader() -> Principal:
+    """The holder of the key of this request: a resource without variables does not get its request."""
+    token = get_access_token()
+    if token is None:
+        raise AccessDenied("this resource needs a key")
+    found = Principal(token.subject, token.client_id, frozenset(token.scopes))
+    found.require(READ)
+    return found
+
+
+def _digest(source: RequestSource) -> schemas.Listed:
+    """The standing memories of the project, as a conversation gets them at its start."""
+    engine = source.open_engine() if source.policy is None else source.policy.engine_of(_reader())
+    project = source.placed(engine).project
+    lines = [schemas.line(each) for each in engine.agents.digest(project=project)[:_DIGEST_LINES]]
+    return schemas.Listed(memories=schemas.fitting(lines), next_offset=None, project=project)

@@ -1,0 +1,385 @@
+"""Arguments of tools with their bounds, and answers of tools; their fields are the schema that clients see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, Field
+
+from triskele import types
+from triskele.edge.mcp import descriptions
+from triskele.edge.shapes import described, shown_content
+from triskele.replies import EndedShare, NewShare, Related, Share, Statistics
+from triskele.replies import MemoryDetails as StoredMemory
+from triskele.text import timestamps
+from triskele.types import Memory, Outcome
+from triskele.validation import MAX_LIMIT
+
+# About 8,000 tokens: clients pass that on uncut.
+ANSWER_CHARACTERS = 24_000
+MAX_LINKS = 50
+MAX_PROJECTS = 50
+_SEALED_NOTE = "It holds a secret: the text is sealed, and only its title is shown."
+
+Speaker = Annotated[str, Field(description="Who said it, or empty.")]
+Role = Annotated[str, Field(description="Whose words they are: user, assistant, tool or other; empty if unknown.")]
+Date = Annotated[str, Field(description="When it was last changed.")]
+Origin = Annotated[str, Field(description="Who wrote it: user, agent, import, tool or web; trust tool and web least.")]
+Sensitivity = Annotated[str, Field(description="open, private, or secret: then content is a title only.")]
+Project = Annotated[str, Field(description="The project it belongs to; empty is everywhere.")]
+Note = Annotated[str, Field(description="A note for the reader.")]
+
+
+class MemoryLine(BaseModel):
+    """One memory in a list."""
+
+    id: str
+    content: str
+    category: str
+    tags: list[str]
+    project: Project
+    origin: Origin
+    speaker: Speaker
+    role: Role
+    owner: Annotated[str, Field(description="Whose memory it is, where another user shares it; else empty.")]
+    date: Date
+    sensitivity: Sensitivity
+    superseded: Annotated[bool, Field(description="No longer true: another memory replaces it.")]
+
+
+class Hit(MemoryLine):
+    """A memory in an answer."""
+
+    reason: Annotated[str, Field(description="Why it was found.")]
+    replaces: Annotated[str, Field(description="The older memory that matched and that this one replaces, or empty.")]
+
+
+class Recalled(BaseModel):
+    """The answer of a recall."""
+
+    hits: list[Hit]
+    resolutions: list[MemoryLine]
+    confidence: Annotated[float, Field(description="0 to 1: how likely the first hit answers.")]
+    project: Annotated[str, Field(description="The project searched; `*` is all projects, empty is everywhere.")]
+    omitted: Annotated[int, Field(description="Hits left out to keep the answer short.")]
+    period: Annotated[str, Field(description="The time that the question names, with its days; empty without one.")]
+    note: Note = descriptions.DATA_NOTE
+
+
+class LinkLine(BaseModel):
+    """A link, read as source kind target."""
+
+    source: str
+    kind: str
+    target: str
+
+
+class MemoryDetails(MemoryLine):
+    """One memory with all details."""
+
+    keywords: str
+    importance: float
+    created: str
+    valid_from: str
+    valid_to: str
+    version: int
+    forgotten: bool
+    links: list[LinkLine]
+    note: Note = descriptions.DATA_NOTE
+
+
+class Listed(BaseModel):
+    """A page of memories."""
+
+    memories: list[MemoryLine]
+    next_offset: Annotated[int | None, Field(description="The offset of the next page; null after the last one.")]
+    project: Annotated[str, Field(description="The project searched; `*` is all projects, empty is everywhere.")]
+    note: Note = descriptions.DATA_NOTE
+
+
+class Changed(BaseModel):
+    """The result of a change."""
+
+    id: str
+    action: Annotated[str, Field(description="added, duplicate, edited, unchanged, forgotten, linked, restored, …")]
+
+
+class SimilarMemory(BaseModel):
+    """A memory that a stored text seems to repeat, extend or contradict."""
+
+    id: str
+    relation: Annotated[
+        Literal["duplicate", "update", "contradiction"], Field(description="What the new text is to it.")
+    ]
+    content: str
+    confidence: Annotated[float, Field(description="0 to 1: how sure the rules are.")]
+
+
+class Stored(Changed):
+    """The result of storing a text."""
+
+    project: Project
+    sensitivity: Sensitivity
+    batch: Annotated[str, Field(description="For memory_undo; empty if nothing was written.")]
+    note: Note = ""
+    similar: Annotated[
+        list[SimilarMemory], Field(description="Likely duplicates and contradictions, surest first.")
+    ] = []
+
+
+class Changes(BaseModel):
+    """The results of several changes."""
+
+    changes: list[Changed]
+    batch: Annotated[str, Field(description="For memory_undo; empty if nothing was written.")]
+
+
+class ShareLine(BaseModel):
+    """What is shared with whom."""
+
+    subject: Annotated[str, Field(description="memory or tag.")]
+    target: Annotated[str, Field(description="The id of the memory, or the tag.")]
+    grantee: Annotated[str, Field(description="The user or group, such as `user bob`.")]
+    access: Annotated[str, Field(description="read or write.")]
+
+
+class Shared(ShareLine):
+    """A share and how far it reaches."""
+
+    memories: Annotated[
+        int, Field(description="How many it shares now, counted up to 2,000; a tag shares later ones too.")
+    ]
+
+
+class Unshared(ShareLine):
+    """The end of a share."""
+
+    still_shared: Annotated[list[str], Field(description="Who still reads it, through which other share.")]
+
+
+class Stats(BaseModel):
+    """Counts of memories."""
+
+    memories: int
+    forgotten: int
+    superseded: int
+    links: int
+    by_category: dict[str, int]
+    by_project: dict[str, int]
+    project: Project
+
+
+class Stage(BaseModel):
+    """One stage of a recall."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+class WhyNot(BaseModel):
+    """Why a memory was not found."""
+
+    verdict: str
+    stages: list[Stage]
+    smallest_change: Annotated[str, Field(description="A change that was tried and finds it; empty if none does.")]
+
+
+class Revealed(BaseModel):
+    """The text of a secret."""
+
+    id: str
+    title: str
+    text: str
+
+
+Line = TypeVar("Line", bound=BaseModel)
+
+
+def line(memory: Memory, *, superseded: bool = False) -> MemoryLine:
+    """A memory as a line of an answer."""
+    return MemoryLine(
+        id=memory.id,
+        content=shown_content(memory, superseded),
+        category=memory.category,
+        tags=list(memory.tags),
+        project=memory.project,
+        origin=str(memory.origin),
+        speaker=memory.speaker or "",
+        role=memory.role or "",
+        owner=memory.shared_by or "",
+        date=f"{memory.updated_at:%Y-%m-%d}",
+        sensitivity=str(memory.sensitivity),
+        superseded=superseded,
+    )
+
+
+def details(memory: StoredMemory) -> MemoryDetails:
+    """A memory with all its details."""
+    return MemoryDetails(
+        **line(memory, superseded=memory.superseded).model_dump(),
+        keywords=memory.keywords,
+        importance=memory.importance,
+        created=timestamps.to_text(memory.created_at),
+        valid_from=timestamps.to_text(memory.valid_from) if memory.valid_from else "",
+        valid_to=timestamps.to_text(memory.valid_to) if memory.valid_to else "",
+        version=memory.version,
+        forgotten=memory.forgotten,
+        links=[
+            LinkLine(source=link.source, kind=str(link.kind), target=link.target) for link in memory.links[:MAX_LINKS]
+        ],
+    )
+
+
+def changed(outcome: Outcome) -> Changed:
+    """One change."""
+    return Changed(id=outcome.id, action=str(outcome.action))
+
+
+def stored(outcome: Outcome, note: str = "") -> Stored:
+    """The result of storing a text, with what there is to note."""
+    notes = (note, _SEALED_NOTE if outcome.sensitivity is types.Sensitivity.SECRET else "")
+    return Stored(
+        id=outcome.id,
+        action=str(outcome.action),
+        project=outcome.project,
+        sensitivity=str(outcome.sensitivity),
+        batch=outcome.batch,
+        note=" ".join(each for each in notes if each),
+    )
+
+
+def similar(related: Sequence[Related]) -> list[SimilarMemory]:
+    """The memories that a stored text seems to repeat, extend or contradict."""
+    return [
+        SimilarMemory(
+            id=each.memory.id,
+            relation=each.relation,
+            content=shown_content(each.memory, False),
+            confidence=round(each.confidence, 2),
+        )
+        for each in related
+    ]
+
+
+def changes(outcomes: Sequence[Outcome]) -> Changes:
+    """The results of several changes."""
+    batch = next((each.batch for each in outcomes if each.batch), "")
+    return Changes(changes=[changed(each) for each in outcomes], batch=batch)
+
+
+def shared(new: NewShare) -> Shared:
+    """A share in an answer; what private memories a tag has is not for agents, who may not see them."""
+    return Shared(**_share_line(new.share), memories=new.memories)
+
+
+def unshared(ended: EndedShare) -> Unshared:
+    """The end of a share in an answer."""
+    left = [f"{', '.join(each.readers)} through {described(each.share)}" for each in ended.remaining]
+    return Unshared(**_share_line(ended.share), still_shared=left)
+
+
+def stats(counts: Statistics, project: str) -> Stats:
+    """The counts that an agent sees, with the largest projects."""
+    most = sorted(counts.by_project.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_PROJECTS]
+    return Stats(
+        memories=counts.memories,
+        forgotten=counts.forgotten,
+        superseded=counts.superseded,
+        links=counts.links,
+        by_category=dict(counts.by_category),
+        by_project=dict(most),
+        project=project,
+    )
+
+
+def _share_line(share: Share) -> dict[str, str]:
+    grantee = f"{share.grantee_kind} {share.grantee}"
+    return {"subject": share.subject, "target": share.target, "grantee": grantee, "access": share.access}
+
+
+def fitting(lines: Sequence[Line], budget: int = ANSWER_CHARACTERS) -> list[Line]:
+    """The first lines that fit a budget of characters; at least one."""
+    kept: list[Line] = []
+    for each in lines:
+        budget -= len(each.model_dump_json())
+        if kept and budget < 0:
+            break
+        kept.append(each)
+    return kept
+
+
+MAX_QUERY_CHARACTERS = 4096
+MAX_CONTENT_CHARACTERS = 100_000
+MAX_FORGOTTEN = 50
+MAX_OFFSET = 1_000_000
+_MAX_LABEL_CHARACTERS = 500
+_MAX_TAGS = 50
+
+Id = Annotated[str, Field(min_length=4, max_length=64, description="A memory's id, or its first characters.")]
+Ids = Annotated[list[Id], Field(min_length=1, max_length=MAX_FORGOTTEN, description="Ids of memories.")]
+Question = Annotated[
+    str, Field(min_length=1, max_length=MAX_QUERY_CHARACTERS, description="The question, in a full sentence.")
+]
+Content = Annotated[
+    str,
+    Field(
+        max_length=MAX_CONTENT_CHARACTERS,
+        description="The fact, in one or two self-contained sentences; by default at most 1400 characters.",
+    ),
+]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="The maximum number of results.")]
+Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="Skip this many; `next_offset` of the last page.")]
+ReadProject = Annotated[
+    str,
+    Field(max_length=200, description="Search this project instead of the current one."),
+]
+WrittenProject = Annotated[str, Field(max_length=200, description="The project it belongs to, if not the current one.")]
+Everywhere = Annotated[bool, Field(description="It applies to every project, such as a preference of the user.")]
+AllProjects = Annotated[bool, Field(description="Search all projects.")]
+Category = Annotated[
+    str,
+    Field(
+        max_length=_MAX_LABEL_CHARACTERS,
+        description="facts, preferences, projects, people, decisions, lessons or procedures; users can set others.",
+    ),
+]
+Tag = Annotated[str, Field(max_length=_MAX_LABEL_CHARACTERS)]
+Tags = Annotated[tuple[Tag, ...], Field(max_length=_MAX_TAGS, description="Labels to filter by, such as `deploy`.")]
+Keywords = Annotated[
+    str,
+    Field(max_length=_MAX_LABEL_CHARACTERS, description="Other words to find it by; not shown."),
+]
+Importance = Annotated[
+    float, Field(ge=0, le=1, description="0.5 is usual; 0.9 for what every conversation should know from the start.")
+]
+Day = Annotated[str, Field(max_length=40, description="A date such as 2026-03-14.")]
+Since = Annotated[
+    str, Field(max_length=80, description="Only memories about that time or later: 2026-06, last week, 1 November.")
+]
+Until = Annotated[str, Field(max_length=80, description="Only memories about that time or earlier.")]
+Raised = Annotated[
+    Literal["private", "secret"],
+    Field(description="private: only for clients that the user allows; secret: sealed, only a title is shown."),
+]
+Title = Annotated[
+    str, Field(max_length=_MAX_LABEL_CHARACTERS, description="The title of a secret, without the secret.")
+]
+Source = Annotated[
+    Literal["agent", "tool", "web"],
+    Field(description="The source of the text: you or the user (agent), a tool's output, or the web."),
+]
+SpokenBy = Annotated[
+    str, Field(max_length=200, description="Who said it, such as `Marta`; only for words of a certain person.")
+]
+SpokenAs = Annotated[
+    Literal["user", "assistant", "tool", "other"],
+    Field(description="Whose words the text holds: the user's, yours (assistant), a tool's, or another person's."),
+]
+SharedId = Annotated[str, Field(max_length=64, description="The id of the memory, or its first characters.")]
+SharedTag = Annotated[str, Field(max_length=_MAX_LABEL_CHARACTERS, description="All open memories with this tag.")]
+ToUser = Annotated[str, Field(max_length=64, description="The name of a user of the server.")]
+ToGroup = Annotated[str, Field(max_length=64, description="The name of a group of the server.")]
+Access = Annotated[Literal["read", "write"], Field(description="Whether they may change it, too.")]
+Batch = Annotated[str, Field(max_length=200, description="The `batch` that a change returned.")]

@@ -1,0 +1,327 @@
+"""The MCP server and its two transports: a stream of JSON-RPC lines, and HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server import CacheHint
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend
+from mcp.server.auth.provider import AccessToken, TokenVerifier
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    INVALID_PARAMS,
+    GetPromptResult,
+    InputRequiredResult,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
+from mcp.types import Tool as MCPTool
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.types import ASGIApp
+
+from triskele import __version__
+from triskele.edge import error_messages
+from triskele.edge.hook.client import NO_CHOICE, OTHER_STORE
+from triskele.edge.http.access import AccessPolicy, Principal
+from triskele.edge.http.app import MAX_BODY
+from triskele.edge.install.table import HOOK_TOOL
+from triskele.edge.mcp import descriptions, registry
+from triskele.edge.mcp.bridge import MAX_LINE, not_a_message, refusal
+from triskele.edge.mcp.caller import RequestSource
+from triskele.edge.mcp.descriptions import LISTED_MS
+from triskele.edge.mcp.registry import tools
+from triskele.engine.protocol import Engine
+
+# Descriptions are static as long as the version is.
+_STATIC = CacheHint(ttl_ms=LISTED_MS, scope="public")
+
+
+class MemoryServer(MCPServer[RequestSource]):
+    """The SDK's server; a bad prompt request is the client's error, and the tool of hooks is not listed."""
+
+    async def list_tools(self) -> list[MCPTool]:
+        """The tools for models: that of hooks is left out, because every model would pay for its description."""
+        return [tool for tool in await super().list_tools() if tool.name != HOOK_TOOL]
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[RequestSource, Any] | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """A prompt by its name."""
+        try:
+            return await super().get_prompt(name, arguments, context)
+        except ValueError as error:
+            raise MCPError(INVALID_PARAMS, error_messages.error_line(error)) from None
+
+
+def build(
+    open_engine: Callable[[], Engine],
+    *,
+    folder: Path | None = None,
+    project: str | None = None,
+    token: str = "",
+    policy: AccessPolicy | None = None,
+) -> MemoryServer:
+    """A server for requests from one source; the engine is opened on the first request."""
+    source = RequestSource(open_engine, folder, project, token, policy)
+
+    @asynccontextmanager
+    async def lifespan(_: MCPServer[RequestSource]) -> AsyncIterator[RequestSource]:
+        yield source
+
+    _quiet_logging()
+    server = MemoryServer(
+        descriptions.NAME,
+        title=descriptions.TITLE,
+        description=descriptions.DESCRIPTION,
+        instructions=descriptions.INSTRUCTIONS,
+        version=__version__,
+        tools=list(tools(shares=policy is not None)),
+        log_level="WARNING",
+        lifespan=lifespan,
+        cache_hints={
+            "tools/list": _STATIC,
+            "prompts/list": _STATIC,
+            "resources/templates/list": _STATIC,
+            "server/discover": _STATIC,
+        },
+        subscriptions=False,
+    )
+    registry.add_resources(server, source)
+    return server
+
+
+def _quiet_logging() -> None:
+    """Keep the SDK from configuring logging, and from logging arguments and answers of tools."""
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(logging.NullHandler())
+    logging.getLogger("mcp").setLevel(logging.WARNING)
+
+
+_HEADER_S = 10.0
+_DRAIN_S = 4.0
+_PIECE = 65536
+
+Inbound = SessionMessage | Exception
+
+
+async def serve_stream(
+    open_engine: Callable[[], Engine],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    serves: Callable[[Sequence[str]], bool] = lambda _: True,
+) -> None:
+    """Serve one connection; the first line of the client holds version and folder, that of the server its version.
+
+    A client whose environment chooses another store is refused there.
+    """
+    lines = _lines(reader)
+    try:
+        header = await _header(lines)
+        if header is None:
+            return
+        choice = header.get("choice", NO_CHOICE)
+        is_choice = isinstance(choice, list | tuple) and [type(part) for part in choice] == [str] * len(NO_CHOICE)
+        if not is_choice or not serves(choice):
+            await _write(writer, json.dumps({"version": __version__, "refused": OTHER_STORE}).encode())
+            return
+        await _write(writer, json.dumps({"version": __version__}).encode())
+        await _converse(open_engine, header, lines, writer)
+    finally:
+        await lines.aclose()
+        writer.close()
+
+
+async def _converse(
+    open_engine: Callable[[], Engine],
+    header: dict[str, Any],
+    lines: AsyncGenerator[bytes],
+    writer: asyncio.StreamWriter,
+) -> None:
+    folder, project, token = header.get("folder"), header.get("project"), header.get("token")
+    server = _session_manager(
+        build(
+            open_engine,
+            folder=Path(folder) if isinstance(folder, str) and folder else None,
+            project=project if isinstance(project, str) else None,
+            token=token if isinstance(token, str) else "",
+        )
+    ).app
+    inbound, to_serve = anyio.create_memory_object_stream[Inbound](0)
+    answered, to_answer = anyio.create_memory_object_stream[SessionMessage](0)
+    open_requests = _Requests()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_receive, lines, writer, inbound, open_requests)
+        tasks.start_soon(_send, to_answer, writer, open_requests)
+        await server.run(to_serve, answered, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+class _Requests:
+    """The unanswered requests: the SDK drops them when the client closes its side."""
+
+    def __init__(self) -> None:
+        self._ids: set[RequestId] = set()
+        self._changed = anyio.Event()
+
+    def note(self, message: JSONRPCMessage) -> None:
+        """Record a message in either direction."""
+        if isinstance(message, JSONRPCRequest):
+            self._ids.add(message.id)
+        elif isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._ids.discard(message.id)
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._ids.discard((message.params or {}).get("requestId", ""))
+        self._changed.set()
+
+    async def are_answered(self) -> None:
+        """Wait a short time for the last answer."""
+        with anyio.move_on_after(_DRAIN_S):
+            while self._ids:
+                self._changed = anyio.Event()
+                await self._changed.wait()
+
+
+async def _header(lines: AsyncGenerator[bytes]) -> dict[str, Any] | None:
+    with anyio.move_on_after(_HEADER_S):
+        try:
+            found = json.loads(await anext(lines))
+        except (StopAsyncIteration, ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+    return None
+
+
+async def _receive(
+    lines: AsyncGenerator[bytes],
+    writer: asyncio.StreamWriter,
+    inbound: MemoryObjectSendStream[Inbound],
+    open_requests: _Requests,
+) -> None:
+    async with inbound:
+        async for line in lines:
+            try:
+                refused = refusal(line)
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False) if refused is None else None
+            except ValueError:
+                refused, message = not_a_message(line), None
+            if message is None:
+                await _write(writer, json.dumps(refused).encode())
+                continue
+            if not isinstance(message, JSONRPCResponse | JSONRPCError):
+                open_requests.note(message)
+            await inbound.send(SessionMessage(message))
+        await open_requests.are_answered()
+
+
+async def _send(
+    to_answer: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter, open_requests: _Requests
+) -> None:
+    async with to_answer:
+        async for each in to_answer:
+            await _write(writer, each.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+            if isinstance(each.message, JSONRPCResponse | JSONRPCError):
+                open_requests.note(each.message)
+
+
+async def _write(writer: asyncio.StreamWriter, line: bytes) -> None:
+    # The client may have closed the connection.
+    with suppress(ConnectionError):
+        writer.write(line + b"\n")
+        await writer.drain()
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncGenerator[bytes]:
+    """Lines up to a length; of a longer one only the beginning."""
+    kept, is_dropped = bytearray(), False
+    while piece := await _piece(reader):
+        *ends, rest = piece.split(b"\n")
+        for end in ends:
+            line, kept = bytes(kept + end), bytearray()
+            if not is_dropped and line.strip():
+                yield line
+            is_dropped = False
+        kept += rest
+        if len(kept) > MAX_LINE:
+            if not is_dropped:
+                yield bytes(kept)
+            kept, is_dropped = bytearray(), True
+
+
+async def _piece(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(_PIECE)
+    except ConnectionError:
+        return b""
+
+
+_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+
+
+def security(*hosts: str) -> TransportSecuritySettings:
+    """The SDK's own check of Host and Origin, for this machine and other names of the server."""
+    names = [name for host in (*_HOSTS, *hosts) for name in (host, f"{host}:*")]
+    schemes = ("http", "https") if hosts else ("http",)
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=names,
+        allowed_origins=[f"{scheme}://{name}" for name in names for scheme in schemes],
+    )
+
+
+class KeyVerifier(TokenVerifier):
+    """The keys of the server as the SDK sees them: the user is the subject, the key the client."""
+
+    def __init__(self, verify: Callable[[str], Principal | None]) -> None:
+        self._verify = verify
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """The user of a key; None if it is not valid."""
+        found = await to_thread.run_sync(self._verify, token)
+        if found is None:
+            return None
+        return AccessToken(token=token, client_id=found.key, subject=found.user, scopes=sorted(found.scopes))
+
+
+Lifespan = Callable[[], AbstractAsyncContextManager[None]]
+
+
+def http_app(
+    open_engine: Callable[[], Engine],
+    policy: AccessPolicy | None = None,
+    verify: Callable[[str], Principal | None] | None = None,
+    hosts: Sequence[str] = (),
+) -> tuple[ASGIApp, Lifespan]:
+    """The application for /mcp, and its context manager, which must be entered once before use."""
+    manager = _session_manager(build(open_engine, policy=policy), hosts)
+    app: ASGIApp = StreamableHTTPASGIApp(manager)
+    if verify is not None:
+        app = AuthenticationMiddleware(AuthContextMiddleware(app), backend=BearerAuthBackend(KeyVerifier(verify)))
+    return app, manager.run
+
+
+def _session_manager(server: MemoryServer, hosts: Sequence[str] = ()) -> StreamableHTTPSessionManager:
+    """The SDK's session manager: stateless, answers in JSON; its `app` is the low-level server."""
+    server.streamable_http_app(
+        json_response=True, stateless_http=True, transport_security=security(*hosts), max_request_body_size=MAX_BODY
+    )
+    return server.session_manager

@@ -1,0 +1,237 @@
+"""Tools that write: store, update, forget, link, undo, share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from triskele.edge.http.keys import WRITE
+from triskele.edge.mcp import schemas
+from triskele.edge.mcp.caller import Caller, Request, caller
+from triskele.edge.mcp.schemas import (
+    Batch,
+    Category,
+    Content,
+    Day,
+    Everywhere,
+    Id,
+    Ids,
+    Importance,
+    Keywords,
+    Raised,
+    SharedId,
+    SharedTag,
+    Source,
+    SpokenAs,
+    SpokenBy,
+    Tags,
+    Title,
+    ToGroup,
+    ToUser,
+    WrittenProject,
+)
+from triskele.errors import BadInput
+from triskele.replies import GranteeKind, Subject
+from triskele.store.sharing import checked
+from triskele.text import periods
+from triskele.types import Action, Memory, Origin, Outcome, Sensitivity, is_raised
+
+_REMOVES = "none"
+_SUCCESSOR = "The user's own text was kept: this text supersedes it."
+_HELD = "By its own words it is valid {}; set valid_from or valid_to with memory_update if that is wrong."
+_SIMILAR = (
+    "Look at `similar`: if this replaces {1}, call memory_link with source {0}, kind supersedes and target {1}; if it"
+    " says the same, call memory_undo with batch {2}; if both hold, leave it."
+)
+_MOST_SIMILAR = 3
+_KNOWN = "It was stored already; nothing was written."
+_KNOWN_SUCCESSOR = "It was stored already and now supersedes the older memory."
+
+
+def memory_store(
+    request: Request,
+    content: Content,
+    category: Category = "",
+    tags: Tags = (),
+    keywords: Keywords = "",
+    importance: Importance = 0.5,
+    supersedes: Annotated[str, Field(max_length=64, description="The id of the memory that this one replaces.")] = "",
+    project: WrittenProject = "",
+    everywhere: Everywhere = False,
+    sensitivity: Raised | None = None,
+    title: Title = "",
+    valid_from: Day = "",
+    valid_to: Day = "",
+    origin: Source = "agent",
+    speaker: SpokenBy = "",
+    role: SpokenAs | None = None,
+) -> schemas.Stored:
+    """Remember one fact."""
+    who = caller(request, WRITE)
+    _refuse_long(who, content)
+    place = who.write_project(project, everywhere)
+    older = who.get(supersedes) if supersedes else None
+    return _kept(
+        who,
+        content,
+        older,
+        category=category or None,
+        tags=tags,
+        keywords=keywords,
+        importance=importance,
+        project=place,
+        sensitivity=Sensitivity(sensitivity) if sensitivity else None,
+        title=title or None,
+        valid_from=valid_from or None,
+        valid_to=valid_to or None,
+        origin=Origin(origin),
+        speaker=speaker or None,
+        role=role,
+    )
+
+
+def memory_update(
+    request: Request,
+    id: Id,
+    content: Content = "",
+    category: Category = "",
+    tags: Tags | None = None,
+    keywords: Keywords | None = None,
+    importance: Importance | None = None,
+    project: WrittenProject = "",
+    everywhere: Everywhere = False,
+    sensitivity: Raised | None = None,
+    valid_from: Annotated[Day, Field(description="True from this day on; `none` removes it.")] = "",
+    valid_to: Annotated[Day, Field(description="No longer true from this day on; `none` removes it.")] = "",
+    speaker: SpokenBy = "",
+    role: SpokenAs | None = None,
+) -> schemas.Stored:
+    """Correct a memory."""
+    who = caller(request, WRITE)
+    memory = who.get(id)
+    given = {
+        "content": content or None,
+        "category": category or None,
+        "tags": tags,
+        "keywords": keywords,
+        "importance": importance,
+        "project": who.write_project(project, everywhere),
+        "sensitivity": _raised(memory, sensitivity),
+        "speaker": speaker or None,
+        "role": role,
+    }
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    for name, said in (("valid_from", valid_from), ("valid_to", valid_to)):
+        if said:
+            changes[name] = None if said == _REMOVES else said
+    if not changes:
+        raise BadInput("nothing to change: give a new content or another field")
+    _refuse_long(who, content)
+    is_rewritten = content and memory.origin is Origin.USER and content.strip() != memory.content
+    if is_rewritten and not memory.forgotten:
+        return _succeeded(who, memory, changes)
+    return schemas.stored(who.engine.edit(memory.id, **changes)[0])
+
+
+def memory_forget(request: Request, ids: Ids) -> schemas.Changes:
+    """Stop recalling memories."""
+    who = caller(request, WRITE)
+    outcomes = who.engine.forget(*dict.fromkeys(who.get(id).id for id in ids))
+    return schemas.changes(outcomes)
+
+
+def memory_link(
+    request: Request,
+    source: Id,
+    kind: Literal["supersedes", "resolved-by", "part-of", "see-also"],
+    target: Id,
+) -> schemas.Changes:
+    """Connect two memories."""
+    who = caller(request, WRITE)
+    return schemas.changes([who.engine.link(who.get(source).id, kind, who.get(target).id)])
+
+
+def memory_undo(request: Request, batch: Batch = "") -> schemas.Changes:
+    """Take back a change."""
+    who = caller(request, WRITE)
+    # A client without a project names one in each call: its last change may be in any.
+    undone = who.engine.undo(batch or None, project=who.project, all_projects=not who.project)
+    return schemas.changes(undone.outcomes)
+
+
+def memory_share(
+    request: Request,
+    id: SharedId = "",
+    tag: SharedTag = "",
+    user: ToUser = "",
+    group: ToGroup = "",
+    access: schemas.Access = "read",
+) -> schemas.Shared:
+    """Share a memory or a tag."""
+    who = caller(request, WRITE)
+    return schemas.shared(who.engine.sharing.share(*_share(who, id, tag, user, group), access=access))
+
+
+def memory_unshare(
+    request: Request, id: SharedId = "", tag: SharedTag = "", user: ToUser = "", group: ToGroup = ""
+) -> schemas.Unshared:
+    """End a share, and name the shares that give the same people access still."""
+    who = caller(request, WRITE)
+    return schemas.unshared(who.engine.sharing.unshare(*_share(who, id, tag, user, group)))
+
+
+def _share(who: Caller, id: str, tag: str, user: str, group: str) -> tuple[Subject, str, GranteeKind, str]:
+    subject, target, kind, grantee = checked(id or None, tag or None, user or None, group or None)
+    return subject, who.get(target).id if subject == "memory" else target, kind, grantee
+
+
+def _refuse_long(who: Caller, content: str) -> None:
+    """Refuse a text that is too long, and say what to do."""
+    most = who.engine.settings.memory.max_characters
+    if len(content.strip()) > most:
+        raise BadInput(
+            f"the text has {len(content.strip()):,} characters, the limit is {most:,}: keep what a later conversation"
+            " needs and store it as several memories, one fact each"
+        )
+
+
+def _raised(memory: Memory, wanted: str | None) -> Sensitivity | None:
+    """The new sensitivity of a memory, which may only be raised here."""
+    if wanted is None:
+        return None
+    after = Sensitivity(wanted)
+    if after is not memory.sensitivity and not is_raised(memory.sensitivity, after):
+        raise BadInput(f"{memory.id} is {memory.sensitivity}: only the user can make it more open (`triskele edit`)")
+    return after
+
+
+def _kept(who: Caller, content: str, older: Memory | None, *, note: str = "", **details: Any) -> schemas.Stored:
+    """Store a text, as the successor of an older memory if given; a known text is only linked."""
+    outcome = who.engine.remember(content, supersedes=older.id if older else None, **details)
+    if outcome.action is Action.DUPLICATE:
+        note = f"{note} {_KNOWN_SUCCESSOR if older else _KNOWN}".strip()
+    elif not (details.get("valid_from") or details.get("valid_to")):
+        held = periods.held(who.engine.get(outcome.id))
+        note = f"{note} {_HELD.format(periods.describe(held))}".strip() if held else note
+    found = _similar(who, outcome) if older is None and outcome.action is Action.ADDED else []
+    if found:
+        note = f"{note} {_SIMILAR.format(outcome.id, found[0].id, outcome.batch)}".strip()
+    return schemas.stored(outcome, note).model_copy(update={"similar": found})
+
+
+def _similar(who: Caller, outcome: Outcome) -> list[schemas.SimilarMemory]:
+    """What the text repeats or contradicts, of what this client may see."""
+    related = who.engine.related(id=outcome.id)
+    return schemas.similar([each for each in related if who.may_read(each.memory)][:_MOST_SIMILAR])
+
+
+def _succeeded(who: Caller, memory: Memory, changes: dict[str, Any]) -> schemas.Stored:
+    """Store the agent's text as the successor of the user's, which stays unchanged."""
+    kept = {
+        name: getattr(memory, name)
+        for name in ("category", "tags", "keywords", "importance", "project", "valid_from", "valid_to")
+    }
+    if memory.sensitivity is not Sensitivity.OPEN:
+        kept["sensitivity"] = memory.sensitivity
+    return _kept(who, older=memory, note=_SUCCESSOR, origin=Origin.AGENT, **{**kept, **changes})

@@ -1,0 +1,119 @@
+"""Which memory this machine uses, its own store or that of a server: the only place where this is decided."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
+
+from triskele.config import SERVER_KEY_FILE, SYNC_KEY_FILE, Settings, shown_url
+from triskele.edge.error_messages import only_at_the_store
+from triskele.errors import BadInput
+from triskele.text.files import expanded
+from triskele.validation import check_name
+
+if TYPE_CHECKING:
+    from triskele.edge.http.client import RemoteEngine
+    from triskele.engine.local import LocalEngine
+    from triskele.engine.protocol import Engine
+    from triskele.store.vault import Ask
+
+_MAX_KEY = 1000
+
+
+def uses_server(settings: Settings) -> bool:
+    """Whether the memory is on a server."""
+    return bool(settings.server.url)
+
+
+def address_of(settings: Settings) -> str:
+    """Where the memory is: the server, or the store without its password."""
+    return settings.server.url.rstrip("/") or shown_url(settings.store.url)
+
+
+def open_engine(settings: Settings, environ: Mapping[str, str], folder: Path, ask: Ask | None = None) -> Engine:
+    """Open the store of the settings, or the memory on their server."""
+    if uses_server(settings):
+        return open_server(settings, environ, folder)
+    return open_store(settings, folder, ask)
+
+
+def open_store(settings: Settings, folder: Path, ask: Ask | None = None) -> LocalEngine:
+    """Open the store of the settings; refused where they name a server."""
+    refuse_server(settings)
+    from triskele.engine.local import LocalEngine
+
+    return LocalEngine(settings, folder, ask=ask)
+
+
+def refuse_server(settings: Settings) -> None:
+    """Refuse what works on files of the store, where this machine uses a server."""
+    if uses_server(settings):
+        raise only_at_the_store(settings.server.url)
+
+
+def local(engine: Engine) -> LocalEngine | None:
+    """The engine itself, if its store is on this machine."""
+    return engine if _is_local(engine) else None
+
+
+def _is_local(engine: Engine) -> TypeGuard[LocalEngine]:
+    return not uses_server(engine.settings)
+
+
+def store_of(engine: Engine) -> LocalEngine:
+    """The engine itself; refused if its store is on a server."""
+    if (store := local(engine)) is None:
+        raise only_at_the_store(engine.settings.server.url)
+    return store
+
+
+def open_server(settings: Settings, environ: Mapping[str, str], folder: Path) -> RemoteEngine:
+    """The memory on the server that the settings name; its project is that of the settings, or of the folder."""
+    from triskele.edge.http.client import RemoteEngine
+
+    memory = RemoteEngine(settings.server.url, key_of(settings, environ), settings=settings)
+    if settings.project is None:
+        return memory.working_in(folder)
+    memory.project = check_name(settings.project, "the project")
+    return memory
+
+
+@contextmanager
+def open_sync_server(settings: Settings) -> Iterator[RemoteEngine]:
+    """Open the server that the settings name for syncing."""
+    from triskele.edge.http.client import RemoteEngine
+
+    if not settings.sync.url:
+        raise BadInput("no server to sync with: `triskele config set sync.url https://…`, and its key in sync.key")
+    path = expanded(settings.sync.key_file) if settings.sync.key_file else settings.home / SYNC_KEY_FILE
+    with closing(RemoteEngine(settings.sync.url, read_key(path, settings.sync.url))) as server:
+        yield server
+
+
+def key_of(settings: Settings, environ: Mapping[str, str]) -> str:
+    """The key for the server of the settings, empty without one; a key file serves only the server in config.toml."""
+    if not uses_server(settings):
+        return ""
+    if key := environ.get("TRISKELE_KEY"):
+        return key
+    if settings.origins.get("server.url", "").startswith("environment"):
+        raise BadInput("TRISKELE_SERVER needs TRISKELE_KEY: a key file is used only for the server in config.toml")
+    path = expanded(settings.server.key_file) if settings.server.key_file else settings.home / SERVER_KEY_FILE
+    return read_key(path, settings.server.url, ", or into TRISKELE_KEY")
+
+
+def read_key(path: Path, url: str, or_else: str = "") -> str:
+    """The key for a server in a file that only its owner can read."""
+    try:
+        with path.open(encoding="ascii") as file:
+            # Windows has no such bits.
+            is_open_to_others = os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077
+            key = file.read(_MAX_KEY).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read the key of {url} in {path}: put it there{or_else}") from error
+    if is_open_to_others:
+        raise BadInput(f"other users can read the key in {path}: `chmod 600` it, and ask for a new one")
+    return key

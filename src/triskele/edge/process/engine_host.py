@@ -1,0 +1,316 @@
+"""The engine of the resident process: opened once; when it is idle, and when settings or triskele itself changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from copy import copy
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from triskele import config
+from triskele.config import CONFIG_FILE, Settings, file_of, is_same_store
+from triskele.edge.hook.client import NO_CHOICE
+from triskele.edge.process import connect
+from triskele.errors import BadInput, StoreClosed, StoreUnavailable, TriskeleError
+from triskele.models.bundled import MODEL_FOLDER
+from triskele.models.manifest import MANIFEST_FILE
+
+if TYPE_CHECKING:
+    from triskele.edge.process.syncing import AutomaticSync
+    from triskele.engine.local import LocalEngine
+    from triskele.engine.protocol import Engine
+    from triskele.store.protocols import Cursor
+
+Memory = TypeVar("Memory", bound="Engine")
+
+_CLOSE_S = 2.0
+_INSTALLER_S = 3.0
+# What clients have agreed on when they connected, and what threads of the process hold.
+_STANDING = ("home", "store", "index", "server", "sync")
+# What answers the first hook and the first command.
+_ANSWERING = (
+    "triskele.agents.respond",
+    "triskele.edge.install.config_files",
+    "triskele.edge.cli.remote",
+)
+
+
+class SettingsWatch:
+    """Tells whether the settings file or the key for the server changed after it was read."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.file = file_of(os.environ, settings.home)
+        self._stamp, self.key = self._now()
+
+    def is_outdated(self) -> bool:
+        """Whether there is a change since."""
+        return self._now() != (self._stamp, self.key)
+
+    def _now(self) -> tuple[tuple[int, ...] | None, bytes]:
+        return _stamp(self.file), _key_digest(self._settings)
+
+
+class PackageWatch:
+    """Tells whether another build of triskele took the place of the one that this process runs."""
+
+    def __init__(self, files: Sequence[Path] = (), clock: Callable[[], float] = time.monotonic) -> None:
+        # An installer writes every file anew, whatever the version is called; weights may also be put in by hand.
+        self._files = tuple(files) or (Path(config.__file__).with_name("__init__.py"), MODEL_FOLDER / MANIFEST_FILE)
+        self._clock = clock
+        self._first = self._last = self._now()
+        self._changed_at = clock()
+
+    def is_replaced(self) -> bool:
+        """Whether the files are others, and have been for long enough that the installer is done."""
+        now = self._now()
+        if now != self._last:
+            self._last, self._changed_at = now, self._clock()
+        return now != self._first and self._clock() - self._changed_at >= _INSTALLER_S
+
+    def _now(self) -> list[tuple[int, ...] | None]:
+        return [_stamp(file) for file in self._files]
+
+
+class _Users:
+    """Held by an engine that was lent and by every copy of it: it goes with the last one."""
+
+
+def lent(engine: Memory) -> Memory:
+    """The engine for requests; it is closed, in a thread, once nothing refers to this one or to a copy of it.
+
+    Requests end in threads, streams and hooks that nobody waits for: only the references tell when the last one did.
+    """
+    shown, users = copy(engine), _Users()
+    vars(shown)["_users"] = users
+    # Not at the end of the process: a request may still hang in a locked store.
+    weakref.finalize(users, _close_in_thread, engine).atexit = False
+    return shown
+
+
+def _close_in_thread(engine: Engine) -> None:
+    # A request does not wait for the worker to finish its texts.
+    threading.Thread(target=engine.close, name="triskele-retire", daemon=True).start()
+
+
+class EngineHost:
+    """Opens the engine on the first request and records when it was last used."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        read_settings: Callable[[], Settings] = config.load,
+    ) -> None:
+        self._settings = settings
+        self._read_settings = read_settings
+        self._watch = SettingsWatch(settings)
+        self._package = PackageWatch(clock=clock)
+        self._of_file = _chosen_by_file()
+        self._serves_usual = self._serves(NO_CHOICE, self._of_file)
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._engine: Engine | None = None
+        self._is_closed = False
+        self._seen: Cursor | None = None
+        self._sync: AutomaticSync | None = None
+        self._used_at = clock()
+
+    def open_engine(self) -> Engine:
+        """The engine, with the settings as they are now; a failed open is tried again on the next call."""
+        with self._mutex:
+            if self._is_closed:
+                raise StoreClosed("triskele is stopping: try again in a moment")
+            if self.is_outdated():
+                # At once: the new settings may forbid what the old ones allowed.
+                self._renew_settings()
+            if self._engine is None:
+                # The root folder has no project: every request names its own.
+                self._engine = lent(connect.open_engine(self._settings, os.environ, Path(Path.cwd().anchor)))
+                if (store := connect.local(self._engine)) is not None:
+                    # Written with the next prompt, or with the next tick of the service.
+                    store.after_answer.is_flushed_by_owner = True
+            return self._engine
+
+    def _renew_settings(self) -> None:
+        """Take over changed settings; refused where only another process can serve them."""
+        watch = SettingsWatch(self._settings)
+        read: tuple[Settings, Settings] | None = None
+        with suppress(TriskeleError, OSError):
+            read = self._read_settings(), _chosen_by_file()
+        if read is None or watch.key != self._watch.key or not _is_served_alike(self._settings, read[0]):
+            raise StoreUnavailable("the settings have changed and triskele restarts: try again in a moment")
+        # What was given counts for the next prompt.
+        self.write_notes()
+        new, of_file = read
+        # The old engine closes after the last request that uses it.
+        self._settings, self._watch, self._engine, self._seen = new, watch, None, None
+        self._of_file, self._serves_usual = of_file, self._serves(NO_CHOICE, of_file)
+
+    def renew(self) -> bool:
+        """Take over changed settings ahead of the next request; False if another process has to."""
+        try:
+            self.warm_up()
+        except (TriskeleError, OSError):
+            return False
+        return True
+
+    @property
+    def _store(self) -> LocalEngine | None:
+        """The engine, if it is open and its store is here: a server does its own embedding and curation."""
+        return None if self._engine is None else connect.local(self._engine)
+
+    def warm_up(self) -> None:
+        """Load what the first request would wait for, and run one query; `catch_up` follows with the first tick."""
+        engine = self.open_engine()
+        if (store := self._store) is None:
+            # Its connection is open when the first hook comes.
+            engine.stats()
+            return
+        store.runtime.warm_up(*(partial(import_module, name) for name in _ANSWERING))
+        store.answer("what is known", limit=1, local_only=True)
+        self._begin_to_sync()
+
+    def _begin_to_sync(self) -> None:
+        settings = self._settings.sync
+        if settings.url and settings.automatic and self._sync is None:
+            from triskele.edge.process.syncing import AutomaticSync
+
+            self._sync = AutomaticSync(self._opened_store, settings.every_s)
+
+    def _opened_store(self) -> LocalEngine | None:
+        self.open_engine()
+        return self._store
+
+    def catch_up(self) -> None:
+        """Embed and curate new memories of other processes, and learn from transcripts that hooks queued."""
+        engine = self._store
+        if engine is not None and engine.settings.curation.learn != "off":
+            engine.upkeep.learn_queued()
+        if engine is not None and (position := engine.store.position()) != self._seen:
+            from triskele.curation.curator import Curator
+
+            engine.work_in_background()
+            # Its own changes come after the position, and need no second look.
+            self._seen = position if Curator(engine).follow().is_done else None
+
+    def has_notes(self) -> bool:
+        """Whether an answer has left something to write."""
+        return (store := self._store) is not None and len(store.after_answer) > 0
+
+    def write_notes(self) -> None:
+        """Write what answers have left."""
+        if (store := self._store) is not None:
+            store.after_answer.flush()
+
+    def note_use(self) -> None:
+        """Record a request: the idle time starts again."""
+        self._used_at = self._clock()
+
+    def is_idle(self) -> bool:
+        """Whether there was no request for the idle time of the settings."""
+        return self._clock() - self._used_at >= self.idle_s
+
+    def is_outdated(self) -> bool:
+        """Whether the settings file or the key for the server changed after it was read."""
+        return self._watch.is_outdated()
+
+    def is_replaced(self) -> bool:
+        """Whether another build of triskele took the place of this one."""
+        return self._package.is_replaced()
+
+    @property
+    def idle_s(self) -> float:
+        """How long the process stays without a request."""
+        return self._settings.agents.idle_minutes * 60
+
+    def serves(self, choice: Sequence[str]) -> bool:
+        """Whether this process serves what a client's environment chooses: store, owner, server, settings file."""
+        named = self._of_file
+        if not self.is_outdated():
+            # Nearly all choose nothing.
+            return self._serves_usual if tuple(choice) == NO_CHOICE else self._serves(choice, named)
+        # The request that follows takes the new settings over, or is refused.
+        with suppress(TriskeleError, OSError):
+            named = _chosen_by_file()
+        return self._serves(choice, named)
+
+    def _serves(self, choice: Sequence[str], named: Settings) -> bool:
+        store, owner, server, file = choice
+        if (Path(file).absolute() if file else self._settings.home / CONFIG_FILE) != self._watch.file.absolute():
+            return False
+        served = self._settings
+        if (owner or named.memory.owner) != served.memory.owner or (server or named.server.url) != served.server.url:
+            return False
+        try:
+            return is_same_store(store or named.store.url, served.store.url)
+        except BadInput:
+            return False
+
+    def state(self) -> dict[str, Any]:
+        """The part of /health that describes the engine."""
+        return {"store": connect.address_of(self._settings), "engine": "opening" if self._engine is None else "open"}
+
+    def waiting(self) -> int:
+        """How many contents wait for their vectors; 0 before the engine is open."""
+        return 0 if (store := self._store) is None else store.store.vectors.count_waiting()
+
+    def open_engines(self) -> int:
+        """Whether the engine is open, as a number."""
+        return int(self._engine is not None)
+
+    def client_of(self, token: str) -> str | None:
+        """The client that a token was installed for."""
+        if not token:
+            return None
+        from triskele.edge.install.config_files import TokenFile
+
+        return TokenFile.of(self._settings.home).client_of(token)
+
+    def close(self) -> None:
+        """Close the engine; a thread that is still opening it ends with the process."""
+        if self._sync is not None:
+            self._sync.stop()
+        self._is_closed = True
+        if self._mutex.acquire(timeout=_CLOSE_S):
+            with suppress(Exception):
+                if self._engine is not None:
+                    self._engine.close()
+            self._engine = None
+            self._mutex.release()
+
+
+def _chosen_by_file() -> Settings:
+    """The settings of a client whose environment chooses neither store nor owner nor server."""
+    return config.load(config.without_choice(os.environ))
+
+
+def _is_served_alike(old: Settings, new: Settings) -> bool:
+    """Whether a process that began with the old settings can serve the new ones."""
+    is_standing = all(getattr(new, name) == getattr(old, name) for name in _STANDING)
+    return is_standing and new.memory.owner == old.memory.owner
+
+
+def _stamp(file: Path) -> tuple[int, ...] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _key_digest(settings: Settings) -> bytes:
+    """A digest of the key for the server; empty if it cannot be read."""
+    try:
+        return hashlib.sha256(os.fsencode(connect.key_of(settings, os.environ))).digest()
+    except BadInput:
+        return b""

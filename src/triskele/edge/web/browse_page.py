@@ -1,0 +1,190 @@
+"""The pages over many memories: table and timeline with filters, and changes of many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
+from typing import Any
+
+from starlette.responses import Response
+
+from triskele.edge.http.keys import WRITE
+from triskele.edge.web.rendering import PageRequest, PageRoute, gone_to, page
+from triskele.errors import BadInput
+from triskele.replies import MemoryView
+from triskele.text import periods
+from triskele.types import Memory, Outcome, Sensitivity
+from triskele.validation import MAX_LISTED
+
+PAGE = 50
+MOST_AT_ONCE = 10_000
+MOST_MONTHS = 72
+ANY = "*"
+CURRENT, FORGOTTEN = "current", "forgotten"
+STATES = {
+    CURRENT: "current",
+    "superseded": "superseded",
+    "ended": "no longer valid",
+    FORGOTTEN: "forgotten",
+    "private": "private",
+    "secret": "secret",
+}
+SORTS = {"recency": "changed last", "about": "newest", "oldest": "oldest", "importance": "most important"}
+_LABELS = ("category", "project")
+
+
+@dataclass(frozen=True, slots=True)
+class BrowseForm:
+    """The fields of the form; an empty text narrows nothing, a project of `*` means all of them."""
+
+    project: str = ANY
+    category: str = ""
+    tag: str = ""
+    origin: str = ""
+    state: str = CURRENT
+    since: str = ""
+    until: str = ""
+    sort: str = "recency"
+
+    @classmethod
+    def of(cls, asked: PageRequest) -> BrowseForm:
+        """What an address or a form names; empty fields have their defaults."""
+        usual = cls()
+        texts = {each.name: asked.text(each.name, getattr(usual, each.name), most=200).strip() for each in fields(cls)}
+        return replace(usual, **{name: text for name, text in texts.items() if text or name == "project"})
+
+    def values(self) -> dict[str, str]:
+        """The fields that differ from the default."""
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default}
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether anything is left out; an order leaves nothing out."""
+        return bool(self.values().keys() - {"sort"})
+
+    def options(self) -> dict[str, Any]:
+        """The filters as options of `browse`."""
+        is_class = self.state in (Sensitivity.PRIVATE, Sensitivity.SECRET)
+        return {
+            **({"all_projects": True} if self.project == ANY else {"project": self.project, "everywhere": False}),
+            "category": self.category or None,
+            "tags": [self.tag] if self.tag else (),
+            "origins": [self.origin] if self.origin else None,
+            "sensitivities": [self.state] if is_class else None,
+            "state": CURRENT if is_class else self.state,
+            "since": self.since or None,
+            "until": self.until or None,
+            "sort": self.sort,
+        }
+
+
+def show(asked: PageRequest) -> Response:
+    """One page of the table, or of the timeline."""
+    filters = BrowseForm.of(asked)
+    is_timeline = asked.text("view", most=20) == "timeline"
+    if is_timeline and filters.sort not in ("about", "oldest"):
+        filters = replace(filters, sort="about")
+    number = asked.number("page", 1, most=1_000_000)
+    listed = asked.engine.browse(**filters.options(), limit=PAGE, offset=(number - 1) * PAGE, facets=True)
+    assert listed.facets is not None
+    values: dict[str, Any] = {
+        "filters": filters,
+        "listed": listed,
+        "number": number,
+        "last": max(1, -(-listed.total // PAGE)),
+        "first_shown": (number - 1) * PAGE + 1,
+        "states_of": STATES,
+        "sorts": SORTS,
+        "short": asked.short([memory.id for memory in listed.memories]),
+        "categories": asked.engine.settings.memory.categories,
+        "is_timeline": is_timeline,
+    }
+    if is_timeline:
+        values |= {"groups": _by_month(listed.memories), "months": _bars(list(listed.facets.months.items()))}
+    return page(asked, "browse.html", "browse", **values)
+
+
+def _by_month(memories: Any) -> list[tuple[str, list[tuple[str, Memory]]]]:
+    dated = [(f"{periods.memory_time(memory):%Y-%m-%d}", memory) for memory in memories]
+    return [(month, list(group)) for month, group in groupby(dated, key=lambda pair: pair[0][:7])]
+
+
+def _bars(months: list[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Bars for a chart over the months, each at its time; only the newest years if there are many."""
+    if not months:
+        return []
+    last = _number_of(months[-1][0])
+    shown = [(month, count) for month, count in months if last - _number_of(month) < MOST_MONTHS]
+    first, most = _number_of(shown[0][0]), max(count for _, count in shown)
+    width = 100 / (last - first + 1)
+    return [
+        {"month": month, "count": count, "x": round((_number_of(month) - first) * width, 3),
+         "width": round(width * 0.8, 3), "height": round(100 * count / most, 2), "until": _next_month(month)}
+        for month, count in shown
+    ]  # fmt: skip
+
+
+def _number_of(month: str) -> int:
+    year, number = map(int, month.split("-"))
+    return 12 * year + number
+
+
+def _next_month(month: str) -> str:
+    year, number = map(int, month.split("-"))
+    return f"{year + number // 12}-{number % 12 + 1:02d}-01"
+
+
+def change_many(asked: PageRequest) -> Response:
+    """Change the chosen memories, or all that the filters leave, in one batch that can be undone."""
+    filters = BrowseForm.of(asked)
+    chosen = _chosen(asked, filters)
+    if not chosen:
+        raise BadInput("no memory is chosen: tick some first")
+    outcomes = _changed(asked, asked.text("action", most=20), chosen)
+    batch = next((outcome.batch for outcome in outcomes if outcome.batch), "")
+    return gone_to("/browse", batch, **({} if batch else {"said": "unchanged"}), **filters.values())
+
+
+def _chosen(asked: PageRequest, filters: BrowseForm) -> list[MemoryView]:
+    if not asked.text("matching", most=8):
+        return list(asked.engine.lookup(asked.many("id")[:MOST_AT_ONCE]).values())
+    chosen: list[MemoryView] = []
+    while True:
+        listed = asked.engine.browse(**filters.options(), limit=MAX_LISTED, offset=len(chosen))
+        if listed.total > MOST_AT_ONCE:
+            raise BadInput(
+                f"{listed.total:,} memories match, and at most {MOST_AT_ONCE:,} are changed at once: add a filter"
+            )
+        chosen += listed.memories
+        if listed.next_offset is None:
+            return [memory for memory in chosen if memory.writable]
+
+
+def _changed(asked: PageRequest, action: str, memories: Sequence[MemoryView]) -> Sequence[Outcome]:
+    engine = asked.engine
+    current = [memory.id for memory in memories if not memory.forgotten]
+    if action == "forget":
+        return engine.forget(*current) if current else ()
+    if action == "restore":
+        forgotten = [memory.id for memory in memories if memory.forgotten]
+        return engine.restore(*forgotten) if forgotten else ()
+    if action != "label":
+        raise BadInput("choose what to do with the memories")
+    changes = _labels(asked)
+    return engine.edit(*current, **changes) if current and changes else ()
+
+
+def _labels(asked: PageRequest) -> dict[str, Any]:
+    """The new category or project, and a tag more or less, as the form names them."""
+    changes: dict[str, Any] = {name: asked.text(f"new_{name}", most=200).strip() for name in _LABELS}
+    for field in ("add_tag", "remove_tag"):
+        tag = asked.text(field, most=200).strip()
+        changes[f"{field}s"] = [tag] if tag else None
+    return {name: value for name, value in changes.items() if value}
+
+
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "/browse", show),
+    PageRoute("POST", "/bulk", change_many, WRITE),
+)

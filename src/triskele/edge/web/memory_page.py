@@ -1,0 +1,253 @@
+"""The page of one memory, its history as differences, and every change of a single memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from starlette.responses import Response
+
+from triskele.edge.http.keys import REVEAL, WRITE
+from triskele.edge.web.rendering import PageRequest, PageRoute, facets_of, fragment, gone_to, page
+from triskele.errors import BadInput
+from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, Sensitivity, is_secret
+from triskele.validation import MAX_LISTED
+
+_FIELDS = ("category", "tags", "keywords", "importance", "sensitivity", "project", "speaker", "valid_from", "valid_to")
+_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+_LASTING = (*LASTING, Action.ERASED)
+_UNCHANGED = {Action.DUPLICATE: "duplicate", Action.UNCHANGED: "unchanged"}
+
+# What a piece of a text became: "same", "added" or "removed".
+Piece = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One entry of the journal with what it changed."""
+
+    entry: JournalEntry
+    pieces: Sequence[Piece]
+    fields: Sequence[tuple[str, str, str]]
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether it can be undone, unless a later change prevents it."""
+        return self.entry.action not in _LASTING
+
+
+def difference(before: str, after: str) -> list[Piece]:
+    """A text as it was and as it is, word by word."""
+    old, new = _WORDS.findall(before), _WORDS.findall(after)
+    pieces: list[Piece] = []
+    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            pieces.append(("same", "".join(new[c:d])))
+            continue
+        pieces += [("removed", "".join(old[a:b]))] if b > a else []
+        pieces += [("added", "".join(new[c:d]))] if d > c else []
+    return pieces
+
+
+def history(entries: Sequence[JournalEntry], versions: Mapping[int, Memory]) -> list[Step]:
+    """The journal of a memory, newest first, with the differences between versions."""
+    return [_step(entry, versions) for entry in entries]
+
+
+def _step(entry: JournalEntry, versions: Mapping[int, Memory]) -> Step:
+    new, old = (versions.get(number or 0) for number in (entry.version, entry.previous))
+    if new is None or old is None or entry.action is Action.FORGOTTEN:
+        return Step(entry, (), ())
+    pieces = difference(old.content, new.content) if old.content != new.content else []
+    changed = [(name, _shown(old, name), _shown(new, name)) for name in _FIELDS]
+    return Step(entry, pieces, [each for each in changed if each[1] != each[2]])
+
+
+def _shown(memory: Memory, name: str) -> str:
+    value = getattr(memory, name)
+    if value is None or value == ():
+        return "none"
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def show(asked: PageRequest) -> Response:
+    """The page of one memory."""
+    engine = asked.engine
+    memory = engine.get(asked.named("id"))
+    journal = engine.journal(id=memory.id, limit=MAX_LISTED)
+    versions = {version.version: version for version in journal.versions if version.id == memory.id}
+    return page(
+        asked,
+        "memory.html",
+        "browse",
+        memory=memory,
+        steps=history(journal.entries, versions),
+        first=journal.entries[-1] if journal.entries else None,
+        is_trusted=memory.shared_by is not None and memory.shared_by in engine.sharing.shares().trusted,
+        can_change=asked.viewer.can_write and memory.writable,
+        kinds=[str(kind) for kind in LinkKind],
+        short=asked.short([memory.id, *memory.linked]),
+        is_editing=bool(asked.text("edit", most=8)),
+        **_choices(asked),
+    )
+
+
+def _choices(asked: PageRequest) -> dict[str, Any]:
+    settings, facets = asked.engine.settings.memory, facets_of(asked.engine)
+    projects = sorted(filter(None, facets.projects))
+    return {"categories": settings.categories, "projects": projects, "most": settings.max_characters}
+
+
+def new(asked: PageRequest) -> Response:
+    """The form for a new memory."""
+    return page(asked, "new.html", "browse", supersedes=asked.text("supersedes", most=40), **_choices(asked))
+
+
+def create(asked: PageRequest) -> Response:
+    """Remember a text, which may replace another memory."""
+    older = asked.text("supersedes", most=40).strip() or None
+    return _done(asked.engine.remember(_content(asked), supersedes=older, **_details(asked)))
+
+
+def edit(asked: PageRequest) -> Response:
+    """Change the text or the details of a memory."""
+    memory = asked.engine.get(asked.named("id"))
+    changes = _details(asked)
+    if not is_secret(memory):
+        changes["content"] = _content(asked)
+    # A form without a category keeps it: every memory has one.
+    changes["category"] = changes["category"] or memory.category
+    given = {name: value for name, value in changes.items() if value != _kept(memory, name)}
+    if not given:
+        return gone_to(f"/memory/{memory.id}", said="unchanged")
+    return _done(asked.engine.edit(memory.id, **given)[0])
+
+
+def _kept(memory: Memory, name: str) -> Any:
+    value = getattr(memory, name)
+    if name in ("valid_from", "valid_to"):
+        return None if value is None else f"{value:%Y-%m-%d}"
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _content(asked: PageRequest) -> str:
+    # Browsers send line ends as a carriage return and a line feed.
+    return asked.text("content", most=100_000).replace("\r\n", "\n")
+
+
+def _details(asked: PageRequest) -> dict[str, Any]:
+    importance = asked.text("importance", "0.5", most=10)
+    try:
+        number = float(importance)
+    except ValueError:
+        raise BadInput("the importance must be a number from 0 to 1") from None
+    details: dict[str, Any] = {
+        "category": asked.text("category", most=200) or None,
+        "tags": [tag.strip() for tag in asked.text("tags").split(",") if tag.strip()],
+        "keywords": asked.text("keywords"),
+        "importance": number,
+        "project": asked.text("project", most=200).strip(),
+        "valid_from": asked.text("valid_from", most=40) or None,
+        "valid_to": asked.text("valid_to", most=40) or None,
+    }
+    if chosen := asked.text("sensitivity", most=20):
+        details["sensitivity"] = _sensitivity(chosen)
+    return details
+
+
+def _sensitivity(name: str) -> Sensitivity:
+    try:
+        return Sensitivity(name)
+    except ValueError:
+        raise BadInput(f"unknown sensitivity {name!r}: choose open, private or secret") from None
+
+
+def forget(asked: PageRequest) -> Response:
+    """Stop recalling a memory."""
+    return _done(asked.engine.forget(asked.named("id"))[0])
+
+
+def restore(asked: PageRequest) -> Response:
+    """Bring a forgotten memory back."""
+    return _done(asked.engine.restore(asked.named("id"))[0])
+
+
+def connect(asked: PageRequest) -> Response:
+    """Link a memory with another one."""
+    id = asked.engine.get(asked.named("id")).id
+    outcome = asked.engine.link(id, _kind(asked), asked.text("other", most=40).strip())
+    return gone_to(f"/memory/{id}", outcome.batch)
+
+
+def disconnect(asked: PageRequest) -> Response:
+    """Close a link of a memory."""
+    id = asked.engine.get(asked.named("id")).id
+    outcome = asked.engine.unlink(asked.text("source", most=40), _kind(asked), asked.text("target", most=40))
+    return gone_to(f"/memory/{id}", outcome.batch)
+
+
+def _kind(asked: PageRequest) -> LinkKind:
+    try:
+        return LinkKind(asked.text("kind", most=20))
+    except ValueError:
+        raise BadInput(f"choose the kind of the link: {', '.join(LinkKind)}") from None
+
+
+def reveal(asked: PageRequest) -> Response:
+    """The text of a secret, which the journal notes."""
+    return fragment("_secret.html", text=asked.engine.reveal(asked.named("id")).text)
+
+
+def trust(asked: PageRequest) -> Response:
+    """Let agents be given unasked what the user shares whose memory this is."""
+    return _trusting(asked, is_trusted=True)
+
+
+def distrust(asked: PageRequest) -> Response:
+    """Let agents find what that user shares only when they search."""
+    return _trusting(asked, is_trusted=False)
+
+
+def _trusting(asked: PageRequest, *, is_trusted: bool) -> Response:
+    memory = asked.engine.get(asked.named("id"))
+    if memory.shared_by is None:
+        raise BadInput("this memory is your own: trust is for what others share")
+    asked.engine.sharing.trust(memory.shared_by, trusted=is_trusted)
+    return gone_to(f"/memory/{memory.id}")
+
+
+def undo(asked: PageRequest) -> Response:
+    """Undo a batch of any actor; the user sees it on the page."""
+    batch = asked.text("batch", most=64)
+    outcomes = asked.engine.undo(batch or None, all_projects=True, anyone=True).outcomes
+    back = asked.request.headers.get("hx-current-url", "")
+    path = re.match(r"https?://[^/]+/ui(/memory/\w+|/browse)?", back)
+    # The undo of a moved project also changes folders.
+    changed = [outcome.id for outcome in outcomes if outcome.action is not Action.BOUND]
+    usual = f"/memory/{changed[0]}" if changed else "/browse"
+    return gone_to(path.group(1) if path and path.group(1) else usual, outcomes[0].batch)
+
+
+def _done(outcome: Outcome) -> Response:
+    said = _UNCHANGED.get(outcome.action, "")
+    more = {"said": said} if said else {}
+    return gone_to(f"/memory/{outcome.id}", "" if said else outcome.batch, **more)
+
+
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "/memory/{id}", show),
+    PageRoute("GET", "/new", new, WRITE),
+    PageRoute("POST", "/memories", create, WRITE),
+    PageRoute("POST", "/memory/{id}/edit", edit, WRITE),
+    PageRoute("POST", "/memory/{id}/forget", forget, WRITE),
+    PageRoute("POST", "/memory/{id}/restore", restore, WRITE),
+    PageRoute("POST", "/memory/{id}/link", connect, WRITE),
+    PageRoute("POST", "/memory/{id}/unlink", disconnect, WRITE),
+    PageRoute("POST", "/memory/{id}/reveal", reveal, REVEAL),
+    PageRoute("POST", "/memory/{id}/trust", trust, WRITE),
+    PageRoute("POST", "/memory/{id}/distrust", distrust, WRITE),
+    PageRoute("POST", "/undo", undo, WRITE),
+)

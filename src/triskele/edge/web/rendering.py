@@ -1,0 +1,323 @@
+"""Rendering of pages: requests as values, their viewer, templates with autoescape, responses with headers."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache, cached_property
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qs, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import Response
+
+from triskele import __version__
+from triskele.edge.error_messages import error_line
+from triskele.edge.http.access import AccessPolicy, Principal
+from triskele.edge.http.keys import ADMIN, READ, REVEAL, WRITE
+from triskele.edge.http.problems import AccessDenied
+from triskele.edge.web.sessions import HEADERS, PREFIX
+from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded, TriskeleError
+from triskele.text import timestamps
+from triskele.types import LASTING, Action, JournalEntry
+
+if TYPE_CHECKING:
+    from triskele.engine.local import LocalEngine
+    from triskele.engine.protocol import Engine
+    from triskele.replies import Facets
+
+MAX_TEXT = 4000
+_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
+_STATUS: tuple[tuple[type[TriskeleError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (BadInput, 422),
+    (AccessDenied, 403),
+    (QuotaExceeded, 429),
+)
+_AGES = (("y", 365 * 86400), ("mo", 30 * 86400), ("d", 86400), ("h", 3600), ("min", 60))
+NAVIGATION = (
+    ("search", "Search", ""),
+    ("browse", "Browse", "/browse"),
+    ("graph", "Graph", "/graph"),
+    ("code", "Code", "/code"),
+    ("review", "Review", "/review"),
+    ("quality", "Quality", "/quality"),
+    ("health", "Health", "/health"),
+    ("admin", "Users", "/admin"),
+)
+# Indexed source trees lie in the data folder of a machine, and belong to no user of a server.
+LOCAL_PAGES = frozenset({"code"})
+_NOTES = {
+    "unchanged": {"text": "Nothing changed.", "can_undo": False},
+    "settled": {"text": "Settled; the server knows it after the next sync.", "can_undo": False},
+    "rejected": {"text": "Rejected; it will not be proposed again.", "can_undo": False},
+    "user": {"text": "Added a user. Make a key for them next.", "can_undo": False},
+    "revoked": {"text": "Revoked; the key and its sessions no longer work.", "can_undo": False},
+    "duplicate": {"text": "This text is already stored as this memory.", "can_undo": False},
+}
+_DONE = {
+    Action.ADDED: "Added",
+    Action.EDITED: "Edited",
+    Action.FORGOTTEN: "Forgot",
+    Action.RESTORED: "Restored",
+    Action.LINKED: "Linked",
+    Action.UNLINKED: "Unlinked",
+    Action.SEALED: "Sealed",
+    Action.REVEALED: "Revealed",
+    Action.SHARED: "Shared",
+    Action.UNSHARED: "No longer shared",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks at a page: a user of a server (None on a personal machine), and what their key allows."""
+
+    user: str | None
+    scopes: frozenset[str]
+
+    @property
+    def can_write(self) -> bool:
+        """Whether pages offer changes."""
+        return WRITE in self.scopes
+
+    @property
+    def can_reveal(self) -> bool:
+        """Whether pages offer to show secrets."""
+        return REVEAL in self.scopes
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether there are users that they may manage."""
+        return self.user is not None and ADMIN in self.scopes
+
+    @property
+    def place(self) -> str:
+        """Where the memories lie."""
+        return "this machine" if self.user is None else "this server"
+
+    @property
+    def navigation(self) -> list[tuple[str, str, str]]:
+        """The pages that they can open."""
+        hidden = LOCAL_PAGES if self.user is not None else frozenset()
+        return [each for each in NAVIGATION if each[0] not in hidden and (each[0] != "admin" or self.is_admin)]
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """One request of a browser: the memory of its user, its path parameters, and the fields of its form or query."""
+
+    policy: AccessPolicy
+    principal: Principal
+    request: Request
+    body: bytes = b""
+
+    @property
+    def engine(self) -> Engine:
+        """The memory of the user who sends the request."""
+        return self.local
+
+    @cached_property
+    def local(self) -> LocalEngine:
+        """The same on this machine, for pages about the store itself."""
+        return self.policy.engine_of(self.principal)
+
+    @cached_property
+    def viewer(self) -> Viewer:
+        """The user who sends the request, for display."""
+        return viewer_of(self.principal)
+
+    @cached_property
+    def values(self) -> Mapping[str, list[str]]:
+        """The fields of the query, and of the form if there is one."""
+        query = parse_qs(self.request.url.query, keep_blank_values=True)
+        return {**query, **parse_qs(self.body.decode("utf-8", "replace"), keep_blank_values=True)}
+
+    def text(self, name: str, default: str = "", *, most: int = MAX_TEXT) -> str:
+        """One field; longer ones are refused."""
+        found = self.values.get(name, [default])[-1]
+        if len(found) > most:
+            raise BadInput(f"{name} may have at most {most:,} characters")
+        return found
+
+    def many(self, name: str) -> list[str]:
+        """All values of a field, without empty ones."""
+        return [each for each in self.values.get(name, []) if each]
+
+    def number(self, name: str, default: int, *, least: int = 1, most: int = 200) -> int:
+        """A whole number between two bounds."""
+        text = self.text(name)
+        return min(max(int(text), least), most) if text.isascii() and text.isdigit() and len(text) < 10 else default
+
+    def named(self, name: str) -> str:
+        """A parameter of the path."""
+        return str(self.request.path_params[name])
+
+    def short(self, ids: Sequence[str]) -> dict[str, str]:
+        """The shortest unique prefix of each id."""
+        return self.engine.shorten(ids)
+
+
+Handler = Callable[[PageRequest], Response]
+
+
+class PageRoute(NamedTuple):
+    """Which function answers an address below /ui, and the scope it needs; some exist on a personal machine only."""
+
+    method: str
+    path: str
+    handler: Handler
+    scope: str = READ
+    is_local: bool = False
+
+
+def viewer_of(principal: Principal | None) -> Viewer:
+    """The viewer of a principal; requests for a missing file have no principal."""
+    return Viewer(None, frozenset()) if principal is None else Viewer(principal.user, principal.scopes)
+
+
+@cache
+def environment() -> Environment:
+    """The templates: everything that is not markup of ours is escaped."""
+    made = Environment(
+        loader=PackageLoader("triskele.edge.web", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {each.__name__: each for each in (age, day, moment, count, counted, query, size, pairs)}
+    made.globals |= {"static": static, "prefix": PREFIX, "version": __version__}
+    return made
+
+
+def page(asked: PageRequest, template: str, active: str, *, status: int = 200, **values: Any) -> Response:
+    """A whole page; after a change it says what was done and offers to undo it."""
+    done, said = asked.text("done", most=64), asked.text("said", most=20)
+    notice = change_notice(asked.engine, done) if done else _NOTES.get(said)
+    return fragment(template, status=status, active=active, notice=notice, viewer=asked.viewer, **values)
+
+
+def fragment(template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any) -> Response:
+    """A page, or a part of one."""
+    text = environment().get_template(template).render(values)
+    return Response(text, status, {**HEADERS, **(headers or {})}, "text/html")
+
+
+def gone_to(path: str, batch: str = "", **query_values: str) -> Response:
+    """The answer to a change: the browser goes to a page that reports the batch."""
+    values = query({**query_values, **({"done": batch} if batch else {})})
+    return Response(status_code=204, headers={**HEADERS, "HX-Redirect": f"{PREFIX}{path}{values}"})
+
+
+def failure(viewer: Viewer, error: TriskeleError, *, asked_by_script: bool) -> Response:
+    """An error as a notice on the page that asked, or as a separate page."""
+    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
+    message = error_line(error)
+    if asked_by_script:
+        headers = {"HX-Retarget": "#notice", "HX-Reswap": "innerHTML"}
+        return fragment("_error.html", status=status, headers=headers, message=message)
+    return fragment("error.html", status=status, active="", notice=None, viewer=viewer, message=message, code=status)
+
+
+def facets_of(engine: Engine) -> Facets:
+    """How many current memories each project, category, origin and tag has."""
+    facets = engine.browse(all_projects=True, limit=1, facets=True).facets
+    assert facets is not None
+    return facets
+
+
+def change_notice(engine: Engine, batch: str) -> dict[str, Any] | None:
+    """What a batch did, in words; None for an unknown one."""
+    entries = engine.journal(batch=batch, limit=10_000).entries[::-1]
+    if not entries:
+        return None
+    is_undo = entries[0].undoes is not None
+    said = _summary(entries)
+    can_undo = any(entry.action not in {*LASTING, Action.ERASED} for entry in entries)
+    return {"text": f"Undone: {said}" if is_undo else said, "batch": batch, "can_undo": can_undo}
+
+
+def _summary(entries: Sequence[JournalEntry]) -> str:
+    counted: dict[str, set[str]] = {}
+    for entry in entries:
+        counted.setdefault(_DONE.get(entry.action, str(entry.action)), set()).add(entry.id)
+    parts = [f"{done} {count(len(ids))} {'memory' if len(ids) == 1 else 'memories'}" for done, ids in counted.items()]
+    return ", ".join(part if place == 0 else part[0].lower() + part[1:] for place, part in enumerate(parts))
+
+
+@cache
+def _static_files() -> dict[str, tuple[bytes, str, str]]:
+    """The bytes, the type and a hash of every static file, by name."""
+    folder = resources.files(__package__).joinpath("static")
+    files = [*folder.iterdir(), *folder.joinpath("vendor").iterdir()]
+    found = {each.name: each.read_bytes() for each in files if each.name.endswith((".js", ".css", ".svg"))}
+    return {
+        name: (data, mimetypes.guess_type(name)[0] or "application/octet-stream", hashlib.sha256(data).hexdigest()[:12])
+        for name, data in found.items()
+    }
+
+
+def static(name: str) -> str:
+    """The address of a static file; it changes with the content."""
+    return f"{PREFIX}/static/{name}?v={_static_files()[name][2]}"
+
+
+def static_file(name: str) -> Response:
+    """A static file, which browsers may keep."""
+    found = _static_files().get(name)
+    if found is None:
+        return Response("There is no such file.", 404, HEADERS)
+    data, kind, _ = found
+    return Response(data, headers={**HEADERS, **_FOREVER, "Content-Type": f"{kind}; charset=utf-8"})
+
+
+def age(value: datetime) -> str:
+    """How long ago, in one unit."""
+    seconds = (timestamps.now() - value).total_seconds()
+    return next((f"{int(seconds // length)} {unit}" for unit, length in _AGES if seconds >= length), "now")
+
+
+def day(value: datetime | None) -> str:
+    """A date."""
+    return "" if value is None else f"{value:%Y-%m-%d}"
+
+
+def moment(value: datetime | None) -> str:
+    """A date and the time of the day, in UTC."""
+    return "" if value is None else f"{value:%Y-%m-%d %H:%M}"
+
+
+def count(value: int) -> str:
+    """A number with separators."""
+    return f"{value:,}"
+
+
+def counted(value: int, one: str, many: str) -> str:
+    """A number with its noun."""
+    return f"{value:,} {one if value == 1 else many}"
+
+
+def size(value: int) -> str:
+    """Bytes as people read them."""
+    for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= length:
+            return f"{value / length:.1f} {unit}"
+    return f"{value} B"
+
+
+def pairs(values: Iterable[Any]) -> list[tuple[str, str]]:
+    """Values of a list of choices that are shown as they are."""
+    return [(str(value), str(value)) for value in values]
+
+
+def query(values: Mapping[str, Any]) -> str:
+    """Fields as the query of an address, without empty ones."""
+    kept = {name: value for name, value in values.items() if value not in ("", None, [], ())}
+    return f"?{urlencode(kept, doseq=True)}" if kept else ""

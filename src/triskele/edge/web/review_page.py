@@ -1,0 +1,114 @@
+"""The review page: conflicts of a sync and proposals of curation, side by side, and what agents were given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from triskele.edge.cli.curation_report import VERBS, reasons_text
+from triskele.edge.http.keys import WRITE
+from triskele.edge.web.memory_page import Piece, difference
+from triskele.edge.web.rendering import PageRequest, PageRoute, gone_to, page
+from triskele.errors import NotFound
+from triskele.replies import Verdict
+
+if TYPE_CHECKING:
+    from triskele.replies import Proposal
+
+SHOWN = 50
+CONVERSATIONS = 20
+# More than stores keep.
+_EVERY = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ShownProposal:
+    """A proposal with its wording and the difference of its two texts."""
+
+    proposal: Proposal
+    verb: str
+    reasons: str
+    pieces: Sequence[Piece]
+
+
+def show(asked: PageRequest) -> Response:
+    """Conflicts, the queue, the newest counts of use, and the conversations that were given something."""
+    engine = asked.engine
+    proposals = engine.curation.proposals()
+    conflicts = [each for each in proposals if each.kind is Verdict.CONFLICT]
+    waiting = [each for each in proposals if each.kind is not Verdict.CONFLICT]
+    stats, number = engine.stats(), asked.number("page", 1, most=1_000)
+    # One more than is shown, to know whether there is another page.
+    conversations = engine.agents.conversations(limit=CONVERSATIONS + 1, offset=(number - 1) * CONVERSATIONS)
+    memories = {memory.id: memory for memory in stats.used}
+    sides = (side for each in (*conflicts, *waiting[:SHOWN]) for side in (each.new, each.old) if side)
+    return page(
+        asked,
+        "review.html",
+        "review",
+        conflicts=[_shown(each) for each in conflicts],
+        waiting=len(waiting),
+        shown=[_shown(each) for each in waiting[:SHOWN]],
+        used=[(memories[each.id], each) for each in stats.most_used if each.id in memories],
+        days=stats.days,
+        conversations=conversations[:CONVERSATIONS],
+        number=number,
+        is_last=len(conversations) <= CONVERSATIONS,
+        short=asked.short([*memories, *(side.id for side in sides)]),
+    )
+
+
+def conversation(asked: PageRequest) -> Response:
+    """What one conversation was given, and what each of it cost."""
+    [*found] = asked.engine.agents.conversations(key=asked.named("key"))
+    if not found:
+        raise NotFound("unknown conversation: conversations are kept for 30 days")
+    given = found[0].given
+    memories = asked.engine.lookup([each.id for each in given])
+    return page(
+        asked,
+        "conversation.html",
+        "review",
+        talk=found[0],
+        given=[(memories.get(each.id), each) for each in given],
+        held=sum(each.tokens for each in given if not each.lost),
+        short=asked.short(list(memories)),
+    )
+
+
+def _shown(proposal: Proposal) -> ShownProposal:
+    pieces = difference(proposal.old.content, proposal.new.content) if proposal.old else []
+    return ShownProposal(proposal, VERBS.get(proposal.kind, ""), reasons_text(proposal.reasons), pieces)
+
+
+def keep(asked: PageRequest) -> Response:
+    """Settle a conflict: keep the version of this machine or that of the server."""
+    version = asked.named("version")
+    if version not in ("mine", "theirs"):
+        raise NotFound("a conflict has two versions: mine and theirs")
+    settle = asked.engine.curation.reject if version == "mine" else asked.engine.curation.accept
+    settle(asked.named("id"))
+    return gone_to("/review", said="settled")
+
+
+def accept(asked: PageRequest) -> Response:
+    """Carry a proposal out; the page offers to undo it."""
+    return gone_to("/review", asked.engine.curation.accept(asked.named("id")).batch)
+
+
+def reject(asked: PageRequest) -> Response:
+    """Drop a proposal for good."""
+    asked.engine.curation.reject(asked.named("id"))
+    return gone_to("/review", said="rejected")
+
+
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "/review", show),
+    PageRoute("GET", "/conversation/{key:path}", conversation),
+    PageRoute("POST", "/review/{id}/accept", accept, WRITE),
+    PageRoute("POST", "/review/{id}/keep/{version}", keep, WRITE),
+    PageRoute("POST", "/review/{id}/reject", reject, WRITE),
+)

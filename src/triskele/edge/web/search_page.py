@@ -1,0 +1,273 @@
+"""The search page: hits with what each leg gave, switches for the ranking, and why an expected memory is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from triskele.edge import shapes
+from triskele.edge.web.rendering import PageRequest, PageRoute, facets_of, fragment, page, query
+from triskele.edge.web.sessions import PREFIX
+from triskele.errors import BadInput, NotFound, TriskeleError
+from triskele.recall.plan import DEFAULT, FUSIONS, LEGS, RERANKS
+from triskele.recall.reasons import sentence
+from triskele.types import LEAST_CONFIDENCE, Answer, Hit, LegEvidence, Memory, Path
+
+LIMITS = (10, 20, 50)
+EVERY_PROJECT = "*"
+_RECENT = 8
+_LEG_NAMES = {
+    "lexical": "words",
+    "dense": "meaning",
+    "late": "word by word",
+    "graph": "connections",
+    "speaker": "speaker",
+    "time": "time",
+    "cross": "cross-encoder",
+}
+# As the fields of this page are called.
+_FIELDS = {
+    "project": "project:",
+    "category": "category:",
+    "tags": "tags:",
+    "as_of": "true on",
+    "known_at": "known on",
+    "show_superseded": "show superseded",
+    "limit": "hits:",
+}
+
+Segment = tuple[str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A leg's part of a score: where its rectangle begins and how wide it is, in per cent of the best score."""
+
+    leg: str
+    label: str
+    start: float
+    width: float
+    evidence: LegEvidence
+
+
+@dataclass(frozen=True, slots=True)
+class ShownHit:
+    """A hit as the page shows it."""
+
+    hit: Hit
+    rank: int
+    bars: Sequence[Bar]
+    segments: Sequence[Segment]
+    path: Path | None
+    reason: str
+
+    @property
+    def memory(self) -> Memory:
+        """The memory."""
+        return self.hit.memory
+
+
+@dataclass(frozen=True, slots=True)
+class SearchForm:
+    """The fields of the page and the options of recall that they mean."""
+
+    text: str
+    project: str
+    category: str
+    tag: str
+    legs: tuple[str, ...]
+    fusion: str
+    rerank: str
+    as_of: str
+    known_at: str
+    superseded: bool
+    limit: int
+
+    @classmethod
+    def of(cls, asked: PageRequest) -> SearchForm:
+        """What the browser sent; without any leg all of them are meant."""
+        legs = tuple(leg for leg in LEGS if leg in asked.many("leg")) or LEGS
+        return cls(
+            text=asked.text("q").strip(),
+            project=asked.text("project", EVERY_PROJECT, most=200),
+            category=asked.text("category", most=200),
+            tag=asked.text("tag", most=200),
+            legs=legs,
+            fusion=asked.text("fusion", DEFAULT, most=40),
+            rerank=asked.text("rerank", DEFAULT, most=40),
+            as_of=asked.text("as_of", most=40),
+            known_at=asked.text("known_at", most=40),
+            superseded=bool(asked.text("superseded", most=8)),
+            limit=asked.number("limit", LIMITS[0]),
+        )
+
+    def options(self) -> dict[str, Any]:
+        """The options of recall."""
+        place = {"all_projects": True} if self.project == EVERY_PROJECT else {"project": self.project}
+        return {
+            **place,
+            "category": self.category or None,
+            "tags": [self.tag] if self.tag else (),
+            "as_of": self.as_of or None,
+            "known_at": self.known_at or None,
+            "limit": self.limit,
+            "show_superseded": self.superseded,
+            "legs": self.legs,
+            "fusion": self.fusion,
+            "rerank": self.rerank,
+        }
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether anything but the text differs from the default."""
+        return self.options() != SearchForm.default().options()
+
+    @classmethod
+    def default(cls) -> SearchForm:
+        """The form as it opens."""
+        return cls("", EVERY_PROJECT, "", "", LEGS, DEFAULT, DEFAULT, "", "", False, LIMITS[0])
+
+
+def show(asked: PageRequest) -> Response:
+    """The page, with its answer if the address has a query."""
+    form, facets = SearchForm.of(asked), facets_of(asked.engine)
+    choices: dict[str, Any] = {
+        "projects": sorted(facets.projects),
+        "categories": sorted(facets.categories),
+        "legs": [(leg, _LEG_NAMES[leg]) for leg in LEGS],
+        "fusions": FUSIONS,
+        "reranks": RERANKS,
+        "limits": LIMITS,
+    }
+    return page(
+        asked,
+        "search.html",
+        "search",
+        form=form,
+        total=sum(facets.projects.values()),
+        **choices,
+        **_answer(asked, form),
+    )
+
+
+def hits(asked: PageRequest) -> Response:
+    """Only the answer, for every change of the form."""
+    form = SearchForm.of(asked)
+    # The address contains the query, so that it can be reloaded and bookmarked.
+    headers = {"HX-Replace-Url": f"{PREFIX}{query(asked.values)}"}
+    total, answer = sum(facets_of(asked.engine).projects.values()), _answer(asked, form)
+    return fragment("_hits.html", headers=headers, form=form, total=total, viewer=asked.viewer, **answer)
+
+
+def _answer(asked: PageRequest, form: SearchForm) -> dict[str, Any]:
+    if not form.text:
+        recent = asked.engine.browse(all_projects=True, limit=_RECENT).memories
+        return {"answer": None, "problem": "", "recent": recent, "short": asked.short([each.id for each in recent])}
+    asked.policy.admit_models(asked.principal)
+    try:
+        answer = asked.engine.recall(form.text, logged=False, **form.options())
+    except BadInput as error:
+        # A date that is not finished yet, for example: the page stays unchanged and shows the error.
+        return {"answer": None, "problem": str(error), "recent": [], "short": {}}
+    ids = {id for hit in answer.hits for id in (hit.memory.id, hit.stands_for or hit.memory.id)}
+    ids |= {each.id for each in answer.resolutions}
+    short = asked.short(sorted(ids))
+    return {
+        "answer": answer,
+        "problem": "",
+        "shown": shown_hits(answer, short),
+        "is_unsure": answer.confidence < LEAST_CONFIDENCE,
+        "short": short,
+        "recent": [],
+    }
+
+
+def shown_hits(answer: Answer, short: Mapping[str, str]) -> list[ShownHit]:
+    """The hits with their bars, all on one scale, and their matched words."""
+    best = max((_total(hit) for hit in answer.hits), default=0.0) or 1.0
+    return [
+        ShownHit(hit, rank, _bars(hit, best), _segments(hit), _path(hit), sentence(hit, lambda id: short.get(id, id)))
+        for rank, hit in enumerate(answer.hits, start=1)
+    ]
+
+
+def _total(hit: Hit) -> float:
+    return sum(max(leg.contribution, 0.0) for leg in hit.legs.values())
+
+
+def _bars(hit: Hit, best: float) -> list[Bar]:
+    bars: list[Bar] = []
+    start = 0.0
+    for leg, evidence in hit.legs.items():
+        width = round(100 * max(evidence.contribution, 0.0) / best, 2)
+        bars.append(Bar(leg if leg in _LEG_NAMES else "other", _LEG_NAMES.get(leg, leg), start, width, evidence))
+        start = round(start + width, 2)
+    return bars
+
+
+def _path(hit: Hit) -> Path | None:
+    return next((leg.path for leg in hit.legs.values() if leg.path is not None), None)
+
+
+def _segments(hit: Hit) -> list[Segment]:
+    """The text in pieces, matched or not; the words of a superseded memory are not in its successor's text."""
+    lexical = hit.legs.get("lexical")
+    if lexical is None or hit.stands_for is not None:
+        return [(hit.memory.content, False)]
+    return segments(hit.memory.content, ((term.start, term.end) for term in lexical.terms if term.start >= 0))
+
+
+def segments(text: str, spans: Iterable[tuple[int, int]]) -> list[Segment]:
+    """A text in pieces that are marked or not; overlapping spans are one."""
+    pieces: list[Segment] = []
+    at = 0
+    for start, end in sorted(spans):
+        start, end = max(start, at), min(end, len(text))
+        if start >= end:
+            continue
+        if start > at:
+            pieces.append((text[at:start], False))
+        pieces.append((text[start:end], True))
+        at = end
+    return [*pieces, (text[at:], False)] if at < len(text) else pieces
+
+
+def why_not(asked: PageRequest) -> Response:
+    """Why an expected memory, by its id or by words of its text, is not among the hits."""
+    form, expected = SearchForm.of(asked), asked.text("expected").strip()
+    if not form.text or not expected:
+        return fragment("_why_not.html", problem="Ask a question above, then name the memory that you expected.")
+    asked.policy.admit_models(asked.principal)
+    try:
+        memory = _expected(asked, expected)
+        found = asked.engine.why_not(memory.id, form.text, **form.options())
+    except TriskeleError as error:
+        return fragment("_why_not.html", problem=str(error))
+    change = found.smallest_change
+    advice = "" if change is None else shapes.query_change(change, _FIELDS)
+    return fragment(
+        "_why_not.html", problem="", memory=memory, found=found, advice=advice, short=asked.short([memory.id])
+    )
+
+
+def _expected(asked: PageRequest, text: str) -> Memory:
+    """The memory of an id, or the one that fits some words best."""
+    if " " not in text:
+        try:
+            return asked.engine.get(text)
+        except (NotFound, BadInput):
+            pass
+    answer = asked.engine.recall(text, limit=1, all_projects=True, show_superseded=True, logged=False)
+    if not answer.hits:
+        raise NotFound("no memory fits these words: give an id, or other words of its text")
+    return answer.hits[0].memory
+
+
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "", show),
+    PageRoute("GET", "/hits", hits),
+    PageRoute("GET", "/why-not", why_not),
+)

@@ -1,0 +1,175 @@
+"""Browser sessions: a code or key is exchanged for a cookie, and the cookie gives access until it expires."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from importlib import resources
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from triskele.edge.http.access import OWNER, Principal
+
+PREFIX = "/ui"
+CODE_S = 600.0
+SESSION_S = 12 * 3600.0
+# The key under which the guard passes the sessions of a listener to the sign-in page.
+SESSIONS = "triskele.sessions"
+_MAX_KEPT = 64
+_STATIC = f"{PREFIX}/static/"
+_EXCHANGE = f"{PREFIX}/session"
+# htmx sends it with every request; a page of another origin cannot, unless we allowed it to.
+_OWN_REQUEST = "hx-request"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def is_page(path: str) -> bool:
+    """Whether a path belongs to the pages."""
+    return path == PREFIX or path.startswith(f"{PREFIX}/")
+
+
+class OpenedSession(NamedTuple):
+    """A new session: the value of its cookie, and how long it lasts."""
+
+    value: str
+    lasts_s: float
+
+
+class PageSessions(ABC):
+    """Sessions of either kind: the cookie, which requests are admitted, and the response without a session."""
+
+    signed_out_page: str
+
+    async def admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
+        """The refusal of a request to the pages, or its sender; static files and the sign-in need no session."""
+        path = request.scope["path"]
+        if request.method not in ("GET", "HEAD") and not _is_own(request):
+            return Response("This request does not come from a page of triskele.", 403, HEADERS), None
+        if path.startswith(_STATIC) or path == _EXCHANGE:
+            return None, None
+        principal = await self.principal(request.cookies.get(_cookie(request), ""))
+        return (self._signed_out(), None) if principal is None else (None, principal)
+
+    async def exchange(self, request: Request, proof: str) -> Response:
+        """A session cookie for a code or key; 401 if it is not valid."""
+        made = await self.opened(request, proof)
+        if made is None:
+            return self._signed_out()
+        response = Response(status_code=204, headers=HEADERS)
+        # The origin that the browser names was checked: it shows whether TLS is used, behind a proxy too.
+        is_secure = request.headers.get("origin", "").startswith("https://")
+        response.set_cookie(
+            _cookie(request),
+            made.value,
+            max_age=int(made.lasts_s),
+            path=PREFIX,
+            httponly=True,
+            samesite="strict",
+            secure=is_secure,
+        )
+        return response
+
+    async def end(self, request: Request) -> Response:
+        """Close the session of a request."""
+        await self.closed(request.cookies.get(_cookie(request), ""))
+        response = Response(status_code=204, headers={**HEADERS, "HX-Redirect": PREFIX})
+        response.delete_cookie(_cookie(request), path=PREFIX, httponly=True, samesite="strict")
+        return response
+
+    @abstractmethod
+    async def opened(self, request: Request, proof: str) -> OpenedSession | None:
+        """A new session; None if the code or key is not valid."""
+
+    @abstractmethod
+    async def principal(self, value: str) -> Principal | None:
+        """The user of a session cookie; None if the session is not open."""
+
+    @abstractmethod
+    async def closed(self, value: str) -> None:
+        """End the session of a cookie."""
+
+    def _signed_out(self) -> Response:
+        text = resources.files(__package__).joinpath("static", self.signed_out_page).read_text(encoding="utf-8")
+        # An open page requests parts of itself: make it reload as a whole, which shows the reason.
+        return Response(text, 401, {**HEADERS, "HX-Refresh": "true"}, "text/html")
+
+
+class Sessions(PageSessions):
+    """Codes and sessions of one process, for the owner of a personal machine; they end with it."""
+
+    signed_out_page = "signed-out.html"
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._codes: dict[str, float] = {}
+        self._open: dict[str, float] = {}
+
+    def code(self) -> str:
+        """A code for the fragment of the address; it works once and not for long."""
+        return self._new(self._codes, CODE_S)
+
+    async def opened(self, request: Request, proof: str) -> OpenedSession | None:
+        """A session for a code."""
+        del request
+        with self._mutex:
+            self._drop_expired(self._codes)
+            if self._codes.pop(_digest(proof), None) is None:
+                return None
+        return OpenedSession(self._new(self._open, SESSION_S), SESSION_S)
+
+    async def principal(self, value: str) -> Principal | None:
+        """The owner, if the session is open."""
+        with self._mutex:
+            self._drop_expired(self._open)
+            return OWNER if _digest(value) in self._open else None
+
+    async def closed(self, value: str) -> None:
+        """Forget a session."""
+        with self._mutex:
+            self._open.pop(_digest(value), None)
+
+    def _new(self, kept: dict[str, float], seconds: float) -> str:
+        value = secrets.token_urlsafe(32)
+        with self._mutex:
+            self._drop_expired(kept)
+            while len(kept) >= _MAX_KEPT:
+                del kept[next(iter(kept))]
+            kept[_digest(value)] = self._clock() + seconds
+        return value
+
+    def _drop_expired(self, kept: dict[str, float]) -> None:
+        for value in [each for each, ends in kept.items() if ends <= self._clock()]:
+            del kept[value]
+
+
+def _is_own(request: Request) -> bool:
+    """Whether a page of ours sent a request that may change something; the guard has checked the origin itself."""
+    return len(request.headers.getlist("origin")) == 1 and request.headers.get(_OWN_REQUEST) == "true"
+
+
+def _digest(value: str) -> str:
+    # The lookup is by hash, so its time reveals nothing about the value.
+    return hashlib.sha256(value.encode("utf-8", "replace")).hexdigest()
+
+
+def _cookie(request: Request) -> str:
+    # Cookies ignore ports: two processes on one machine must not overwrite each other's.
+    return f"triskele_{request.url.port or 80}"

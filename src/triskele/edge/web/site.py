@@ -1,0 +1,161 @@
+"""The application of the pages: which function answers which address, in which thread, and what an error becomes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from triskele.edge.http.access import PRINCIPAL, Access, AccessPolicy, Principal, SingleOwner
+from triskele.edge.http.app import error_place
+from triskele.edge.http.keys import READ
+from triskele.edge.web import (
+    admin_page,
+    browse_page,
+    code_page,
+    graph_page,
+    health_page,
+    memory_page,
+    quality_page,
+    review_page,
+    search_page,
+)
+from triskele.edge.web.rendering import PageRequest, PageRoute, failure, static_file, viewer_of
+from triskele.edge.web.sessions import PREFIX, SESSIONS
+from triskele.errors import NotFound, TriskeleError, Unavailable
+from triskele.text import timestamps
+
+if TYPE_CHECKING:
+    from triskele.edge.http.app import AppContext
+    from triskele.edge.http.metrics import Metrics
+
+_MAX_PROOF = 200
+ROUTES: tuple[PageRoute, ...] = (
+    *search_page.ROUTES,
+    *browse_page.ROUTES,
+    *memory_page.ROUTES,
+    *graph_page.ROUTES,
+    *code_page.ROUTES,
+    *review_page.ROUTES,
+    *quality_page.ROUTES,
+    *health_page.ROUTES,
+    *admin_page.ROUTES,
+)
+
+
+def pages(context: AppContext, metrics: Metrics) -> ASGIApp:
+    """The pages as an application; the guard has checked host, origin and session."""
+
+    async def exchange(request: Request) -> Response:
+        proof = (await request.body())[:_MAX_PROOF].decode("utf-8", "replace")
+        response: Response = await request.scope[SESSIONS].exchange(request, proof)
+        return response
+
+    async def leave(request: Request) -> Response:
+        response: Response = await request.scope[SESSIONS].end(request)
+        return response
+
+    async def file(request: Request) -> Response:
+        return static_file(request.path_params["name"])
+
+    async def unknown(request: Request, _: Exception) -> Response:
+        viewer = viewer_of(request.scope[PRINCIPAL])
+        return failure(viewer, NotFound("there is no such page"), asked_by_script=_is_script(request))
+
+    made = Starlette(
+        routes=[
+            Route(f"{PREFIX}/session", exchange, methods=["POST"]),
+            Route(f"{PREFIX}/sign-out", leave, methods=["POST"]),
+            Route(f"{PREFIX}/static/{{name}}", file, methods=["GET"]),
+            *(
+                Route(f"{PREFIX}{each.path}", _Served(each, context, metrics).endpoint(), methods=[each.method])
+                for each in ROUTES
+            ),
+        ],
+        exception_handlers={HTTPException: unknown},
+    )
+    made.router.redirect_slashes = False
+    made.state.process = context.state
+    return made
+
+
+class _Served:
+    """One route: who may request it, its function, and what is recorded of it."""
+
+    def __init__(self, route: PageRoute, context: AppContext, metrics: Metrics) -> None:
+        self._route = route
+        self._context = context
+        self._metrics = metrics
+
+    def endpoint(self) -> Callable[[Request], Awaitable[Response]]:
+        """What serves the route, in a thread."""
+
+        async def answer(request: Request) -> Response:
+            body = await request.body() if request.method == "POST" else b""
+            return await to_thread.run_sync(self._answer, request, body)
+
+        return answer
+
+    def _answer(self, request: Request, body: bytes) -> Response:
+        principal: Principal = request.scope[PRINCIPAL]
+        policy, started = self._policy(principal), time.perf_counter()
+        try:
+            response = self._allowed(PageRequest(policy, principal, request, body))
+        except TriskeleError as error:
+            response = failure(viewer_of(principal), error, asked_by_script=_is_script(request))
+        except Exception as error:
+            self._context.log(f"page {self._route.handler.__name__} failed: {error_place(error)}")
+            fault = Unavailable("a fault inside triskele: its log says where")
+            response = failure(viewer_of(principal), fault, asked_by_script=_is_script(request))
+        self._note(request, policy, response, time.perf_counter() - started)
+        return response
+
+    def _policy(self, principal: Principal) -> AccessPolicy:
+        policy = self._context.policy
+        return SingleOwner(self._context.open_store) if policy is None or principal.user is None else policy
+
+    def _allowed(self, asked: PageRequest) -> Response:
+        if self._route.is_local and asked.principal.user is not None:
+            raise NotFound("there is no such page")
+        asked.principal.require(self._route.scope)
+        asked.policy.admit(asked.principal)
+        return self._route.handler(asked)
+
+    def _note(self, request: Request, policy: AccessPolicy, response: Response, took_s: float) -> None:
+        operation, status = f"page {self._route.path or '/'}", response.status_code
+        principal: Principal = request.scope[PRINCIPAL]
+        target = str(request.path_params.get("id", ""))[:64]
+        address = request.client.host if request.client else ""
+        self._metrics.count("triskele_requests_total", operation=operation, status=str(status))
+        self._metrics.observe("triskele_request_seconds", took_s, operation=operation)
+        is_change = self._route.method == "POST" and self._route.scope != READ
+        if is_change or status in (403, 429):
+            try:
+                policy.audit(Access(principal, operation, target, status, address))
+            except Exception as error:
+                self._context.log(f"the audit log cannot be written: {error_place(error)}")
+        if self._context.log_request is not None:
+            self._context.log_request(
+                {
+                    "at": timestamps.to_text(timestamps.now()),
+                    "operation": operation,
+                    "status": status,
+                    "ms": round(took_s * 1000, 1),
+                    "user": principal.user,
+                    "key": principal.key,
+                    "id": target,
+                    "from": address,
+                }
+            )
+
+
+def _is_script(request: Request) -> bool:
+    return request.headers.get("hx-request") == "true"

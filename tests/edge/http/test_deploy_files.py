@@ -1,0 +1,66 @@
+"""The files of docs/deploy: their syntax, and that what they name exists."""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from triskele import config
+from triskele.edge.cli.main import cli
+
+DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"
+KINDS = ["Cluster", "Secret", "Deployment", "Service", "Ingress"]
+
+
+def variables(text: str) -> set[str]:
+    """Every setting of ours that a text names."""
+    words = text.replace("=", " ").replace(":", " ").replace('"', " ").split()
+    return {word for word in words if word.startswith("TRISKELE_")}
+
+
+def test_the_compose_file_has_a_database_and_a_server() -> None:
+    found = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    services = found["services"]
+    assert set(services) == {"database", "triskele"}
+    assert services["triskele"]["depends_on"] == {"database": {"condition": "service_healthy"}}
+    used = {volume.partition(":")[0] for each in services.values() for volume in each["volumes"]}
+    assert used == set(found["volumes"])
+    assert {secret for each in services.values() for secret in each["secrets"]} == set(found["secrets"])
+
+
+def test_the_manifest_has_every_kind_with_a_read_replica() -> None:
+    found: list[Any] = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+    assert [each["kind"] for each in found] == KINDS
+    assert all(each["apiVersion"] and each["metadata"]["name"] for each in found)
+    cluster, _, deployment, service, _ = found
+    assert cluster["spec"]["instances"] == 2
+    pod = deployment["spec"]["template"]
+    assert pod["metadata"]["labels"] == deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
+    container = pod["spec"]["containers"][0]
+    [read] = [each["value"] for each in container["env"] if each["name"] == "TRISKELE_READ_STORE"]
+    assert f"@{cluster['metadata']['name']}-ro/{cluster['spec']['bootstrap']['initdb']['database']}" in read
+    mounted = {each["name"] for each in container["volumeMounts"]}
+    assert mounted == {each["name"] for each in pod["spec"]["volumes"]}
+
+
+def test_the_unit_starts_the_server_and_is_confined() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string((DEPLOY / "triskele.service").read_text())
+    assert unit["Service"]["ExecStart"].endswith("triskele serve --http 127.0.0.1:8080")
+    assert unit["Service"]["ProtectSystem"] == "strict" and unit["Install"]["WantedBy"] == "multi-user.target"
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "triskele.service", "kubernetes.yaml"])
+def test_settings_and_commands_exist(name: str, tmp_path: Path) -> None:
+    text = (DEPLOY / name).read_text()
+    known = {
+        f"TRISKELE_{key}".upper().replace(".", "_") for key in config.load({"TRISKELE_HOME": str(tmp_path)}).origins
+    }
+    assert variables(text) <= known | {"TRISKELE_STORE", "TRISKELE_READ_STORE"}
+    assert "serve" in text and CliRunner().invoke(cli, ["serve", "--help"]).exit_code == 0

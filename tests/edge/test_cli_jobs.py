@@ -1,0 +1,132 @@
+"""What a command leaves to do: the resident process does it, or the command itself after its output."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from triskele.edge.cli import invocation
+from triskele.edge.hook import client
+from triskele.edge.process import resident
+from triskele.errors import StoreUnavailable
+from triskele.recall.runtime import ModelRuntime
+
+Run = Callable[..., Any]
+HEAVY = ("numpy", "tantivy", "onnxruntime", "tokenizers", "triskele.bench", "triskele.index.lexical")
+PATIENCE_S = 60
+
+
+def test_a_cold_add_loads_no_index_and_no_model(home: Path) -> None:
+    code = (
+        "import sys\nfrom triskele.edge.cli import invocation\nfrom triskele.edge.cli.main import main\n"
+        "invocation.SPARE_S = 0\nsys.argv = ['triskele', 'add', 'the kettle is red']\n"
+        "try:\n    main()\nexcept SystemExit as left:\n    assert left.code == 0\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.fixture
+def started(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Where resident processes would have been started."""
+    places: list[str] = []
+
+    def start(place: client.Address, environ: dict[str, str]) -> bool:
+        places.append(place.home)
+        return True
+
+    monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "true")
+    monkeypatch.setattr(client, "start", start)
+    return places
+
+
+def test_a_command_starts_the_resident_process_where_jobs_wait(run: Run, home: Path, started: list[str]) -> None:
+    run("add", "the kettle is red")
+    assert started == [str(home)]
+    run("list")
+    assert started == [str(home)] * 2
+
+
+def test_nothing_is_started_where_nothing_waits(run: Run, started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    run("list")
+    run("demo")
+    monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "false")
+    run("add", "the kettle is red")
+    run("reindex")
+    monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "true")
+    run("recall", "kettle")
+    monkeypatch.setenv("TRISKELE_RECALL_MODEL", "none")
+    run("add", "the pot is blue")
+    assert started == []
+
+
+def test_nothing_is_started_where_one_runs(run: Run, started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "is_running", lambda _: True)
+    run("add", "the kettle is red")
+    assert started == []
+
+
+def test_without_a_resident_process_a_command_embeds_after_its_output(
+    run: Run, started: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invocation, "SPARE_S", 30.0)
+    printed: list[Any] = []
+    real = ModelRuntime.work_off
+
+    def work_off(self: ModelRuntime, seconds: float) -> None:
+        printed.append(json.loads(sys.stdout.buffer.getvalue()))  # type: ignore[attr-defined]
+        real(self, seconds)
+
+    monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "false")
+    monkeypatch.setattr(ModelRuntime, "work_off", work_off)
+    assert printed == [] and run("add", "the kettle is red", "--json").json == printed[0]
+    jobs = run("stats", "--json").json["jobs"]
+    assert (jobs["embed"], jobs["names"]) == (0, 0)
+    assert len(printed) == 1 and started == []
+
+
+def test_a_resident_process_that_cannot_be_started_is_no_error(
+    run: Run, started: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bool:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(client, "start", refuse)
+    monkeypatch.setattr(invocation, "SPARE_S", 30.0)
+    assert run("add", "the kettle is red").code == 0
+    assert run("stats", "--json").json["waiting"] == 0
+
+
+def test_what_fails_after_the_output_is_no_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreUnavailable("busy")
+
+    monkeypatch.setattr(ModelRuntime, "work_off", refuse)
+    ran = run("add", "the kettle is red")
+    assert (ran.code, ran.err) == (0, "")
+
+
+@pytest.mark.slow
+def test_the_resident_process_that_a_command_starts_embeds_everything(
+    home: Path, program: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "true")
+    place = client.address({"TRISKELE_HOME": str(home)})
+    try:
+        assert program("add", "the kettle is red").code == 0
+        monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "false")
+        ends = time.monotonic() + PATIENCE_S
+        while json.loads(program("stats", "--json").out)["waiting"]:
+            assert time.monotonic() < ends
+        assert client.is_running(place)
+    finally:
+        resident.stop(place)
+    assert not client.is_running(place)
