@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triskele.evaluation.loaders import FORMATS, load_dataset, load_public
 
 from triskele.bench.bench import run_bench
 from triskele.bench.datasets import BenchQuery, Dataset, windows
-from triskele.bench.loaders import sources
+from triskele.bench.loaders import FORMATS, load_dataset, load_public, sources
 from triskele.bench.loaders.sources import LoadedDataset, cleaned
 from triskele.errors import BadInput
 
