@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -35,36 +36,9 @@ from triskele.validation import check_drafts, check_name, check_path, check_text
 
 if TYPE_CHECKING:
     from triskele.config import Settings
-    from triskele.replies import (
-        Access,
-        ConceptDetails,
-        ConceptOverview,
-        ConceptPath,
-        ConversationUse,
-        EndedShare,
-        Erasure,
-        GranteeKind,
-        History,
-        HookCall,
-        ImportReport,
-        MemoryDetails,
-        MemoryView,
-        Neighbourhood,
-        NewShare,
-        Page,
-        Proposal,
-        Regrouped,
-        Related,
-        Reviewed,
-        Secret,
-        Shares,
-        Statistics,
-        Subject,
-        Undone,
-        UserGroup,
-    )
-    from triskele.requests import AskOptions, Changes, Details, Draft, ListOptions, Moment, Place, RecallOptions
-    from triskele.types import Answer, Memory, Outcome, WhyNot
+    from triskele.replies import HookCall, ImportReport, MemoryView
+    from triskele.requests import Draft
+    from triskele.types import Outcome
     from triskele.validation import FilePath
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -79,6 +53,22 @@ _PIECE = 65536
 _LISTS = ("tags", "legs", "sensitivities", "origins", "add_tags", "remove_tags")
 
 Value = TypeVar("Value")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def forwarded(method: Method, *, placed: bool = False) -> Method:
+    """Return a method that sends its arguments to the server; `placed` adds the project of the memory."""
+
+    @wraps(method)
+    def forward(room: RemoteEngine | _Room, *arguments: Any, **options: Any) -> Any:
+        engine, operation = room.engine, BY_METHOD[method]
+        named = operation.named(*arguments, **options)
+        return engine.send(operation, engine.in_project(named) if placed else named)
+
+    # It has the type of the method, except for the class of `self`.
+    untyped: Any = forward
+    typed: Method = untyped
+    return typed
 
 
 class RemoteEngine:
@@ -116,6 +106,11 @@ class RemoteEngine:
         self._http.close()
 
     @property
+    def engine(self) -> RemoteEngine:
+        """The memory itself, as of its rooms."""
+        return self
+
+    @property
     def settings(self) -> Settings:
         """The settings of this machine, if the memory was opened with them."""
         if self._settings is None:
@@ -142,106 +137,39 @@ class RemoteEngine:
         other.project = check_name(name, "the project")
         return other
 
-    # Writes
+    # What the rows of the table say
 
-    def remember(self, content: str, *, supersedes: str | None = None, **details: Unpack[Details]) -> Outcome:
-        """Store one memory; a text that is already stored returns its memory."""
-        return self.call(Engine.remember, content=content, supersedes=supersedes, **self._placed(details))
+    remember = forwarded(Engine.remember, placed=True)
+    edit = forwarded(Engine.edit)
+    forget = forwarded(Engine.forget)
+    erase = forwarded(Engine.erase)
+    restore = forwarded(Engine.restore)
+    seal = forwarded(Engine.seal)
+    reveal = forwarded(Engine.reveal)
+    link = forwarded(Engine.link)
+    unlink = forwarded(Engine.unlink)
+    undo = forwarded(Engine.undo, placed=True)
+    recall = forwarded(Engine.recall, placed=True)
+    why_not = forwarded(Engine.why_not, placed=True)
+    related = forwarded(Engine.related, placed=True)
+    get = forwarded(Engine.get)
+    browse = forwarded(Engine.browse, placed=True)
+    journal = forwarded(Engine.journal)
+    stats = forwarded(Engine.stats)
 
     def remember_all(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """Store up to 100 memories in one transaction."""
-        return self.call(Engine.remember_all, drafts=[self._placed(draft) for draft in check_drafts(drafts)])
-
-    def edit(self, *ids: str, **changes: Unpack[Changes]) -> list[Outcome]:
-        """Change memories in one batch; their older versions stay in the history."""
-        return self.call(Engine.edit, ids=ids, **changes)
-
-    def forget(self, *ids: str) -> list[Outcome]:
-        """Stop recalling memories; history and undo keep them."""
-        return self.call(Engine.forget, ids=ids)
-
-    def erase(self, *ids: str) -> Erasure:
-        """Remove memories for good; backups made before keep them."""
-        return self.call(Engine.erase, ids=ids)
-
-    def restore(self, *ids: str) -> list[Outcome]:
-        """Bring forgotten memories back, unchanged."""
-        return self.call(Engine.restore, ids=ids)
-
-    def seal(self, id: str, *, title: str | None = None) -> Erasure:
-        """Make all versions of a memory secret, and erase what was derived from its text."""
-        return self.call(Engine.seal, id=id, title=title)
-
-    def reveal(self, id: str) -> Secret:
-        """Read the text of a secret; the journal records it."""
-        return self.call(Engine.reveal, id=id)
-
-    def link(self, source: str, kind: str, target: str) -> Outcome:
-        """Link two memories."""
-        return self.call(Engine.link, source=source, kind=kind, target=target)
-
-    def unlink(self, source: str, kind: str, target: str) -> Outcome:
-        """Close a link; the history keeps it."""
-        return self.call(Engine.unlink, source=source, kind=kind, target=target)
-
-    def undo(
-        self,
-        batch: str | None = None,
-        *,
-        project: str | None = None,
-        all_projects: bool = False,
-        anyone: bool = False,
-        dry_run: bool = False,
-    ) -> Undone:
-        """Undo a batch, or the last change to the project; an undo can be undone."""
-        return self.call(
-            Engine.undo,
-            batch=batch,
-            project=self.project if project is None else project,
-            all_projects=all_projects,
-            anyone=anyone,
-            dry_run=dry_run,
-        )
-
-    # Reads
-
-    def recall(self, text: str, **options: Unpack[RecallOptions]) -> Answer:
-        """Find the memories that answer a question, each with its reason."""
-        return self.call(Engine.recall, text=text, **self._placed(options))
-
-    def why_not(self, id: str, text: str, **options: Unpack[AskOptions]) -> WhyNot:
-        """Explain why a memory was not found, and what finds it."""
-        return self.call(Engine.why_not, id=id, text=text, **self._placed(options))
-
-    def related(
-        self, *, id: str | None = None, content: str | None = None, project: str | None = None
-    ) -> list[Related]:
-        """List older memories that a memory or a text repeats, extends or contradicts."""
-        return self.call(Engine.related, id=id, content=content, project=self.project if project is None else project)
-
-    def get(self, id: str) -> MemoryDetails:
-        """Read the last version of a memory, with its links and its use."""
-        return self.call(Engine.get, id=id)
+        placed = [self.in_project(draft) for draft in check_drafts(drafts)]
+        outcomes: list[Outcome] = self.send(BY_METHOD[Engine.remember_all], {"drafts": placed})
+        return outcomes
 
     def lookup(self, ids: Iterable[str]) -> dict[str, MemoryView]:
         """Read the last versions of memories by their whole ids; unknown ones are left out."""
         return self._in_batches(Engine.lookup, ids)
 
-    def browse(self, **options: Unpack[ListOptions]) -> Page:
-        """List memories, a page at a time."""
-        return self.call(Engine.browse, **self._placed(options))
-
-    def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 50) -> History:
-        """List changes, newest first, of all or of one memory or batch."""
-        return self.call(Engine.journal, id=id, batch=batch, limit=limit)
-
     def shorten(self, ids: Iterable[str]) -> dict[str, str]:
         """Give the shortest unique prefix of each id, for display."""
         return self._in_batches(Engine.shorten, ids)
-
-    def stats(self) -> Statistics:
-        """Count what is stored, pending and used."""
-        return self.call(Engine.stats)
 
     # Files
 
@@ -313,7 +241,7 @@ class RemoteEngine:
         """Shares with other users."""
         return _RemoteSharing(self)
 
-    def _hook(self, call: HookCall, patience_s: float) -> Injection:
+    def answer_hook(self, call: HookCall, patience_s: float) -> Injection:
         """Send an event without the paths of this machine."""
         event = {
             "prompt": call.prompt,
@@ -347,29 +275,21 @@ class RemoteEngine:
 
     # Requests
 
-    def call(self, method: Callable[..., Value], /, **options: Any) -> Value:
-        """Carry out an operation on the server; an option that is absent is not sent."""
-        value: Value = self.send(BY_METHOD[method], options)
-        return value
-
-    def _placed(self, options: Any) -> dict[str, Any]:
-        """The options, with this memory's project where they name none."""
-        lists: dict[str, Any] = {
-            name: check_texts(options[name], name) for name in _LISTS if options.get(name) is not None
-        }
-        if options.get("project") is None and not options.get("all_projects"):
-            lists["project"] = self.project
-        return {**options, **lists}
+    def in_project(self, options: Any) -> dict[str, Any]:
+        """The options, with this memory's project if they name none."""
+        is_named = options.get("project") is not None or options.get("all_projects")
+        return {**options} if is_named else {**options, "project": self.project}
 
     def _in_batches(self, method: Callable[..., dict[str, Value]], ids: Iterable[str]) -> dict[str, Value]:
         wanted, values = sorted(set(ids)), dict[str, Value]()
         for start in range(0, len(wanted), MAX_BATCH):
-            values |= self.call(method, ids=wanted[start : start + MAX_BATCH])
+            values |= self.send(BY_METHOD[method], {"ids": wanted[start : start + MAX_BATCH]})
         return values
 
-    def send(self, operation: Operation, options: Any, **details: Any) -> Any:
-        """Carry out any operation of a server."""
-        path, rest = operation.fill(codec.to_json(options))
+    def send(self, operation: Operation, options: Mapping[str, Any], **details: Any) -> Any:
+        """Carry out an operation on the server; an option that is absent is not sent."""
+        lists = {name: check_texts(options[name], name) for name in _LISTS if options.get(name) is not None}
+        path, rest = operation.fill(codec.to_json({**options, **lists}))
         if operation.has_body:
             details["json"] = rest
         else:
@@ -419,48 +339,31 @@ class RemoteEngine:
             raise Unavailable(f"the server {self.url} does not answer ({type(error).__name__})") from None
 
 
-class _RemoteConcepts:
+class _Room:
+    """A part of the memory on a server."""
+
     def __init__(self, engine: RemoteEngine) -> None:
-        self._engine = engine
-
-    def show(self, name: str, *, limit: int = 10, closed: bool = False, **place: Unpack[Place]) -> ConceptDetails:
-        return self._engine.call(Concepts.show, name=name, limit=limit, closed=closed, **self._engine._placed(place))
-
-    def path(self, start: str, end: str, **place: Unpack[Place]) -> ConceptPath:
-        return self._engine.call(Concepts.path, start=start, end=end, **self._engine._placed(place))
-
-    def overview(self) -> ConceptOverview:
-        return self._engine.call(Concepts.overview)
-
-    def neighbourhood(
-        self, *, concept: str = "", memory: str = "", at: Moment | None = None, most: int = 60
-    ) -> Neighbourhood:
-        return self._engine.call(Concepts.neighbourhood, concept=concept, memory=memory, at=at, most=most)
-
-    def merge(self, name: str, into: str) -> Regrouped:
-        return self._engine.call(Concepts.merge, name=name, into=into)
-
-    def split(self, name: str) -> Regrouped:
-        return self._engine.call(Concepts.split, name=name)
+        self.engine = engine
 
 
-class _RemoteCuration:
-    def __init__(self, engine: RemoteEngine) -> None:
-        self._engine = engine
-
-    def proposals(self, *, kind: str | None = None) -> list[Proposal]:
-        return self._engine.call(Curation.proposals, kind=kind)
-
-    def accept(self, *ids: str, above: float | None = None) -> Reviewed:
-        return self._engine.call(Curation.accept, ids=ids, above=above)
-
-    def reject(self, *ids: str) -> Reviewed:
-        return self._engine.call(Curation.reject, ids=ids)
+class _RemoteConcepts(_Room):
+    show = forwarded(Concepts.show, placed=True)
+    path = forwarded(Concepts.path, placed=True)
+    overview = forwarded(Concepts.overview)
+    neighbourhood = forwarded(Concepts.neighbourhood)
+    merge = forwarded(Concepts.merge)
+    split = forwarded(Concepts.split)
 
 
-class _RemoteAgents:
-    def __init__(self, engine: RemoteEngine) -> None:
-        self._engine = engine
+class _RemoteCuration(_Room):
+    proposals = forwarded(Curation.proposals)
+    accept = forwarded(Curation.accept)
+    reject = forwarded(Curation.reject)
+
+
+class _RemoteAgents(_Room):
+    digest = forwarded(Agents.digest, placed=True)
+    conversations = forwarded(Agents.conversations)
 
     def respond(self, call: HookCall) -> Injection:
         from triskele.agents.respond import is_answered
@@ -469,39 +372,15 @@ class _RemoteAgents:
         # A transcript does not leave this machine, so a server learns nothing from the end of a turn.
         if not is_answered(call) or call.event == "stop" or patience_s <= 0:
             return Injection()
-        return self._engine._hook(call, patience_s)
-
-    def digest(self, *, project: str | None = None) -> list[Memory]:
-        return self._engine.call(Agents.digest, project=self._engine.project if project is None else project)
-
-    def conversations(self, *, key: str | None = None, limit: int = 20, offset: int = 0) -> list[ConversationUse]:
-        return self._engine.call(Agents.conversations, key=key, limit=limit, offset=offset)
+        return self.engine.answer_hook(call, patience_s)
 
 
-class _RemoteSharing:
-    def __init__(self, engine: RemoteEngine) -> None:
-        self._engine = engine
-
-    def shares(self) -> Shares:
-        return self._engine.call(Sharing.shares)
-
-    def share(
-        self, subject: Subject, target: str, grantee_kind: GranteeKind, grantee: str, *, access: Access = "read"
-    ) -> NewShare:
-        return self._engine.call(
-            Sharing.share, subject=subject, target=target, grantee_kind=grantee_kind, grantee=grantee, access=access
-        )
-
-    def unshare(self, subject: Subject, target: str, grantee_kind: GranteeKind, grantee: str) -> EndedShare:
-        return self._engine.call(
-            Sharing.unshare, subject=subject, target=target, grantee_kind=grantee_kind, grantee=grantee
-        )
-
-    def trust(self, user: str, *, trusted: bool = True) -> tuple[str, ...]:
-        return self._engine.call(Sharing.trust, user=user, trusted=trusted)
-
-    def groups(self) -> list[UserGroup]:
-        return self._engine.call(Sharing.groups)
+class _RemoteSharing(_Room):
+    shares = forwarded(Sharing.shares)
+    share = forwarded(Sharing.share)
+    unshare = forwarded(Sharing.unshare)
+    trust = forwarded(Sharing.trust)
+    groups = forwarded(Sharing.groups)
 
 
 def _other_version(response: httpx.Response) -> str:

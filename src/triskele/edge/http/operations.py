@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -78,9 +78,22 @@ class Operation:
         return tuple(_IN_PATH.findall(self.path))
 
     @cached_property
+    def signature(self) -> Signature:
+        """The signature of the method."""
+        return signature(self.method)
+
+    @cached_property
     def takes_several(self) -> bool:
         """Whether the method takes ids as positional arguments."""
-        return any(each.kind is each.VAR_POSITIONAL for each in signature(self.method).parameters.values())
+        return any(each.kind is each.VAR_POSITIONAL for each in self.signature.parameters.values())
+
+    def named(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """The arguments of a call of the method, by name; those left out have none."""
+        named = self.signature.bind(None, *arguments, **options).arguments
+        del named["self"]
+        for name in [name for name in named if self.signature.parameters[name].kind is Parameter.VAR_KEYWORD]:
+            named |= named.pop(name)
+        return named
 
     @cached_property
     def errors(self) -> tuple[int, ...]:
