@@ -38,9 +38,8 @@ DOORS: dict[str, set[str]] = {
     "server": {
         "store.addresses",
         "recall.runtime",
-        "edge.cli.account_commands",
-        "edge.cli.agent_commands",
-        "edge.cli.share_commands",
+        "edge.cli.server",
+        "edge.cli.agents",
         "edge.http.api",
         "edge.http.dispatch",
         "edge.http.leg_times",

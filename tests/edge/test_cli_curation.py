@@ -10,7 +10,7 @@ import click
 import pytest
 
 from triskele.curation import curator
-from triskele.edge.cli import judging_screen, related_memories
+from triskele.edge.cli import judging, related_memories
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
@@ -141,7 +141,7 @@ def test_the_walk_takes_single_keys(
     add("the kettle is red.")
     run("curate")
     keys = iter("xra")
-    monkeypatch.setattr(judging_screen, "has_keys", lambda: True)
+    monkeypatch.setattr(judging, "has_keys", lambda: True)
     monkeypatch.setattr(click, "getchar", lambda: next(keys))
     shown = run("review")
     assert "The newer memory replaces the older one?" in shown.out
@@ -150,7 +150,7 @@ def test_the_walk_takes_single_keys(
 
 
 def test_the_walk_passes_over_what_it_outdated(run: Run, chain: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging_screen, "has_keys", lambda: True)
+    monkeypatch.setattr(judging, "has_keys", lambda: True)
     monkeypatch.setattr(click, "getchar", lambda: "a")
     shown = run("review").out
     assert "1 proposal skipped" in shown

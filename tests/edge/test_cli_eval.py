@@ -12,7 +12,7 @@ import pytest
 from sample_team import grades_of, questions_of, written
 
 from triskele.bench.own.questions import load_labels
-from triskele.edge.cli import judging_screen
+from triskele.edge.cli import judging
 from triskele.engine.opening import open_memory
 from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
@@ -89,7 +89,7 @@ def test_tuning_on_too_few_questions_says_how_many_are_missing(
 def kettles(run: Run, add: Add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Three memories and two questions about them, by words alone."""
     monkeypatch.setenv("TRISKELE_RECALL_MODEL", "none")
-    monkeypatch.setattr(judging_screen, "has_keys", lambda: True)
+    monkeypatch.setattr(judging, "has_keys", lambda: True)
     ids = [add(f"the {colour} kettle whistles") for colour in ("red", "green", "blue")]
     rows = [{"text": "kettle one?"}, {"text": "kettle two?"}]
     run("eval", "build", "--import", written(tmp_path / "q.jsonl", rows))
@@ -125,7 +125,7 @@ def test_without_a_terminal_nothing_is_shown(
     run: Run, kettles: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(judging_screen, "_TERMINAL", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(judging, "_TERMINAL", str(tmp_path / "nowhere"))
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path / "home"))
     assert run("eval", "judge").is_refused(2, "needs a terminal", "--scripted")
 

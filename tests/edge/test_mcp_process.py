@@ -153,7 +153,7 @@ def test_without_a_resident_the_same_server_runs_in_the_process(store: Path, opt
 def test_a_bridge_is_light() -> None:
     heavy = "mcp, pydantic, anyio, asyncio, numpy, apsw, triskele.engine"
     code = (
-        "import sys, triskele.edge.cli.agent_commands, triskele.edge.mcp.bridge, triskele.edge.mcp.connector\n"
+        "import sys, triskele.edge.cli.agents, triskele.edge.mcp.bridge, triskele.edge.mcp.connector\n"
         f"found = [name for name in {heavy.split(', ')!r} if name in sys.modules]\n"
         "assert not found, found"
     )

@@ -19,7 +19,7 @@ from loopback_server import TOKEN, serving
 from starlette.testclient import TestClient
 
 import triskele
-from triskele.edge.cli import agent_commands, related_memories
+from triskele.edge.cli import agents, related_memories
 from triskele.edge.cli.invocation import Invocation
 from triskele.edge.cli.main import cli
 from triskele.edge.http.app import Application, Rules
@@ -360,7 +360,7 @@ def test_an_agent_without_a_background_process_uses_a_new_key_at_its_next_reques
     assert run("list").exit_code == 0
     key, settings = tmp_path / "key", tmp_path / "laptop" / "config.toml"
     key.write_text("tsk_of_nobody")
-    engine = agent_commands._LazyEngine(Invocation())
+    engine = agents._LazyEngine(Invocation())
     refused = engine.open_engine()
     with pytest.raises(AccessDenied):
         refused.stats()

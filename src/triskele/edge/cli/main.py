@@ -13,67 +13,67 @@ from typing import Any
 import click
 
 from triskele import __version__
-from triskele.edge.cli.help_screens import did_you_mean, unknown_command, write_more
+from triskele.edge.cli.help import did_you_mean, unknown_command, write_more
 from triskele.edge.cli.invocation import Invocation, examples, global_options, ignored_variables
 from triskele.edge.error_messages import error_line, printable_line
 from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError, Unavailable
 
 # A command's module is imported on call: `--version` must cost nothing.
 SECTIONS: dict[str, dict[str, str]] = {
-    "Start here": {"demo": "demo:demo", "ui": "ui_command:ui"},
+    "Start here": {"demo": "demo:demo", "ui": "agents:ui"},
     "Remember": {
-        "add": "write_commands:add",
-        "edit": "write_commands:edit",
-        "link": "write_commands:link",
-        "forget": "write_commands:forget",
-        "undo": "write_commands:undo",
+        "add": "write:add",
+        "edit": "write:edit",
+        "link": "write:link",
+        "forget": "write:forget",
+        "undo": "write:undo",
     },
     "Recall": {
-        "recall": "read_commands:recall",
-        "why-not": "read_commands:why_not",
-        "show": "read_commands:show",
-        "list": "read_commands:list_memories",
-        "history": "read_commands:history",
-        "stats": "read_commands:stats",
+        "recall": "read:recall",
+        "why-not": "read:why_not",
+        "show": "read:show",
+        "list": "read:list_memories",
+        "history": "read:history",
+        "stats": "read:stats",
     },
     "Agents": {
-        "install": "agent_commands:install",
-        "uninstall": "agent_commands:uninstall",
-        "serve": "agent_commands:serve",
-        "hook": "agent_commands:hook",
-        "mcp": "agent_commands:mcp",
-        "memory-tool": "agent_commands:memory_tool",
+        "install": "agents:install",
+        "uninstall": "agents:uninstall",
+        "serve": "agents:serve",
+        "hook": "agents:hook",
+        "mcp": "agents:mcp",
+        "memory-tool": "agents:memory_tool",
     },
     "Curation": {
-        "learn": "curation_commands:learn",
-        "review": "curation_commands:review",
-        "curate": "curation_commands:curate",
+        "learn": "curation:learn",
+        "review": "curation:review",
+        "curate": "curation:curate",
     },
     "Server": {
-        "users": "account_commands:users",
-        "keys": "account_commands:keys",
-        "shares": "share_commands:shares",
+        "users": "server:users",
+        "keys": "server:keys",
+        "shares": "server:shares",
     },
-    "Projects": {"projects": "store_commands:projects"},
-    "Graph": {"graph": "graph_commands:graph"},
-    "Code": {"code": "code_commands:code"},
-    "Secrets": {"secrets": "store_commands:secrets"},
+    "Projects": {"projects": "store:projects"},
+    "Graph": {"graph": "graph:graph"},
+    "Code": {"code": "code:code"},
+    "Secrets": {"secrets": "store:secrets"},
     "Import, export and sync": {
-        "import": "transfer_commands:import_",
-        "export": "transfer_commands:export",
-        "sync": "transfer_commands:sync",
+        "import": "transfer:import_",
+        "export": "transfer:export",
+        "sync": "transfer:sync",
     },
-    "Models": {"models": "model_commands:models"},
+    "Models": {"models": "models:models"},
     "Store": {
-        "backup": "store_commands:backup",
-        "restore": "store_commands:restore",
-        "reindex": "store_commands:reindex",
-        "doctor": "store_commands:doctor",
-        "config": "config_commands:config",
-        "completion": "store_commands:completion",
+        "backup": "store:backup",
+        "restore": "store:restore",
+        "reindex": "store:reindex",
+        "doctor": "store:doctor",
+        "config": "config:config",
+        "completion": "store:completion",
     },
-    "Measure": {"bench": "bench_commands:bench", "eval": "eval_commands:eval_"},
-    "Help": {"help": "help_screens:help_"},
+    "Measure": {"bench": "bench:bench", "eval": "eval:eval_"},
+    "Help": {"help": "help:help_"},
 }
 COMMANDS = {name: place for section in SECTIONS.values() for name, place in section.items()}
 # What `triskele --help` shows; `triskele help --all` shows every section.
@@ -216,7 +216,7 @@ def _warn_of_variables() -> None:
     with suppress(BadInput):
         settings = config.load()
         for name in ignored_variables(os.environ, settings):
-            from triskele.edge.cli.config_commands import about_ignored
+            from triskele.edge.cli.config import about_ignored
 
             click.echo(f"triskele: {about_ignored(name, settings)}", err=True)
 

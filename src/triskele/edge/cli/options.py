@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from triskele.edge.cli.help_screens import unknown_command
+from triskele.edge.cli.help import unknown_command
 from triskele.edge.cli.invocation import Invocation
 from triskele.errors import BadInput, TriskeleError
 from triskele.recall.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS

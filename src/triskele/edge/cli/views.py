@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from triskele.edge.cli import (
-        curation_report,
-        eval_report,
-        graph_report,
+        curation_view,
+        eval_view,
+        graph_view,
         health_report,
         model_report,
         render,
         reports,
     )
 
-    __all__ = ("curation_report", "eval_report", "graph_report", "health_report", "model_report", "render", "reports")
+    __all__ = ("curation_view", "eval_view", "graph_view", "health_report", "model_report", "render", "reports")
 
 
 def __getattr__(name: str) -> Any:

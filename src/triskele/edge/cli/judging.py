@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.rule import Rule
 from rich.text import Text
 
-from triskele.edge.cli.eval_report import questions
+from triskele.edge.cli.eval_view import questions
 from triskele.edge.cli.invocation import console
 from triskele.edge.cli.render import ID, MATCH, QUIET, WARNING, day, note, visible
 from triskele.errors import BadInput

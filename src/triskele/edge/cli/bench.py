@@ -64,7 +64,7 @@ def bench(
             progress=lambda stage, done, total: advance(done, total, stage),
             public=public,
         )
-    return invocation.emit(report, lambda: [views.eval_report.bench(report, out, public=public)])
+    return invocation.emit(report, lambda: [views.eval_view.bench(report, out, public=public)])
 
 
 def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Sequence[str] | None, seed: int) -> None:
@@ -86,7 +86,7 @@ def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Se
             seed=seed,
             progress=lambda stage, done, total: advance(done, total, stage),
         )
-    invocation.emit(report, lambda: [views.eval_report.code_bench(report)])
+    invocation.emit(report, lambda: [views.eval_view.code_bench(report)])
 
 
 def _folder(name: str) -> Path:

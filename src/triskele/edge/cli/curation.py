@@ -49,8 +49,8 @@ def list_proposals(invocation: Invocation) -> None:
     with invocation.open_existing() as engine:
         pending = _pending(engine)
         invocation.emit(
-            {"proposals": [views.curation_report.proposal_shape(each) for each in pending]},
-            lambda: [views.curation_report.proposals(pending, _short(engine, pending))],
+            {"proposals": [views.curation_view.proposal_shape(each) for each in pending]},
+            lambda: [views.curation_view.proposals(pending, _short(engine, pending))],
         )
 
 
@@ -69,7 +69,7 @@ def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) ->
         done = engine.curation.accept(*ids, above=above)
         invocation.emit(
             {"accepted": dict.fromkeys(done.accepted, done.batch), "skipped": list(done.skipped)},
-            lambda: views.curation_report.accepted(done.accepted, done.skipped, done.batch),
+            lambda: views.curation_view.accepted(done.accepted, done.skipped, done.batch),
         )
 
 
@@ -95,7 +95,7 @@ def _short(engine: Engine, pending: list[Proposal]) -> dict[str, str]:
 
 def _walk(invocation: Invocation) -> None:
     """One proposal, one key."""
-    from triskele.edge.cli.judging_screen import has_keys
+    from triskele.edge.cli.judging import has_keys
     from triskele.text.ids import new_batch
 
     with invocation.open_local_existing() as engine:
@@ -109,7 +109,7 @@ def _walk(invocation: Invocation) -> None:
             if all(each.id != proposal.id for each in _pending(engine)):
                 skipped.append(proposal.id)
                 continue
-            invocation.write(views.curation_report.one_proposal(proposal, f"{number} of {len(pending)}"))
+            invocation.write(views.curation_view.one_proposal(proposal, f"{number} of {len(pending)}"))
             key = _key()
             if key in _STOP:
                 break
@@ -121,7 +121,7 @@ def _walk(invocation: Invocation) -> None:
                 engine.curation.reject(proposal.id)
                 rejected += 1
         if accepted or skipped:
-            invocation.write(*views.curation_report.accepted(accepted, skipped, batch))
+            invocation.write(*views.curation_view.accepted(accepted, skipped, batch))
         left = len(_pending(engine))
         return invocation.echo(f"{len(accepted)} accepted, {rejected} rejected, {left} left.")
 
@@ -168,8 +168,8 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
             result = engine.upkeep.curate(threshold=threshold, is_dry=dry_run, limit=limit, progress=progress)
         pending = 0 if dry_run else engine.stats().proposals
         invocation.emit(
-            views.curation_report.review_shape(result),
-            lambda: views.curation_report.review(result, engine.shorten, pending, is_dry=dry_run),
+            views.curation_view.review_shape(result),
+            lambda: views.curation_view.review(result, engine.shorten, pending, is_dry=dry_run),
         )
 
 
@@ -216,6 +216,6 @@ def learn(
         place = written_project(project, everywhere)
         learned = engine.upkeep.learn(file, dial=chosen, project=place, is_dry=dry_run)
         invocation.emit(
-            views.curation_report.learned_shape(learned),
-            lambda: views.curation_report.learned(learned, is_dry=dry_run),
+            views.curation_view.learned_shape(learned),
+            lambda: views.curation_view.learned(learned, is_dry=dry_run),
         )

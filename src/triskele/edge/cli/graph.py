@@ -74,9 +74,9 @@ def show(
 
         def lines() -> Iterator[RenderableType]:
             short = engine.shorten(shown | {edge.evidence for edge in details.edges})
-            yield views.graph_report.concept(details, short, superseded, place)
+            yield views.graph_view.concept(details, short, superseded, place)
             if waiting:
-                yield views.graph_report.waiting(waiting)
+                yield views.graph_view.waiting(waiting)
 
         document = to_json(details)
         for name, memories in (("subject_of", details.subject_of), ("mentioned_in", details.mentioned_in)):
@@ -104,9 +104,9 @@ def path(
         superseded, waiting = _superseded(engine, ids), engine.stats().names.waiting
 
         def lines() -> Iterator[RenderableType]:
-            yield views.graph_report.path(found, engine.shorten(ids), superseded, place)
+            yield views.graph_view.path(found, engine.shorten(ids), superseded, place)
             if waiting:
-                yield views.graph_report.waiting(waiting)
+                yield views.graph_view.waiting(waiting)
 
         hops = [
             {
@@ -137,7 +137,7 @@ def stats(invocation: Invocation) -> None:
         }
         invocation.emit(
             {**to_json(found.names), **details, "project": engine.project},
-            lambda: [views.graph_report.overview(found)],
+            lambda: [views.graph_view.overview(found)],
         )
 
 
@@ -151,7 +151,7 @@ def rebuild(invocation: Invocation) -> None:
             rebuilt = engine.upkeep.rebuild_graph(progress)
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         done = {**to_json(rebuilt.names), "read": rebuilt.read, "took_ms": took_ms}
-        invocation.emit({**done, "project": engine.project}, lambda: [views.graph_report.rebuilt(rebuilt, took_ms)])
+        invocation.emit({**done, "project": engine.project}, lambda: [views.graph_view.rebuilt(rebuilt, took_ms)])
 
 
 @graph.command(
@@ -164,7 +164,7 @@ def merge(invocation: Invocation, one: str, other: str) -> None:
     """Make A another name for B, in all projects."""
     with invocation.open_existing() as engine:
         done = engine.concepts.merge(one, other)
-        invocation.emit(_regrouped(engine, "merged", done), lambda: [views.graph_report.merged(done, one)])
+        invocation.emit(_regrouped(engine, "merged", done), lambda: [views.graph_view.merged(done, one)])
 
 
 @graph.command(
@@ -176,7 +176,7 @@ def split(invocation: Invocation, name: str) -> None:
     """Make a name a separate concept again, in all projects."""
     with invocation.open_existing() as engine:
         done = engine.concepts.split(name)
-        invocation.emit(_regrouped(engine, "split", done), lambda: [views.graph_report.split(done)])
+        invocation.emit(_regrouped(engine, "split", done), lambda: [views.graph_view.split(done)])
 
 
 @graph.command(
@@ -198,12 +198,12 @@ def extract(context: click.Context, invocation: Invocation, dry_run: bool, limit
         estimate = engine.upkeep.estimate_relations()
         if dry_run:
             document = {"dry_run": True, **to_json(estimate)}
-            invocation.emit(document, lambda: views.graph_report.estimate(estimate))
+            invocation.emit(document, lambda: views.graph_view.estimate(estimate))
             return
         total = min(estimate.memories, limit or estimate.memories)
         with progress_bar("Reading relations", total=total) as progress:
             done = engine.upkeep.extract_relations(limit=limit, progress=progress)
-        invocation.emit(to_json(done), lambda: views.graph_report.extracted(done))
+        invocation.emit(to_json(done), lambda: views.graph_view.extracted(done))
     context.exit(1 if done.problem else 0)
 
 
@@ -221,7 +221,7 @@ def relations(invocation: Invocation, name: str | None, closed: bool) -> None:
         edges = engine.upkeep.relations(name, closed=closed)
         invocation.emit(
             {"relations": [_edge(each) for each in edges]},
-            lambda: views.graph_report.relations(edges, engine.shorten(each.evidence.id for each in edges)),
+            lambda: views.graph_view.relations(edges, engine.shorten(each.evidence.id for each in edges)),
         )
 
 

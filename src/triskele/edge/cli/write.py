@@ -11,7 +11,7 @@ import click
 
 from triskele.edge import shapes
 from triskele.edge.cli import related_memories, views
-from triskele.edge.cli.help_screens import EverydayCommand
+from triskele.edge.cli.help import EverydayCommand
 from triskele.edge.cli.invocation import Invocation, common, examples, standard_input
 from triskele.edge.cli.options import (
     EVERY,

@@ -66,7 +66,7 @@ def build(invocation: Invocation, size: int, seed: int, source: Path | None) -> 
             questions = questions_of(engine)
             return invocation.emit(
                 {"added": len(fresh), "questions": _listed(questions), "project": engine.project},
-                lambda: [views.eval_report.imported(fresh, len(questions))],
+                lambda: [views.eval_view.imported(fresh, len(questions))],
             )
         built = building.build(engine, size=size, seed=seed)
         document = {
@@ -76,7 +76,7 @@ def build(invocation: Invocation, size: int, seed: int, source: Path | None) -> 
             "missing": built.missing(),
             "questions": _listed(built.questions),
         }
-        return invocation.emit({**document, "project": engine.project}, lambda: [views.eval_report.built(built)])
+        return invocation.emit({**document, "project": engine.project}, lambda: [views.eval_view.built(built)])
 
 
 @eval_.command(
@@ -122,7 +122,7 @@ def judge(
             agreement = import_labels(engine, source, by)
             invocation.emit(
                 {"accepted": agreement.is_accepted, **asdict(agreement), "project": engine.project},
-                lambda: [views.eval_report.agreement(agreement)],
+                lambda: [views.eval_view.agreement(agreement)],
             )
             context.exit(0 if agreement.is_accepted else 1)
         if target is not None:
@@ -158,7 +158,7 @@ def run(invocation: Invocation, suite: str, arms: str | None, baseline: str, see
     with invocation.open_local_existing() as engine, _progress() as progress:
         chosen = listed(arms) if arms is not None else None
         report = own.run(engine, arms=chosen, baseline=baseline, seed=seed, progress=progress)
-    return invocation.emit(report, lambda: [views.eval_report.bench(report, None), views.eval_report.run_notes(report)])
+    return invocation.emit(report, lambda: [views.eval_view.bench(report, None), views.eval_view.run_notes(report)])
 
 
 def _run_curation(invocation: Invocation) -> None:
@@ -168,7 +168,7 @@ def _run_curation(invocation: Invocation) -> None:
     parts = (*curation_pairs.HALVES, curation_pairs.SPOKEN)
     reports = [curation_pairs.measure(pairs, part) for part in parts]
     captured = [curation_pairs.measure_capture(half) for half in curation_pairs.HALVES]
-    report = views.curation_report
+    report = views.curation_view
     halves = [report.pair_shape(each) for each in reports]
     invocation.emit(
         {"halves": halves, "capture": list(map(report.capture_shape, captured))},
@@ -214,7 +214,7 @@ def gate(
             roll_back(engine)
         invocation.emit(
             {"passed": gate.passed, **asdict(gate), "rolled_back": reverts, "project": engine.project},
-            lambda: [views.eval_report.gate(gate, questions_of(engine), reverts)],
+            lambda: [views.eval_view.gate(gate, questions_of(engine), reverts)],
         )
     context.exit(0 if gate.passed else 1)
 
@@ -238,7 +238,7 @@ def tune(context: click.Context, invocation: Invocation, budget: int, seed: int)
     with invocation.open_local_existing() as engine:
         with _progress() as progress:
             result = tuning.tune(engine, budget=budget, seed=seed, progress=progress)
-        invocation.emit({**asdict(result), "project": engine.project}, lambda: [views.eval_report.tuning(result)])
+        invocation.emit({**asdict(result), "project": engine.project}, lambda: [views.eval_view.tuning(result)])
     context.exit(0 if result.adopted else 1)
 
 
@@ -254,7 +254,7 @@ def rollback(invocation: Invocation) -> None:
         taken, present = roll_back(engine)
         invocation.emit(
             {"taken": taken, "in_force": present, "project": engine.project},
-            lambda: [views.eval_report.rolled_back(taken, present)],
+            lambda: [views.eval_view.rolled_back(taken, present)],
         )
 
 
@@ -262,7 +262,7 @@ def _judge_by_hand(engine: LocalEngine, seed: int) -> None:
     from triskele.bench.harness import OwnHarness
     from triskele.bench.own.judge import JudgingSession
     from triskele.bench.own.questions import questions_of
-    from triskele.edge.cli.judging_screen import show
+    from triskele.edge.cli.judging import show
     from triskele.errors import BadInput
 
     questions = questions_of(engine)
@@ -293,7 +293,7 @@ def _show_state(invocation: Invocation, engine: LocalEngine) -> None:
     from triskele.bench.own.questions import judging_state
 
     state = asdict(judging_state(engine))
-    invocation.emit({**state, "project": engine.project}, lambda: [views.eval_report.state(state)])
+    invocation.emit({**state, "project": engine.project}, lambda: [views.eval_view.state(state)])
 
 
 def _accept(invocation: Invocation) -> None:
@@ -303,7 +303,7 @@ def _accept(invocation: Invocation) -> None:
         with _progress() as progress:
             baseline = gates.accept(engine, progress)
         invocation.emit(
-            {"accepted": True, **baseline, "project": engine.project}, lambda: [views.eval_report.accepted(baseline)]
+            {"accepted": True, **baseline, "project": engine.project}, lambda: [views.eval_view.accepted(baseline)]
         )
 
 

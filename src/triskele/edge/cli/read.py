@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triskele.edge import shapes
-from triskele.edge.cli import code_commands, views
-from triskele.edge.cli.help_screens import EverydayCommand
+from triskele.edge.cli import code, views
+from triskele.edge.cli.help import EverydayCommand
 from triskele.edge.cli.invocation import Invocation, common, examples
 from triskele.edge.cli.options import (
     EVERY,
@@ -129,7 +129,7 @@ def show(invocation: Invocation, id: str) -> None:
     """Show one memory with all its details and links."""
     with invocation.open_existing() as engine:
         memory = engine.get(id)
-        named = code_commands.named_code(invocation, memory)
+        named = code.named_code(invocation, memory)
         successors = [each.source for each in memory.links if each.kind is LinkKind.SUPERSEDES]
         invocation.emit(
             {
@@ -275,10 +275,10 @@ def stats(invocation: Invocation) -> None:
 def _stats_view(engine: Engine, counts: Statistics, address: str) -> Iterator[RenderableType]:
     yield views.reports.stats(counts, address, engine.project)
     if counts.proposals or counts.today:
-        yield views.curation_report.day_counts(counts)
+        yield views.curation_view.day_counts(counts)
     if counts.days:
         yield views.reports.uses(counts, engine.shorten(each.id for each in counts.most_used))
     if counts.adopted is not None:
-        yield views.eval_report.adopted(counts.adopted)
+        yield views.eval_view.adopted(counts.adopted)
     if counts.agreement is not None:
         yield views.reports.agreement(counts.agreement)

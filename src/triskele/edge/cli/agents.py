@@ -1,11 +1,14 @@
-"""Commands for agents: install, uninstall, serve, hook, mcp."""
+"""Commands for agents and the background process: install, uninstall, serve, hook, mcp, memory-tool, ui."""
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import sys
 import threading
 import time
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,9 +17,11 @@ import click
 from triskele import config
 from triskele.edge.cli import views
 from triskele.edge.cli.invocation import Invocation, common, examples, standard_input
+from triskele.edge.hook import client as hook_client
+from triskele.edge.hook.client import Address
 from triskele.edge.install.table import CLIENTS, Client
 from triskele.edge.process import connect
-from triskele.errors import BadInput, Conflict, NotFound, StoreClosed
+from triskele.errors import BadInput, Conflict, NotFound, StoreClosed, Unavailable
 
 if TYPE_CHECKING:
     from triskele.edge.install.installer import Change, InstallTarget
@@ -33,6 +38,10 @@ _OTHER_STORE = (
     " background process. Name the store in config.toml instead ([store] url, [server] url)."
 )
 _PROJECT = click.option("--project", is_flag=True, help="Only for the current folder.")
+_START_S = 60.0
+_ANSWER_S = 10.0
+_PAUSE_S = 0.05
+_REDIRECT = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={}"><title>triskele</title>'
 
 
 @click.command(
@@ -78,7 +87,7 @@ def install(
 
 def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
     """Turn learning on, unless it is already set."""
-    from triskele.edge.cli.config_commands import store_setting
+    from triskele.edge.cli.config import store_setting
 
     if (dial := invocation.settings().curation.learn) != "off":
         click.echo(f"triskele already learns from conversations (curation.learn = {dial}).", err=True)
@@ -243,15 +252,11 @@ def hook(invocation: Invocation, event: str, explain: bool) -> None:
     """
     if explain:
         return _explain_hook(invocation, event)
-    from triskele.edge.hook import client as hook_client
-
     return hook_client.answer(event, invocation.environ(), time.monotonic())
 
 
 def _explain_hook(invocation: Invocation, event: str) -> None:
     """What the hook does with the event on standard input, and why; the folder is the one that the event names."""
-    import json
-
     from triskele.edge.hook import explain as explanation
 
     try:
@@ -284,9 +289,7 @@ def memory_tool(invocation: Invocation, client: str) -> None:
 
     The call is JSON on standard input; its paths are in /memories, a virtual folder over the memories of this project.
     """
-    import json
-
-    from triskele.edge.cli.write_commands import given_text
+    from triskele.edge.cli.write import given_text
     from triskele.edge.file_memory import FileMemory
     from triskele.types import client_actor
 
@@ -321,7 +324,6 @@ def _serve_demo(invocation: Invocation, http: str) -> None:
 
 
 def _report_status(invocation: Invocation, environ: dict[str, str], *, stop: bool) -> None:
-    from triskele.edge.hook import client as hook_client
     from triskele.edge.process import resident
 
     place = hook_client.address(environ)
@@ -413,3 +415,63 @@ def _own_output() -> BinaryIO:
     own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return own
+
+
+@click.command(epilog=examples("triskele ui", "triskele ui --no-browser"))
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@common
+def ui(invocation: Invocation, no_browser: bool) -> None:
+    """Open your memories in a browser: search, edit, graph.
+
+    The background process serves the pages on this machine only. The address signs one browser in, once and within
+    ten minutes; the session lasts twelve hours, or until the process ends.
+    """
+    if invocation.uses_server():
+        url = invocation.address()
+        raise BadInput(f"the pages show the store of this machine, and your memory is at {url}: open {url}/ui")
+    environ = invocation.environ()
+    place = hook_client.address(environ)
+    url = sign_in_address(place, environ)
+    is_open = not no_browser and not invocation.as_json and _open(place, url)
+    if invocation.as_json:
+        return invocation.write_json({"url": url, "project": None})
+    return click.echo(f"{'Opened' if is_open else 'Open'} {url}")
+
+
+def sign_in_address(place: Address, environ: dict[str, str]) -> str:
+    """The address that signs a browser in; starts a resident process if none runs."""
+    ends = time.monotonic() + _START_S
+    while True:
+        try:
+            answer = hook_client.exchange(place, "POST /sign-in", hook_client.choice_headers(place), b"", _ANSWER_S)
+            return _address(answer[0], answer[2])
+        except (FileNotFoundError, ConnectionRefusedError):
+            hook_client.start(place, environ)
+        except (ConnectionError, TimeoutError, BlockingIOError):
+            # Another process takes over, or the backlog is full.
+            pass
+        if time.monotonic() > ends:
+            log = os.path.join(place.run, "hook.log")
+            raise Unavailable(f"the background process does not start: see {log} and {place.file('err')}")
+        time.sleep(_PAUSE_S)
+
+
+def _address(status: int, text: bytes) -> str:
+    if status == 200:
+        return str(json.loads(text)["url"])
+    if status == 409:
+        raise Conflict(f"{hook_client.OTHER_STORE}: name the store in config.toml, or choose another TRISKELE_HOME")
+    raise Conflict("the background process is of another version: stop it with `triskele serve --stop` and try again")
+
+
+def _open(place: Address, url: str) -> bool:
+    """Open the browser by a page that only this user can read: arguments of programs can be seen by others."""
+    path = Path(place.file("open.html"))
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(_REDIRECT.format(html.escape(url)))
+    try:
+        return webbrowser.open(path.as_uri())
+    except webbrowser.Error:
+        return False
