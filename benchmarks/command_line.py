@@ -87,7 +87,7 @@ def _print_cpu(engine: Any, drafts: Sequence[Any]) -> None:
     from triskele.curation.curator import Curator
 
     curator = Curator(engine)
-    for what, search in (("by recall", curator.hints), ("by words", curator.word_hints)):
+    for what, search in (("by recall", curator.related), ("by words", curator.related_by_words)):
         search(drafts[0])
         spent = []
         for draft in drafts:

@@ -100,7 +100,7 @@ class Drafter:
         given = None if sensitivity is None else validation.check_sensitivity(sensitivity)
         return classified(memory, given, settings, title=title)
 
-    def dated(self, content: str, **details: Any) -> Memory:
+    def draft_with_dates(self, content: str, **details: Any) -> Memory:
         """A draft with the validity that its words state, as in "Since May …"; a given one wins, a secret has none."""
         return with_told_period(self.draft(content, **details))
 

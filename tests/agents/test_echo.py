@@ -151,9 +151,9 @@ def test_an_echo_is_refused_in_one_line(engine: LocalEngine, inject: Callable[..
 
 def test_a_memory_of_many_sentences_leaves_a_bounded_number_of_fingerprints() -> None:
     text = " ".join(f"Sentence number {number} says something." for number in range(200))
-    assert len(echo.prints(text)) == 1 + echo.MOST_PRINTS
-    assert len(echo.prints("one sentence that is long enough")) == 1
-    assert echo.prints("!!!") == ()
+    assert len(echo.fingerprints(text)) == 1 + echo.MOST_FINGERPRINTS
+    assert len(echo.fingerprints("one sentence that is long enough")) == 1
+    assert echo.fingerprints("!!!") == ()
 
 
 def test_what_was_forgotten_or_replaced_since_may_be_said_again(

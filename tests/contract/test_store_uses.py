@@ -30,8 +30,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
     return set_to
 
 
-def _use(memory: Memory, tokens: int = 10, *prints: str) -> Use:
-    return Use(memory.id, tokens, memory.content_hash, prints)
+def _use(memory: Memory, tokens: int = 10, *fingerprints: str) -> Use:
+    return Use(memory.id, tokens, memory.content_hash, fingerprints)
 
 
 def _given(store: OwnerStore, conversation: str) -> list[str]:

@@ -120,7 +120,7 @@ def test_a_rejected_proposal_does_not_come_back(open_engine: OpenEngine) -> None
     new = engine.remember(NEW)
     curator.follow()
     engine.proposals.reject(engine.proposals.list()[0].id)
-    assert engine.proposals.offer(curator.hints(engine.store.history(new.id)[-1])) == 0
+    assert engine.proposals.offer(curator.related(engine.store.history(new.id)[-1])) == 0
     assert engine.proposals.list() == []
     with pytest.raises(NotFound):
         engine.proposals.accept("0")
@@ -188,7 +188,7 @@ def test_an_agents_copy_yields_to_the_users_memory_whichever_is_newer(open_engin
     own = engine.remember("The kettle is red.").id
     second = engine.remember("the kettle is RED", origin=Origin.AGENT).id
     curator.follow()
-    curator.settle(curator.hints(engine.store.history(second)[-1]), apply=True)
+    curator.apply_or_propose(curator.related(engine.store.history(second)[-1]), apply=True)
     assert engine.superseded([first, own, second]) == {first, second}
     assert engine.get(own).origin is Origin.USER
 
@@ -219,11 +219,11 @@ def test_the_brake_stops_a_run_and_the_rest_is_proposed(open_engine: OpenEngine)
     news = engine.apply(
         [Add(engine.draft(f"The limit of queue {chr(97 + n)}{n}x was raised to {n + 500} jobs")) for n in range(number)]
     )
-    decisions = [each for new in news for each in curator.hints(engine.store.history(new.id)[-1])[:1]]
-    result = curator.settle(decisions, apply=True)
+    decisions = [each for new in news for each in curator.related(engine.store.history(new.id)[-1])[:1]]
+    result = curator.apply_or_propose(decisions, apply=True)
     assert curator.today() == {"changed": LEAST_A_DAY}
     assert result.proposed == 5
-    assert curator.settle(decisions[-1:], apply=True).outcomes == ()
+    assert curator.apply_or_propose(decisions[-1:], apply=True).outcomes == ()
     assert len({outcome.batch for outcome in result.outcomes}) == 1
 
 
@@ -253,7 +253,7 @@ def test_words_alone_find_a_near_duplicate(open_engine: OpenEngine) -> None:
     engine = open_engine()
     known = engine.remember("The VPN is needed for the archive").id
     engine.remember("The kettle is red")
-    [hint] = Curator(engine).word_hints(engine.draft("The VPN is no longer needed for the archive"))
+    [hint] = Curator(engine).related_by_words(engine.draft("The VPN is no longer needed for the archive"))
     assert hint.old is not None
     assert (hint.old.id, hint.verdict) == (known, Verdict.SUPERSEDE)
 

@@ -124,7 +124,7 @@ def test_what_the_user_rejected_is_neither_found_nor_applied_again(open_engine: 
     engine.proposals.reject(proposal.id)
     again = whole_store.curate(engine, threshold=0.9)
     assert (again.findings, again.applied, again.proposed) == ((), (), 0)
-    curated = Curator(engine).settle(
+    curated = Curator(engine).apply_or_propose(
         [PairDecision(proposal.kind, proposal.new, proposal.old, 0.99, proposal.reasons)], apply=True
     )
     assert (curated.outcomes, curated.proposed) == ((), 0)

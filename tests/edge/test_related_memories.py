@@ -52,7 +52,7 @@ def test_a_resident_process_whose_recall_hangs_answers_by_words(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = threading.Event()
-    monkeypatch.setattr(Curator, "hints", lambda *_: gate.wait(60) and [])
+    monkeypatch.setattr(Curator, "related", lambda *_: gate.wait(60) and [])
     said = remote.run(engine, request(engine, "add", "We deploy the shop with Argo CD each Monday!"))
     gate.set()
     assert "It repeats" in said and KNOWN in said
@@ -61,14 +61,14 @@ def test_a_resident_process_whose_recall_hangs_answers_by_words(
 
 def test_recall_that_is_quick_enough_answers(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "RELATED_S", 60.0)
-    monkeypatch.setattr(Curator, "word_hints", lambda *_: [])
+    monkeypatch.setattr(Curator, "related_by_words", lambda *_: [])
     assert "It repeats" in remote.run(engine, request(engine, "add", "We deploy the shop with Argo CD each Monday!"))
 
 
 def test_related_by_words_only_until_a_model_is_open(open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = open_engine()
     engine.remember(KNOWN)
-    monkeypatch.setattr(Curator, "hints", lambda *_: pytest.fail("recall would load a model"))
+    monkeypatch.setattr(Curator, "related", lambda *_: pytest.fail("recall would load a model"))
     [found] = engine.related(content=f"{KNOWN}!")
     assert (found.memory.content, found.relation) == (KNOWN, "duplicate")
 
@@ -90,7 +90,7 @@ def test_the_client_asks_about_what_the_resident_process_found(
 ) -> None:
     engine = open_engine()
     known = engine.remember(KNOWN, project="garden").id
-    monkeypatch.setattr(Curator, "word_hints", lambda *_: [])
+    monkeypatch.setattr(Curator, "related_by_words", lambda *_: [])
     invocation = Invocation(related=(word.format(known),))
     monkeypatch.setattr(related_memories.click, "prompt", lambda *_, **__: "replace")
     is_known = "contradiction" in word

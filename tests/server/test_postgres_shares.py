@@ -235,9 +235,9 @@ def test_an_export_and_a_duplicate_are_of_ones_own(open_as: Open, tmp_path: Path
     kept = bob.remember(HERON)
     assert kept.action is Action.ADDED
     assert (
-        Curator(bob).hints(bob.store.history(kept.id)[-1])
+        Curator(bob).related(bob.store.history(kept.id)[-1])
         == []
-        == Curator(bob).word_hints(bob.store.history(kept.id)[-1])
+        == Curator(bob).related_by_words(bob.store.history(kept.id)[-1])
     )
     report = export_memories(bob, tmp_path / "bob.jsonl")
     text = (tmp_path / "bob.jsonl").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ OpenEngine = Callable[..., LocalEngine]
 
 def _inject(engine: LocalEngine, id: str, conversation: str = "talk") -> None:
     memory = engine.get(id)
-    engine.store.usage.injected(conversation, [Use(id, 1, memory.content_hash, echo.prints(memory.content))])
+    engine.store.usage.injected(conversation, [Use(id, 1, memory.content_hash, echo.fingerprints(memory.content))])
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def test_no_byte_of_an_id_or_fingerprint_stays(
 ) -> None:
     engine = open_engine()
     id = engine.remember("the kettle stands on the red shelf").id
-    prints = echo.prints("the kettle stands on the red shelf")
+    fingerprints = echo.fingerprints("the kettle stands on the red shelf")
     _inject(engine, id)
-    assert {word for _, word in traces(tmp_path, prints)} == set(prints)
+    assert {word for _, word in traces(tmp_path, fingerprints)} == set(fingerprints)
     getattr(engine, way)(id)
-    assert traces(tmp_path, prints) == set()
+    assert traces(tmp_path, fingerprints) == set()
     tables = ("usage_counts", "given", "echoes")
     connection = engine.store._database.connection()  # type: ignore[attr-defined]
     assert [connection.execute(f"SELECT count(*) FROM {table}").get for table in tables] == [0, 0, 0]
@@ -103,7 +103,7 @@ def test_a_text_that_was_sealed_while_it_waited_leaves_nothing(
     writer.execute("ROLLBACK")
     engine.seal(id)
     engine.store.usage.flush()
-    assert engine.store.usage.echoed(echo.prints("the kettle stands on the red shelf")) == {}
+    assert engine.store.usage.echoed(echo.fingerprints("the kettle stands on the red shelf")) == {}
     assert engine.store.usage.given("talk") == []
 
 

@@ -17,7 +17,7 @@ LABEL_SEPARATOR = " · "
 _LABEL_PARTS = range(4, 9)
 _MAX_LINES = 200
 # Of a long memory only the first sentences are fingerprinted.
-MOST_PRINTS = 40
+MOST_FINGERPRINTS = 40
 # Shorter sentences are too common to identify a memory.
 SHORTEST = 20
 
@@ -26,33 +26,33 @@ _LIST_MARK = re.compile(r"^\s*(?:[>*•–-]|\d+[.)]|#+)\s+", re.MULTILINE)
 _WRAPPING = " \t\"'`“”‘’«»*_.!?…。！？;,"
 
 
-def prints(text: str) -> tuple[str, ...]:
+def fingerprints(text: str) -> tuple[str, ...]:
     """The fingerprints of a text: of the whole, and of each sentence that is long enough."""
     sentences = _sentences(text)
-    long = [sentence for sentence in sentences if len(sentence) >= SHORTEST][:MOST_PRINTS]
-    return tuple(dict.fromkeys(_print(part) for part in (" ".join(sentences), *long) if part))
+    long = [sentence for sentence in sentences if len(sentence) >= SHORTEST][:MOST_FINGERPRINTS]
+    return tuple(dict.fromkeys(_fingerprint(part) for part in (" ".join(sentences), *long) if part))
 
 
-def label_print(label: str) -> str:
+def label_fingerprint(label: str) -> str:
     """The fingerprint of the label under which a memory was given."""
-    return _print(f"label {_plain(label)}")
+    return _fingerprint(f"label {_plain(label)}")
 
 
-def _label_prints(text: str) -> set[str]:
+def _label_fingerprints(text: str) -> set[str]:
     """The fingerprints of all labels that a text may begin its lines with."""
     lines = [_LIST_MARK.sub("", line).split(LABEL_SEPARATOR) for line in text.splitlines()[:_MAX_LINES]]
     counts = ((parts, count) for parts in lines for count in _LABEL_PARTS if count <= len(parts))
-    return {label_print(LABEL_SEPARATOR.join(parts[:count])) for parts, count in counts}
+    return {label_fingerprint(LABEL_SEPARATOR.join(parts[:count])) for parts, count in counts}
 
 
 def recognised(store: OwnerStore, text: str, *, project: str | None = None) -> str | None:
     """The id of an injected memory that this text repeats, whole or in part; `project` is where it would be stored."""
-    labelled = store.usage.echoed(_label_prints(text))
+    labelled = store.usage.echoed(_label_fingerprints(text))
     if labelled:
         return next(iter(labelled.values()))[0]
     sentences = _sentences(text)
-    parts = [_print(sentence) for sentence in sentences if len(sentence) >= SHORTEST]
-    whole = _print(" ".join(sentences))
+    parts = [_fingerprint(sentence) for sentence in sentences if len(sentence) >= SHORTEST]
+    whole = _fingerprint(" ".join(sentences))
     sources = store.usage.echoed({whole, *parts})
     if whole in sources:
         return _visible(store, sources[whole], project)
@@ -95,5 +95,5 @@ def _plain(text: str) -> str:
     return spaced.strip(_WRAPPING)
 
 
-def _print(text: str) -> str:
+def _fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

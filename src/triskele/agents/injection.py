@@ -110,7 +110,7 @@ def for_prompt(engine: StoreAccess, query: str, answer: Answer, conversation: Co
     return _not_in_context(wanted, conversation)
 
 
-def silence(engine: StoreAccess, query: str, answer: Answer, chosen: Sequence[Memory]) -> str:
+def why_nothing(engine: StoreAccess, query: str, answer: Answer, chosen: Sequence[Memory]) -> str:
     """Why a prompt gets none of the memories of an answer, without any text of them; `chosen` did not fit."""
     least = engine.settings.agents.least_confidence
     if chosen:

@@ -221,7 +221,7 @@ def _draft(engine: StoreAccess, each: CapturedText, secrets: Sequence[Finding], 
 def _is_known(curator: Curator, engine: StoreAccess, draft: Memory, each: CapturedText) -> bool:
     if echo.recognised(engine.store, each.text, project=draft.project) is not None:
         return True
-    hints = curator.hints(draft)
+    hints = curator.related(draft)
     return any(hint.verdict is Verdict.NOOP and hint.confidence >= _KNOWN for hint in hints)
 
 
@@ -233,8 +233,8 @@ def _keep(engine: StoreAccess, kept: Sequence[Memory], learned: Learned) -> None
     learned.batch = outcomes[0].batch
     curator = Curator(engine)
     standing = engine.store.memories([outcome.id for outcome in outcomes])
-    decisions = [hint for memory in standing.values() for hint in curator.hints(memory)]
-    curator.settle(decisions, apply=engine.settings.curation.apply)
+    decisions = [hint for memory in standing.values() for hint in curator.related(memory)]
+    curator.apply_or_propose(decisions, apply=engine.settings.curation.apply)
 
 
 def work_off(engine: StoreAccess) -> int:

@@ -87,7 +87,7 @@ def _user_prompt_submit(engine: StoreAccess, call: HookCall) -> _Answered:
     budget = engine.settings.agents.budget_tokens
     text = injection.injection(engine, "UserPromptSubmit", memories, budget=budget)
     if not text.memories:
-        text = InjectedText(note=injection.silence(engine, query, answer, memories))
+        text = InjectedText(note=injection.why_nothing(engine, query, answer, memories))
     return text, conversation
 
 

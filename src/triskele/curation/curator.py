@@ -60,7 +60,7 @@ class Curator:
         self._settings = host.settings.curation
         self.proposals = Proposals(host)
 
-    def hints(self, memory: Memory) -> list[PairDecision]:
+    def related(self, memory: Memory) -> list[PairDecision]:
         """What a memory repeats, extends or contradicts, found by recall."""
         if is_secret(memory) or memory.shared_by:
             return []
@@ -77,7 +77,7 @@ class Curator:
         found = (hit for hit in answer.hits if hit.memory.id != memory.id and not hit.superseded)
         return [NearMemory(hit.memory, hit.legs["dense"].score if "dense" in hit.legs else None) for hit in found]
 
-    def word_hints(self, memory: Memory) -> list[PairDecision]:
+    def related_by_words(self, memory: Memory) -> list[PairDecision]:
         """The same by words only: loads no model and no index, and reads only the newest memories."""
         return [] if is_secret(memory) else related(memory, self._nearest_by_words(memory))
 
@@ -114,12 +114,12 @@ class Curator:
         ids = list(dict.fromkeys(entry.id for entry in written if entry.undoes is None))
         memories = self._store.memories(ids)
         gone = self._host.superseded(list(memories)) if memories else set()
-        decisions = [each for id in ids if id in memories and id not in gone for each in self.hints(memories[id])]
-        result = self.settle(decisions, apply=self._settings.apply)
+        decisions = [each for id in ids if id in memories and id not in gone for each in self.related(memories[id])]
+        result = self.apply_or_propose(decisions, apply=self._settings.apply)
         self._advance(page.cursor)
         return Curated(len(memories), result.proposed, result.outcomes, is_done=len(page.entries) < limit)
 
-    def settle(self, decisions: Sequence[PairDecision], *, apply: bool) -> Curated:
+    def apply_or_propose(self, decisions: Sequence[PairDecision], *, apply: bool) -> Curated:
         """Apply what is sure, if that is wished and the day's brake allows it, and propose the rest."""
         left = self._left_today() if apply and decisions else 0
         batch, outcomes, rest = new_batch(), list[Outcome](), list[PairDecision]()

@@ -212,7 +212,7 @@ class LocalEngine:
         """Store one memory durably; "Since May …" sets its validity."""
         _refuse_unknown("remember", details, requests.Details)
         self._refuse_echoes([(content, details.get("project"))])
-        memory = self._drafter.dated(content, **details)
+        memory = self._drafter.draft_with_dates(content, **details)
         changes: list[Change] = [Add(memory)]
         if supersedes is not None:
             older = self._replaceable(supersedes, memory.origin)
@@ -232,7 +232,7 @@ class LocalEngine:
         for draft in listed:
             _refuse_unknown("remember_all", draft, requests.Draft)
         self._refuse_echoes([(draft["content"], draft.get("project")) for draft in listed])
-        return self.apply([Add(self._drafter.dated(**draft)) for draft in listed])
+        return self.apply([Add(self._drafter.draft_with_dates(**draft)) for draft in listed])
 
     def _refuse_echoes(self, texts: Sequence[tuple[str, str | None]]) -> None:
         """Refuse a text that an agent repeats, which recall gave it."""
@@ -534,8 +534,8 @@ class LocalEngine:
             from triskele.models.deadlines import within
 
             with suppress(TimeoutError):
-                return within(RELATED_S, lambda: curator.hints(memory))
-        return curator.word_hints(memory)
+                return within(RELATED_S, lambda: curator.related(memory))
+        return curator.related_by_words(memory)
 
     def semantic(self) -> SemanticIndex | None:
         """The local model and its indexes, opened when first needed; None if there is no model."""

@@ -159,12 +159,12 @@ class DocumentStore(Protocol):
 
 
 class Use(NamedTuple):
-    """A memory that was recalled or injected with this content; `prints` are fingerprints that recognise the text."""
+    """One use of a memory with this content; `fingerprints` recognise its text."""
 
     id: str
     tokens: int
     content_hash: str = ""
-    prints: tuple[str, ...] = ()
+    fingerprints: tuple[str, ...] = ()
 
 
 class UsageStore(Protocol):
@@ -213,7 +213,7 @@ class UsageStore(Protocol):
         """The newest days on which anything was used, the newest first."""
         ...
 
-    def echoed(self, prints: Iterable[str]) -> dict[str, list[str]]:
+    def echoed(self, fingerprints: Iterable[str]) -> dict[str, list[str]]:
         """The ids of memories whose text left these fingerprints when it was given, by fingerprint."""
         ...
 

@@ -130,13 +130,13 @@ class OwnerUsage(ABC):
         sql = "SELECT day, recalled, injected, tokens FROM usage_days WHERE owner = ? ORDER BY day DESC LIMIT ?"
         return [DayCount(*row) for row in self._all(sql, limit)]
 
-    def echoed(self, prints: Iterable[str]) -> dict[str, list[str]]:
+    def echoed(self, fingerprints: Iterable[str]) -> dict[str, list[str]]:
         """The ids of memories whose text left these fingerprints when it was given, by fingerprint."""
         self.flush()
         sql = f"SELECT print, id FROM echoes WHERE owner = ? AND print {self._LISTED} ORDER BY print, id"
         found: dict[str, list[str]] = {}
-        for print, id in self._all(sql, self._listed(prints)):
-            found.setdefault(print, []).append(id)
+        for fingerprint, id in self._all(sql, self._listed(fingerprints)):
+            found.setdefault(fingerprint, []).append(id)
         return found
 
     def flush(self) -> None:
@@ -198,7 +198,7 @@ class _Handed:
                 " last = excluded.last",
                 [use.id, recalled, injected, use.tokens, micros, rows.owner, rows.owner, use.id],
             )
-            if self.is_injected or use.prints:
+            if self.is_injected or use.fingerprints:
                 _keep_text(rows, self.conversation, use, micros)
         self._count_day(rows)
 

@@ -55,5 +55,5 @@ class _PostgresUsageRows(UsageRows):
     def keep_prints(self, use: Use) -> None:
         self._connection.execute(
             "INSERT INTO echoes SELECT %s, print, %s FROM unnest(%s::text[]) AS left_by (print) ON CONFLICT DO NOTHING",
-            [self.owner, use.id, list(use.prints)],
+            [self.owner, use.id, list(use.fingerprints)],
         )

@@ -64,7 +64,7 @@ class _SqliteUsageRows(UsageRows):
 
     def keep_prints(self, use: Use) -> None:
         self._connection.executemany(
-            "INSERT OR IGNORE INTO echoes VALUES (?, ?, ?)", [(self.owner, print, use.id) for print in use.prints]
+            "INSERT OR IGNORE INTO echoes VALUES (?, ?, ?)", [(self.owner, each, use.id) for each in use.fingerprints]
         )
 
 
