@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from triskele.agents import learning, transcript_queue, usage
+from triskele.agents import learning, respond, usage
 from triskele.engine.local import LocalEngine
 from triskele.replies import HookCall, Injection
 from triskele.types import CURATION, Add, Origin, Role, Sensitivity
@@ -231,9 +231,9 @@ def test_nothing_is_queued_unless_the_settings_say_so(open_engine: OpenEngine, t
 def test_a_transcript_that_cannot_be_read_is_dropped(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = learning_engine(open_engine)
     (tmp_path / "bad.json").write_text("[")
-    transcript_queue.put(engine.store, str(tmp_path / "bad.json"), "garden")
-    transcript_queue.put(engine.store, str(tmp_path / "gone.jsonl"), "garden")
-    transcript_queue.put(engine.store, "relative.jsonl", "garden")
+    respond.queue_transcript(engine.store, str(tmp_path / "bad.json"), "garden")
+    respond.queue_transcript(engine.store, str(tmp_path / "gone.jsonl"), "garden")
+    respond.queue_transcript(engine.store, "relative.jsonl", "garden")
     assert learning.work_off(engine) == 0
     assert engine.store.documents.all("learn-queue") == {}
 

@@ -12,7 +12,7 @@ from typing import Any
 import loopback
 import pytest
 
-from triskele.agents import injection, learning, transcript_queue, usage
+from triskele.agents import injection, learning, respond, usage
 from triskele.config import CurationSettings, LlmSettings
 from triskele.engine.local import LocalEngine
 from triskele.types import CURATION, Origin, Role, Sensitivity
@@ -264,7 +264,7 @@ def test_the_background_tries_a_failed_transcript_again_later(
 ) -> None:
     engine, state = start(*[said("no")] * 2)
     path = transcript(tmp_path / "talk.jsonl", "hm, our auditor is Nadia by the way")
-    transcript_queue.put(engine.store, str(path), "garden")
+    respond.queue_transcript(engine.store, str(path), "garden")
     assert [learning.work_off(engine), learning.work_off(engine)] == [1, 0]
     assert len(state.seen) == 2
     monkeypatch.setattr(learning.timestamps, "now", lambda: learning.timestamps.parse("2199-01-01T00:00:00Z"))

@@ -14,12 +14,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from triskele.agents import capture, echo, injection, transcript_queue
+from triskele.agents import capture, echo, injection, respond
 from triskele.agents.fact_reader import FactReader
 from triskele.curation.curator import Curator
 from triskele.curation.wording import content, forms, words
 from triskele.errors import BadInput, TriskeleError
-from triskele.exchange import agent_turns
+from triskele.exchange import transcripts
 from triskele.ingest import with_told_period
 from triskele.privacy import detect
 from triskele.privacy.findings import Finding, merge
@@ -78,9 +78,9 @@ def learn(
 
     What the rules find is kept before a language model is asked for more.
     """
-    documents, key = engine.store.documents, transcript_queue.key_of(path)
+    documents, key = engine.store.documents, respond.transcript_key(path)
     progress = _Progress(**({} if is_dry else documents.get(_READ, key) or {}))
-    turns, after = agent_turns.read_turns(path, progress.offset)
+    turns, after = transcripts.read_turns(path, progress.offset)
     progress.skipped = sorted({*progress.skipped, *map(_session_key, capture.marked_sessions(turns))})
     own = _own(engine, turns, progress)
     learned = Learned(turns=len(own))
@@ -112,7 +112,7 @@ def _learn_by_model(
     llm = reader.model()
     if llm is None:
         return
-    turns, after = agent_turns.read_turns(path, progress.model_offset)
+    turns, after = transcripts.read_turns(path, progress.model_offset)
     places = {id(turn): place for place, turn in enumerate(turns)}
     own = [turn for turn in _own(engine, turns, progress) if places[id(turn)] >= progress.model_turns]
     private = {turn.session for turn in own if _is_private(engine, turn.session, progress)}
@@ -241,11 +241,11 @@ def work_off(engine: StoreAccess) -> int:
     """Read the transcripts that wait; one that cannot be read is dropped. Returns how many were read."""
     dial, done = engine.settings.curation.learn, 0
     now = timestamps.now()
-    for key, value in transcript_queue.waiting(engine.store).items() if dial != "off" else ():
+    for key, value in respond.queued_transcripts(engine.store).items() if dial != "off" else ():
         if timestamps.parse(value.get("after", _LONG_AGO)) > now:
             continue
         # Taken out first: a transcript that breaks the reader must not be read again and again.
-        transcript_queue.take(engine.store, key)
+        respond.take_transcript(engine.store, key)
         with suppress(TriskeleError, OSError):
             learned = learn(engine, Path(value["path"]), dial=dial, project=value["project"])
             done += 1
@@ -260,7 +260,7 @@ def _try_later(engine: StoreAccess, key: str, value: Mapping[str, Any]) -> None:
     if tries < len(_RETRY_MINUTES):
         after = timestamps.now() + timedelta(minutes=_RETRY_MINUTES[tries])
         again = {**value, "tries": tries + 1, "after": timestamps.to_text(after)}
-        transcript_queue.put_back(engine.store, key, again)
+        respond.queue_again(engine.store, key, again)
 
 
 def _session(turn: SpokenTurn) -> str | None:

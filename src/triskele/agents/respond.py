@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from triskele import validation
-from triskele.agents import injection, transcript_queue, usage
+from triskele.agents import injection, usage
 from triskele.agents.injection import Conversation, InjectedText, key_of
-from triskele.errors import UnknownEvent
+from triskele.errors import TriskeleError, UnknownEvent
 from triskele.recall.access import StoreAccess
 from triskele.replies import ConversationUse, HookCall, Injection
+from triskele.store.protocols import Document, OwnerStore
 from triskele.types import Memory
 
 # Sources of a session start with an empty context.
@@ -113,7 +118,7 @@ def _pre_compact(engine: StoreAccess, call: HookCall) -> _Answered:
 def _stop(engine: StoreAccess, call: HookCall) -> _Answered:
     # The background process learns from the turns since the last time.
     if engine.settings.curation.learn != "off":
-        transcript_queue.put(engine.store, call.transcript, injection.project_in(engine, call))
+        queue_transcript(engine.store, call.transcript, injection.project_in(engine, call))
     return _NOTHING
 
 
@@ -131,3 +136,36 @@ _ANSWERS: dict[str, Callable[[StoreAccess, HookCall], _Answered]] = {
     "session-end": _session_end,
 }
 EVENTS = tuple(_ANSWERS)
+
+
+# The transcripts that wait until the background process learns from them
+
+_QUEUE = "learn-queue"
+_MAX_QUEUED = 200
+
+
+def transcript_key(path: Path) -> str:
+    """A hash of the path of a transcript."""
+    return hashlib.sha256(str(path.expanduser().absolute()).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def queue_transcript(store: OwnerStore, transcript: str, project: str) -> None:
+    """Queue a transcript by its absolute path; the hook does not wait for it."""
+    if Path(transcript).is_absolute():
+        with suppress(TriskeleError):
+            queue_again(store, transcript_key(Path(transcript)), {"path": transcript, "project": project})
+
+
+def queue_again(store: OwnerStore, key: str, entry: Mapping[str, Any]) -> None:
+    """Queue an entry that was taken out before."""
+    store.documents.put(_QUEUE, {key: Document(entry)}, most=_MAX_QUEUED, durable=False)
+
+
+def queued_transcripts(store: OwnerStore) -> Mapping[str, Mapping[str, Any]]:
+    """The queued transcripts by their keys."""
+    return store.documents.all(_QUEUE)
+
+
+def take_transcript(store: OwnerStore, key: str) -> None:
+    """Take a transcript out of the queue."""
+    store.documents.delete(_QUEUE, [key])

@@ -14,7 +14,7 @@ from triskele import requests, validation
 from triskele.agents import usage
 from triskele.agents.usage import AfterAnswer
 from triskele.config import Settings, source_of
-from triskele.curation import agreement, projects, recall_log
+from triskele.curation import measures, projects
 from triskele.engine import undo, views
 from triskele.errors import AmbiguousId, BadInput, NotFound
 from triskele.recall import plan as plans
@@ -441,7 +441,7 @@ class LocalEngine:
                 **_narrowing(options),
             )
         if plan.rerank == CROSS and sort is Sort.RELEVANCE:
-            self.after_answer.put(partial(agreement.note, self.store, answer))
+            self.after_answer.put(partial(measures.count_agreement, self.store, answer))
         budget = options.get("budget")
         return answer if budget is None else pack(answer, validation.check_budget(budget))
 
@@ -451,7 +451,7 @@ class LocalEngine:
         narrowed = options.get("show_superseded") or any(options.get(name) for name in _NOT_LOGGED_WITH)
         is_plain = self.settings.recall.log and options.get("sort", Sort.RELEVANCE) == Sort.RELEVANCE and not narrowed
         if is_plain and not self.runtime.egress_policy.quotes_secret(text):
-            self.after_answer.put(partial(recall_log.note, self.store, text, answer, timestamps.now()))
+            self.after_answer.put(partial(measures.log_query, self.store, text, answer, timestamps.now()))
 
     def ask(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from triskele.curation import agreement
+from triskele.curation import measures
 from triskele.curation.curator import Curator
 from triskele.recall.hosted import egress_log
 from triskele.recall.plan import values_of
@@ -28,7 +28,7 @@ def statistics(engine: LocalEngine) -> Statistics:
         jobs=store.jobs.counts(),
         names=store.entities.counts(),
         adopted=_adopted(engine),
-        agreement=agreement.agreed(store),
+        agreement=measures.agreement(store),
         most_used=most_used,
         used=tuple(store.memories([count.id for count in most_used]).values()),
         days=tuple(store.usage.days()),

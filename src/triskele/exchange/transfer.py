@@ -24,7 +24,7 @@ from triskele.exchange import (
     markdown,
     mcp_memory,
     sources,
-    transcript,
+    transcripts,
 )
 from triskele.exchange.export import Progress, Snapshot, take_snapshot
 from triskele.exchange.import_plan import ImportPlan
@@ -68,7 +68,7 @@ IMPORTS: dict[str, ImportFormat] = {
     "agents": ImportFormat(agents_file.recognises, agents_file.read),
     "markdown": ImportFormat(markdown.recognises, markdown.read),
     "mcp-memory": ImportFormat(mcp_memory.recognises, mcp_memory.read),
-    "transcript": ImportFormat(transcript.recognises, transcript.read),
+    "transcript": ImportFormat(transcripts.recognises, transcripts.read),
     "jsonl": ImportFormat(jsonl.recognises, jsonl.read),
 }
 

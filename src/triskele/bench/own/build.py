@@ -24,8 +24,8 @@ from triskele.bench.own.questions import (
     make_question,
     save_questions,
 )
-from triskele.curation import recall_log
-from triskele.curation.recall_log import LoggedQuery
+from triskele.curation import measures
+from triskele.curation.measures import LoggedQuery
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.index.lexical import LexicalIndex
@@ -127,7 +127,7 @@ def _added(
 
 
 def _from_log(engine: LocalEngine, memories: Mapping[str, Memory], result: BuildResult) -> Iterator[Question]:
-    for asked in recall_log.entries(engine.store):
+    for asked in measures.logged_queries(engine.store):
         top = memories.get(asked.hits[0]) if asked.hits else None
         if len(engine.lexical.analyzer.query_terms(asked.text)) < 2:
             result.refused["log: a single word"] += 1

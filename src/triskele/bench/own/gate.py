@@ -12,7 +12,7 @@ from triskele.bench.harness import OwnHarness, Progress, quiet
 from triskele.bench.measure import Measured, measure
 from triskele.bench.own.questions import ANSWERS, JudgedSet, Question, judged_set, make_question
 from triskele.bench.own.run import NOW, judgeable, measure_own, own_arm
-from triskele.curation import recall_log
+from triskele.curation import measures
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.recall import plan as plans
@@ -200,7 +200,7 @@ def compare_models(engine: LocalEngine, model: SemanticIndex, progress: Progress
 
 
 def _past_questions(engine: LocalEngine) -> list[Question]:
-    asked = list({(each.text, each.project): each for each in recall_log.entries(engine.store)}.values())
+    asked = list({(each.text, each.project): each for each in measures.logged_queries(engine.store)}.values())
     return [make_question(each.text, "past", "recall log", project=each.project) for each in asked[:MAX_PAST_QUESTIONS]]
 
 

@@ -1,6 +1,7 @@
-"""The turns of a conversation as agents write them down: Claude Code and Codex (JSON lines), Gemini (one document).
+"""Transcripts of agents: the turns that learning reads, and the import of whole sessions.
 
-A transcript grows while it is read: what was read before is left out, and a line that is still being written waits.
+Claude Code and Codex write JSON lines, Gemini one document. A transcript grows while it is read: learning continues
+at an offset and leaves a line that is still being written for the next time.
 """
 
 from __future__ import annotations
@@ -10,18 +11,25 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from triskele import validation
+from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import sources
-from triskele.exchange.json_text import parse
+from triskele.exchange.json_text import parse, parse_object
+from triskele.exchange.records import Item, Note
+from triskele.privacy.detect import is_cut
+from triskele.replies import Problem
 from triskele.text import timestamps
-from triskele.types import SpokenTurn
+from triskele.types import Sensitivity, SpokenTurn
 
 _MOST_BYTES = 2**28
 # Lines that a program wrote in the place of a speaker.
-_CLAUDE_PROGRAMS = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage", "toolUseResult")
+_CLAUDE_NOTES = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage")
+_CLAUDE_PROGRAMS = (*_CLAUDE_NOTES, "toolUseResult")
 _CODEX_PROGRAMS = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<turn_aborted>")
 _NO_TRANSCRIPT = "this is not a transcript of Claude Code, Codex or Gemini: `triskele import` reads notes and exports"
 _ROLES = {"user": "user", "human": "user", "assistant": "assistant", "gemini": "assistant", "model": "assistant"}
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text", None})
 
 
 def read_turns(path: Path, offset: int = 0) -> tuple[list[SpokenTurn], int]:
@@ -115,16 +123,13 @@ def _turn(role: str, text: str, at: object, session: str, *, is_typed: bool) -> 
     return SpokenTurn(speaker, text, _moment(at), session, is_typed) if speaker and text else None
 
 
-def _text(content: object) -> str:
-    """The text of a message; results of tools have none."""
+def _text(content: object, kinds: frozenset[str | None] = _TEXT_PARTS) -> str:
+    """The text of a message; empty for the results of tools."""
     if isinstance(content, str):
         return content.strip()
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    texts = [part.get("text") for part in parts if part.get("type") in _SPOKEN_PARTS]
-    return "\n\n".join(text.strip() for text in texts if isinstance(text, str))
-
-
-_SPOKEN_PARTS = frozenset({"text", "input_text", "output_text", None})
+    texts = [part.get("text") for part in parts if part.get("type") in kinds]
+    return "\n\n".join(text.strip() for text in texts if isinstance(text, str) and text)
 
 
 def _moment(at: object) -> datetime | None:
@@ -132,3 +137,53 @@ def _moment(at: object) -> datetime | None:
         return timestamps.parse(at) if isinstance(at, str) else None
     except BadInput:
         return None
+
+
+def recognises(path: Path, head: str) -> bool:
+    """Whether the first object of a file belongs to a session of Claude Code."""
+    if not path.is_file() or not head.lstrip().startswith("{"):
+        return False
+    try:
+        first = parse(head.lstrip().split("\n", 1)[0])
+    except BadInput:
+        return False
+    return isinstance(first, dict) and "type" in first and bool(first.keys() & {"sessionId", "leafUuid"})
+
+
+def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
+    """The messages of the user and the assistant, in order; a longer text is cut at sentences."""
+    positions: dict[str, int] = {}
+    for line, raw in sources.lines(path):
+        place = f"line {line}"
+        if raw is None:
+            # A tool may have printed more than a line may have.
+            continue
+        try:
+            record = parse_object(raw, sources.decoded(raw)) if raw.strip() else {}
+        except BadInput as error:
+            yield Problem(place, str(error))
+            continue
+        for text, details in _pieces(record, settings):
+            session = str(record.get("sessionId") or path.stem)
+            position = positions[session] = positions.get(session, -1) + 1
+            yield Note(place=place, content=text, session=session, position=position, **details)
+    if not positions:
+        yield Problem("the file", "is empty, or contains no messages")
+
+
+def _pieces(record: dict[str, Any], settings: MemorySettings) -> Iterator[tuple[str, dict[str, Any]]]:
+    message = record.get("message")
+    if record.get("type") not in ("user", "assistant") or not isinstance(message, dict):
+        return
+    text = _text(message.get("content"), frozenset({"text"}))
+    # Commands, their output and reminders are in tags.
+    if not text or text.startswith("<") or any(record.get(name) for name in _CLAUDE_NOTES):
+        return
+    limit = settings.max_characters
+    pieces = [text] if len(text) <= limit else validation.split_sentences(text, limit)
+    details: dict[str, Any] = {"role": str(message.get("role") or record["type"])}
+    if isinstance(record.get("timestamp"), str):
+        details["created"] = record["timestamp"]
+    if is_cut(text, pieces):
+        details["sensitivity"] = Sensitivity.SECRET.value
+    yield from ((piece, details) for piece in pieces)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from triskele.errors import BadInput
-from triskele.exchange.agent_turns import read_turns
+from triskele.exchange.transcripts import read_turns
 
 
 def lines(path: Path, *records: dict[str, Any]) -> Path:

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from triskele import config
-from triskele.curation import recall_log
+from triskele.curation import measures
 from triskele.engine.local import LocalEngine
 from triskele.types import Sort
 
@@ -35,7 +35,7 @@ def engine(open_logging: Callable[..., LocalEngine]) -> LocalEngine:
 
 def _texts(engine: LocalEngine) -> list[str]:
     engine.after_answer.flush()
-    return [asked.text for asked in recall_log.entries(engine.store)]
+    return [asked.text for asked in measures.logged_queries(engine.store)]
 
 
 def test_nothing_is_kept_unless_the_user_wants_it(open_engine: Callable[..., LocalEngine]) -> None:
@@ -49,11 +49,11 @@ def test_a_question_is_kept_with_its_place_and_hits_newest_first(engine: LocalEn
     id = engine.remember("the kettle is red").id
     engine.recall("kettle colour")
     engine.recall("anything else", all_projects=True)
-    assert recall_log.entries(engine.store) == []
+    assert measures.logged_queries(engine.store) == []
     engine.after_answer.flush()
-    assert recall_log.entries(engine.store) == [
-        recall_log.LoggedQuery("anything else", None, ()),
-        recall_log.LoggedQuery("kettle colour", "garden", (id,)),
+    assert measures.logged_queries(engine.store) == [
+        measures.LoggedQuery("anything else", None, ()),
+        measures.LoggedQuery("kettle colour", "garden", (id,)),
     ]
 
 
@@ -64,13 +64,13 @@ def test_only_plain_questions_are_kept(engine: LocalEngine) -> None:
     engine.recall("kettle", as_of="2999-01-01")
     engine.recall("kettle", show_superseded=True)
     engine.recall("  ")
-    engine.recall("x" * (recall_log.LONGEST + 1))
+    engine.recall("x" * (measures.MAX_LOGGED_CHARACTERS + 1))
     engine.why_not(id, "teapot")
     assert _texts(engine) == []
 
 
 def test_the_log_is_bounded(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recall_log, "MOST", 3)
+    monkeypatch.setattr(measures, "MAX_LOGGED", 3)
     for number in range(5):
         engine.recall(f"question {number}")
     assert _texts(engine) == ["question 4", "question 3", "question 2"]
