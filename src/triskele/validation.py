@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeVar, ge
 
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
+from triskele.replies import GranteeKind, Subject
 from triskele.requests import FusionName, LegName, OrderName, RerankName
 from triskele.text import timestamps
 from triskele.text.ids import ALPHABET, ID_LENGTH
@@ -271,6 +272,19 @@ def check_limit(limit: int) -> int:
     if not 1 <= most <= MAX_LIMIT:
         raise BadInput(f"limit must be between 1 and {MAX_LIMIT}, not {limit}")
     return most
+
+
+def check_share(
+    memory: str | None, tag: str | None, user: str | None, group: str | None
+) -> tuple[Subject, str, GranteeKind, str]:
+    """What is shared and with whom; exactly one of each pair must be named."""
+    if (memory is None) == (tag is None):
+        raise BadInput("name either a memory or a tag to share")
+    if (user is None) == (group is None):
+        raise BadInput("name either a user or a group to share with")
+    subject: Subject = "tag" if memory is None else "memory"
+    kind: GranteeKind = "group" if user is None else "user"
+    return subject, memory or clean_tag(tag or ""), kind, user or group or ""
 
 
 def check_choice(text: str, choices: Sequence[str], what: str) -> str:

@@ -19,8 +19,9 @@ from triskele.server.accounts import Accounts
 from triskele.server.postgres.connections import OwnerTransactions
 from triskele.server.postgres.truth import PostgresStore
 from triskele.store.protocols import START
-from triskele.store.sharing import checked, shares_of
+from triskele.store.sharing import shares_of
 from triskele.types import Action, Add, Connect, Forget, Link, LinkKind, Memory, Outcome, Revise, Sensitivity
+from triskele.validation import check_share
 
 PEOPLE = ("alice", "bob", "carol")
 HERON, OTTER = "the heron of Holm Bridge fishes at dawn", "the otter of Holm Bridge sleeps in the reeds"
@@ -278,6 +279,6 @@ def test_a_memory_of_a_reader_does_not_replace_a_shared_one(
 
 
 def test_a_tag_is_shared_as_memories_keep_it() -> None:
-    assert checked(None, "Team Ü,  X", "bob", None) == ("tag", "team ü x", "user", "bob")
+    assert check_share(None, "Team Ü,  X", "bob", None) == ("tag", "team ü x", "user", "bob")
     with pytest.raises(BadInput):
-        checked(None, None, "bob", None)
+        check_share(None, None, "bob", None)

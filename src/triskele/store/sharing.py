@@ -8,7 +8,6 @@ from typing import Protocol
 from triskele.errors import BadInput
 from triskele.replies import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
 from triskele.types import USER, Memory
-from triskele.validation import clean_tag
 
 
 class ShareStore(Protocol):
@@ -91,16 +90,3 @@ def shares_of(shares: ShareStore | None) -> ShareStore:
     if shares is None:
         raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
     return shares
-
-
-def checked(
-    memory: str | None, tag: str | None, user: str | None, group: str | None
-) -> tuple[Subject, str, GranteeKind, str]:
-    """What is shared and with whom; exactly one of each pair must be given."""
-    if (memory is None) == (tag is None):
-        raise BadInput("name either a memory or a tag to share")
-    if (user is None) == (group is None):
-        raise BadInput("name either a user or a group to share with")
-    subject: Subject = "tag" if memory is None else "memory"
-    kind: GranteeKind = "group" if user is None else "user"
-    return subject, memory or clean_tag(tag or ""), kind, user or group or ""

@@ -21,8 +21,8 @@ from triskele.edge.http.keys import SCOPES, AccessKey, Quotas
 from triskele.edge.process import connect
 from triskele.edge.shapes import described
 from triskele.errors import BadInput
-from triskele.store.sharing import checked
 from triskele.text import timestamps
+from triskele.validation import check_share
 
 if TYPE_CHECKING:
     from triskele.config import Settings
@@ -221,7 +221,7 @@ def add_share(
     write: bool,
 ) -> None:
     """Share a memory, or all with a tag, with a user or a group."""
-    subject, target, kind, grantee = checked(memory, tag, user, group)
+    subject, target, kind, grantee = check_share(memory, tag, user, group)
     with _opened(invocation, owner) as engine:
         before = [] if invocation.as_json else engine.sharing.shares().given
         new = engine.sharing.share(subject, target, kind, grantee, access="write" if write else "read")
@@ -242,7 +242,7 @@ def remove_share(
     invocation: Invocation, memory: str | None, tag: str | None, user: str | None, group: str | None, owner: str | None
 ) -> None:
     """End a share at once."""
-    subject, target, kind, grantee = checked(memory, tag, user, group)
+    subject, target, kind, grantee = check_share(memory, tag, user, group)
     with _opened(invocation, owner) as engine:
         ended = engine.sharing.unshare(subject, target, kind, grantee)
         left = [f"Still read by {', '.join(each.readers)} through {described(each.share)}" for each in ended.remaining]

@@ -33,9 +33,9 @@ from triskele.edge.mcp.schemas import (
 )
 from triskele.errors import BadInput
 from triskele.replies import GranteeKind, Subject
-from triskele.store.sharing import checked
 from triskele.text import periods
 from triskele.types import Action, Memory, Origin, Outcome, Sensitivity, is_raised
+from triskele.validation import check_share
 
 _REMOVES = "none"
 _SUCCESSOR = "The user's own text was kept: this text supersedes it."
@@ -182,7 +182,7 @@ def memory_unshare(
 
 
 def _share(who: Caller, id: str, tag: str, user: str, group: str) -> tuple[Subject, str, GranteeKind, str]:
-    subject, target, kind, grantee = checked(id or None, tag or None, user or None, group or None)
+    subject, target, kind, grantee = check_share(id or None, tag or None, user or None, group or None)
     return subject, who.get(target).id if subject == "memory" else target, kind, grantee
 
 
