@@ -54,13 +54,13 @@ _SPECIFIC = frozenset({WordKind.NUMBER, WordKind.DATE, WordKind.NAME})
 def told(sentence: str) -> list[str]:
     """The clauses of a sentence that state something about its speaker, without its question."""
     clauses = [_OPENING.sub("", clause.strip(" ,;-–—")) for clause in _BREAK.split(sentence)]
-    found = [clause.strip(" ,;") for clause in clauses if not clause.rstrip().endswith("?")]
-    return [clause for clause in found if _is_told(clause)]
+    statements = [clause.strip(" ,;") for clause in clauses if not clause.rstrip().endswith("?")]
+    return [clause for clause in statements if _is_told(clause)]
 
 
 def _is_told(clause: str) -> bool:
-    said = content(words(clause))
-    if len(said) <= _LEAST_WORDS or _PASSING.search(clause):
+    terms = content(words(clause))
+    if len(terms) <= _LEAST_WORDS or _PASSING.search(clause):
         return False
-    is_specific = any(word.kind in _SPECIFIC for word in said) and _OWN.search(clause) is not None
+    is_specific = any(word.kind in _SPECIFIC for word in terms) and _OWN.search(clause) is not None
     return is_specific or _TELLS.match(clause) is not None

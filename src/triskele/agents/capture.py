@@ -127,13 +127,13 @@ _REPORTED = re.compile(r"\b(?:he|she|they|it|error|log|message|page) (?:said|say
 
 def capture(turns: Iterable[SpokenTurn]) -> list[CapturedText]:
     """The candidates of a conversation, in order; none of a session that holds the skip marker."""
-    found: dict[str, CapturedText] = {}
+    captured: dict[str, CapturedText] = {}
     for turn in on_record(turns):
         for sentence in own_sentences(turn.text) if turn.role == "user" else ():
             candidate = _candidate(sentence, turn)
-            for each in [candidate] if candidate is not None else _told(sentence, turn):
-                found.setdefault(each.text.casefold(), each)
-    return list(found.values())
+            for captured_text in [candidate] if candidate is not None else _told(sentence, turn):
+                captured.setdefault(captured_text.text.casefold(), captured_text)
+    return list(captured.values())
 
 
 def on_record(turns: Iterable[SpokenTurn]) -> list[SpokenTurn]:
@@ -143,13 +143,13 @@ def on_record(turns: Iterable[SpokenTurn]) -> list[SpokenTurn]:
     """
     typed = [turn for turn in turns if turn.is_typed]
     skipped = marked_sessions(typed)
-    kept, is_off = [], False
+    recorded, is_off = [], False
     for turn in typed:
         if turn.role == "user":
             is_off = _OFF_THE_RECORD.search(turn.text) is not None
         if not is_off and turn.session not in skipped:
-            kept.append(turn)
-    return kept
+            recorded.append(turn)
+    return recorded
 
 
 def marked_sessions(turns: Iterable[SpokenTurn]) -> set[str]:

@@ -72,11 +72,11 @@ def refuse(store: OwnerStore, text: str, *, project: str | None = None) -> None:
 
 def _visible(store: OwnerStore, ids: list[str], project: str | None) -> str | None:
     """The first of these memories that is visible in a project: a memory of another project may be new here."""
-    standing = store.memories(ids)
-    replaced = {link.target for link in store.links(ids, kind=LinkKind.SUPERSEDES) if link.target in standing}
+    memories = store.memories(ids)
+    replaced = {link.target for link in store.links(ids, kind=LinkKind.SUPERSEDES) if link.target in memories}
     for id in ids:
         # A forgotten or replaced memory may be stored again.
-        if id in standing and id not in replaced and (project is None or standing[id].project in (project, "")):
+        if id in memories and id not in replaced and (project is None or memories[id].project in (project, "")):
             return id
     return None
 

@@ -41,9 +41,9 @@ _SELF = "i"
 
 
 class _Shown(NamedTuple):
-    """A turn by its place, the sentences of it that the model is shown, and their text if it may leave."""
+    """A turn by its position, its sentences for the model, and their text if it may leave."""
 
-    place: int
+    position: int
     turn: SpokenTurn
     sentences: tuple[str, ...]
     cleared: Cleared | None
@@ -85,7 +85,7 @@ class FactReader:
         reading.private_sessions |= {each.turn.session for each in shown if each.cleared is None}
         reading.private_sessions |= self._told_together(shown)
         for batch in _batches(each for each in shown if each.turn.session not in reading.private_sessions):
-            reading.done = batch[0].place
+            reading.done = batch[0].position
             if not self._may_call():
                 reading.problem = SPENT
                 return reading
@@ -102,7 +102,7 @@ class FactReader:
         return reading
 
     def _shown(self, turns: Sequence[SpokenTurn]) -> Iterator[_Shown]:
-        places = {id(turn): place for place, turn in enumerate(turns)}
+        positions = {id(turn): position for position, turn in enumerate(turns)}
         for turn in on_record(turns):
             sentences = [each for each in own_sentences(turn.text) if not self._is_echo(each)]
             if len(sentences) == 1 and looks_strong(sentences[0]) and " " not in sentences[0]:
@@ -112,13 +112,13 @@ class FactReader:
                 sentences = _last(sentences, _CONTEXT_CHARACTERS)
             for part in _parts(sentences):
                 cleared, _ = self._host.runtime.egress_policy.question(" ".join(part))
-                yield _Shown(places[id(turn)], turn, part, cleared)
+                yield _Shown(positions[id(turn)], turn, part, cleared)
 
     def _told_together(self, shown: Sequence[_Shown]) -> set[str]:
         """The sessions in which only several turns together reveal a secret or something private."""
         texts: dict[str, list[str]] = {}
-        for each in shown:
-            texts.setdefault(each.turn.session, []).append(" ".join(each.sentences))
+        for entry in shown:
+            texts.setdefault(entry.turn.session, []).append(" ".join(entry.sentences))
         policy = self._host.runtime.egress_policy
         return {session for session, said in texts.items() if policy.question("\n".join(said))[0] is None}
 
@@ -127,18 +127,18 @@ class FactReader:
 
 
 def _texts(batch: Sequence[_Shown]) -> Iterator[tuple[str, Cleared]]:
-    for each in batch:
-        assert each.cleared is not None, "a turn that must stay here is in no batch"
-        yield each.turn.role, each.cleared
+    for entry in batch:
+        assert entry.cleared is not None, "a turn that must stay here is in no batch"
+        yield entry.turn.role, entry.cleared
 
 
 def _last(sentences: Sequence[str], most: int) -> list[str]:
-    kept: list[str] = []
+    last: list[str] = []
     for sentence in reversed(sentences):
-        if sum(map(len, kept)) + len(sentence) > most:
+        if sum(map(len, last)) + len(sentence) > most:
             break
-        kept.insert(0, sentence)
-    return kept
+        last.insert(0, sentence)
+    return last
 
 
 def _parts(sentences: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -157,14 +157,14 @@ def _parts(sentences: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def _batches(shown: Iterable[_Shown]) -> Iterator[list[_Shown]]:
     """Turns of one session for one request each; those in which the user says nothing are left out."""
-    for _, session in groupby(shown, key=lambda each: each.turn.session):
+    for _, session in groupby(shown, key=lambda entry: entry.turn.session):
         batch: list[_Shown] = []
-        for each in session:
+        for entry in session:
             size = sum(other.size for other in batch)
-            if batch and (len(batch) == MOST_TURNS or size + each.size > _MOST_CHARACTERS):
+            if batch and (len(batch) == MOST_TURNS or size + entry.size > _MOST_CHARACTERS):
                 yield from [batch] if _has_user(batch) else []
                 batch = []
-            batch.append(each)
+            batch.append(entry)
         yield from [batch] if batch and _has_user(batch) else []
 
 
@@ -174,7 +174,7 @@ def _has_user(batch: Sequence[_Shown]) -> bool:
 
 def _candidate(fact: ReadFact, batch: Sequence[_Shown]) -> CapturedText | None:
     """A fact as a candidate of its least trusted turn; None if its turns do not say it."""
-    sources = [batch[place] for place in fact.turns]
+    sources = [batch[position] for position in fact.turns]
     support = supporting([sentence for source in sources for sentence in source.sentences], fact.text)
     if support is None:
         return None
@@ -186,15 +186,15 @@ def _candidate(fact: ReadFact, batch: Sequence[_Shown]) -> CapturedText | None:
 
 def supporting(sentences: Sequence[str], fact: str) -> list[str] | None:
     """The sentences that contain every word of a fact; None if some are missing, or the sentences ask or negate it."""
-    said = _said(_THE_USER.sub("I", fact))
-    if len(said) < _LEAST_WORDS:
+    terms = _said(_THE_USER.sub("I", fact))
+    if len(terms) < _LEAST_WORDS:
         return None
     for sentence in sentences:
-        if set(said) <= set(_said(sentence)):
+        if set(terms) <= set(_said(sentence)):
             return [sentence] if _agrees(fact, [sentence]) else None
-    near = [sentence for sentence in sentences if set(said) & set(_said(sentence)) - {_SELF}]
+    near = [sentence for sentence in sentences if set(terms) & set(_said(sentence)) - {_SELF}]
     held = {form for sentence in near for form in _said(sentence)}
-    return near if set(said) <= held and _agrees(fact, near) else None
+    return near if set(terms) <= held and _agrees(fact, near) else None
 
 
 def _said(text: str) -> list[str]:

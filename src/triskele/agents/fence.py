@@ -58,24 +58,24 @@ def label(memory: Memory, short: Mapping[str, str]) -> str:
     """The label before the text: id, date, origin, project, and who said or shares it, if known."""
     date = timestamps.to_text(memory.updated_at if memory.version > 1 else memory.created_at)[:10]
     kind = "private · " if memory.sensitivity is Sensitivity.PRIVATE else ""
-    place = quoted(memory.project[:LONGEST_NAME] or "everywhere")
-    said = f" · said by {quoted(memory.speaker[:LONGEST_NAME])}" if memory.speaker else ""
-    said += f" · shared by {quoted(memory.shared_by)}" if memory.shared_by else ""
-    return f"{short[memory.id]} · {date} · {kind}origin {memory.origin} · project {place}{said}"
+    project = quoted(memory.project[:LONGEST_NAME] or "everywhere")
+    people = f" · said by {quoted(memory.speaker[:LONGEST_NAME])}" if memory.speaker else ""
+    people += f" · shared by {quoted(memory.shared_by)}" if memory.shared_by else ""
+    return f"{short[memory.id]} · {date} · {kind}origin {memory.origin} · project {project}{people}"
 
 
 def quoted(text: str) -> str:
     """A text as a JSON string on one line in which nothing looks like the end of a quotation or of the fence."""
-    said = as_json(visible(text))
-    return _CODE_FENCE.sub(_escaped, _TAG.sub(_escaped, said))
+    json_text = as_json(visible(text))
+    return _CODE_FENCE.sub(_escaped, _TAG.sub(_escaped, json_text))
 
 
 def visible(text: str) -> str:
     """A text without what a reader cannot see; every kind of line break is the common one."""
-    kept = _UNSEEN.sub("", _BREAKS.sub("\n", text))
-    if kept.isprintable():
-        return kept
-    return "".join(character for character in kept if character in "\n\t" or _is_seen(character))
+    shown = _UNSEEN.sub("", _BREAKS.sub("\n", text))
+    if shown.isprintable():
+        return shown
+    return "".join(character for character in shown if character in "\n\t" or _is_seen(character))
 
 
 def _is_seen(character: str) -> bool:

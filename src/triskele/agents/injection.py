@@ -84,16 +84,16 @@ def gist(prompt: str) -> str:
     """What a long prompt is about: its last request, its first sentence, and the names in the rest."""
     if len(prompt) > 2 * _LOOKED_AT_CHARACTERS:
         prompt = f"{prompt[:_LOOKED_AT_CHARACTERS]}\n{prompt[-_LOOKED_AT_CHARACTERS:]}"
-    said = _PASTED.sub("", _FENCED.sub("\n", prompt)).strip() or prompt
-    sentences = [each.strip() for each in re.split(SENTENCE_END, said) if each and each.strip()]
+    prose = _PASTED.sub("", _FENCED.sub("\n", prompt)).strip() or prompt
+    sentences = [each.strip() for each in re.split(SENTENCE_END, prose) if each and each.strip()]
     first, last = sentences[0][:_FIRST_CHARACTERS], ""
     for sentence in reversed(sentences[1:]):
         if last and len(last) + len(sentence) > _LAST_CHARACTERS:
             break
         last = f"{sentence[-_LAST_CHARACTERS:]} {last}".strip()
     chosen = " ".join(part for part in (last, first) if part)
-    found = (name.rstrip(".-/") for name in _NAMES.findall(prompt))
-    names = [name for name in dict.fromkeys(found) if name not in chosen]
+    candidates = (name.rstrip(".-/") for name in _NAMES.findall(prompt))
+    names = [name for name in dict.fromkeys(candidates) if name not in chosen]
     return " ".join([chosen, *names[:_MOST_NAMES]])[:GIST_CHARACTERS]
 
 
@@ -105,8 +105,8 @@ def is_from_user(call: HookCall) -> bool:
 def for_prompt(engine: StoreAccess, query: str, answer: Answer, conversation: Conversation) -> list[Memory]:
     """The memories for a prompt, best first, then those that a compaction removed from the context."""
     settings = engine.settings.agents
-    found = _relevant(engine, query, answer, conversation) if answer.confidence >= settings.least_confidence else []
-    wanted = [*found[: settings.most], *lost_to_compaction(engine, conversation)]
+    relevant = _relevant(engine, query, answer, conversation) if answer.confidence >= settings.least_confidence else []
+    wanted = [*relevant[: settings.most], *lost_to_compaction(engine, conversation)]
     return _not_in_context(wanted, conversation)
 
 
@@ -193,8 +193,8 @@ def lost_to_compaction(engine: StoreAccess, conversation: Conversation) -> list[
     lost = conversation.lost()
     if not lost:
         return []
-    standing, now = engine.store.memories(lost), timestamps.now()
-    memories = [standing[id] for id in lost if id in standing]
+    current_versions, now = engine.store.memories(lost), timestamps.now()
+    memories = [current_versions[id] for id in lost if id in current_versions]
     valid = [memory for memory in memories if memory.valid_to is None or memory.valid_to > now]
     return _not_in_context(current(engine, valid, conversation), conversation)
 
@@ -207,14 +207,14 @@ def standing(engine: StoreAccess, conversation: Conversation) -> list[Memory]:
         for category in STANDING
         if category in engine.settings.memory.categories
     ]
-    found = [
+    memories = [
         memory
         for scope in scopes
         for memory in engine.store.browse(scope, sort=Sort.IMPORTANCE, limit=limit)
         if memory.importance >= STANDING_IMPORTANCE
     ]
-    found.sort(key=lambda memory: (memory.importance, memory.updated_at, memory.id), reverse=True)
-    return _not_in_context(current(engine, found, conversation), conversation)
+    memories.sort(key=lambda memory: (memory.importance, memory.updated_at, memory.id), reverse=True)
+    return _not_in_context(current(engine, memories, conversation), conversation)
 
 
 def start_budget(engine: StoreAccess, lost: Sequence[Memory]) -> int:
@@ -280,9 +280,9 @@ class Conversation:
     def of(engine: StoreAccess, call: HookCall) -> Conversation:
         """The conversation of a hook call."""
         key = key_of(call.session)
-        given = {} if key is None else {each.id: each for each in engine.store.usage.given(key)}
+        injected = {} if key is None else {each.id: each for each in engine.store.usage.given(key)}
         project = project_in(engine, call)
-        return Conversation(key, project, sees_private(engine, call), given, call.client, trusted_in(engine))
+        return Conversation(key, project, sees_private(engine, call), injected, call.client, trusted_in(engine))
 
     @property
     def filters(self) -> dict[str, Any]:

@@ -129,21 +129,21 @@ def _learn_by_model(
 def _own(engine: StoreAccess, turns: Sequence[SpokenTurn], progress: _Progress) -> list[SpokenTurn]:
     """The turns of the user that no pattern of the settings leaves out, and what was answered to them."""
     skip = [re.compile(pattern, re.IGNORECASE) for pattern in engine.settings.curation.learn_skip]
-    kept, is_left_out = [], False
+    own, is_left_out = [], False
     for turn in turns:
         if turn.role == "user" and turn.is_typed:
             is_left_out = any(pattern.search(turn.text) for pattern in skip)
         is_from_user = turn.role != "user" or injection.is_from_user(HookCall(event="", prompt=turn.text))
         if is_from_user and not is_left_out and _session_key(turn.session) not in progress.skipped:
-            kept.append(turn)
-    return kept
+            own.append(turn)
+    return own
 
 
 def _is_private(engine: StoreAccess, session: str, progress: _Progress) -> bool:
     """Whether a session was given private memories, or was found to be private before."""
     key = injection.key_of(session)
-    given = engine.store.memories([each.id for each in engine.store.usage.given(key)]) if key else {}
-    is_shown = any(memory.sensitivity is not Sensitivity.OPEN for memory in given.values())
+    memories = engine.store.memories([each.id for each in engine.store.usage.given(key)]) if key else {}
+    is_shown = any(memory.sensitivity is not Sensitivity.OPEN for memory in memories.values())
     return is_shown or _session_key(session) in progress.private
 
 
@@ -168,31 +168,33 @@ def _take(
 ) -> None:
     """Keep and propose what is news among some candidates; a dry run only names it."""
     stored, waiting = capture.sorted_out(candidates, dial)
-    kept = _news(engine, stored, project, learned)
+    accepted = _news(engine, stored, project, learned)
     proposed = [each for each in _news(engine, waiting, project, learned) if not is_secret(each)]
-    learned.kept += kept
+    learned.kept += accepted
     learned.proposed += proposed
     if is_dry:
         return
-    _keep(engine, kept, learned)
-    found = learned.rules
+    _keep(engine, accepted, learned)
+    rules = learned.rules
     Curator(engine).proposals.offer_texts(
-        (memory, found[memory.id].confidence, (Rationale(found[memory.id].rule),)) for memory in proposed
+        (memory, rules[memory.id].confidence, (Rationale(rules[memory.id].rule),)) for memory in proposed
     )
 
 
-def _news(engine: StoreAccess, found: Sequence[CapturedText], project: str | None, learned: Learned) -> list[Memory]:
+def _news(
+    engine: StoreAccess, candidates: Sequence[CapturedText], project: str | None, learned: Learned
+) -> list[Memory]:
     """The drafts of captured texts that are neither an echo of recall nor known already."""
     curator, news = Curator(engine), list[Memory]()
-    own = {turn: detect.find(turn.text) for turn in {each.turn for each in found}}
-    for each in found:
-        secrets = merge([*detect.find(each.text), *capture.secrets_from_turn(each, own[each.turn])])
-        draft = _draft(engine, each, secrets, project)
-        if draft is None or _is_known(curator, engine, draft, each):
+    own = {turn: detect.find(turn.text) for turn in {captured.turn for captured in candidates}}
+    for captured in candidates:
+        secrets = merge([*detect.find(captured.text), *capture.secrets_from_turn(captured, own[captured.turn])])
+        draft = _draft(engine, captured, secrets, project)
+        if draft is None or _is_known(curator, engine, draft, captured):
             learned.skipped += 1
         else:
             news.append(draft)
-            learned.rules[draft.id] = each
+            learned.rules[draft.id] = captured
     return news
 
 
@@ -232,8 +234,8 @@ def _keep(engine: StoreAccess, kept: Sequence[Memory], learned: Learned) -> None
     outcomes = engine.acting_as(CURATION).apply([Add(memory) for memory in kept], batch=learned.batch or None)
     learned.batch = outcomes[0].batch
     curator = Curator(engine)
-    standing = engine.store.memories([outcome.id for outcome in outcomes])
-    decisions = [hint for memory in standing.values() for hint in curator.related(memory)]
+    memories = engine.store.memories([outcome.id for outcome in outcomes])
+    decisions = [hint for memory in memories.values() for hint in curator.related(memory)]
     curator.apply_or_propose(decisions, apply=engine.settings.curation.apply)
 
 

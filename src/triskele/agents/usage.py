@@ -98,9 +98,9 @@ def note_recall(store: OwnerStore, answer: Answer, *, to_agent: bool = False) ->
     memories = [*(hit.memory for hit in answer.hits), *answer.resolutions]
     if memories:
         uses = [Use(each.id, tokens_of(each.content) * to_agent, each.content_hash) for each in memories]
-        told = zip(uses, memories, strict=True)
+        pairs = zip(uses, memories, strict=True)
         store.usage.recalled(
-            [use._replace(fingerprints=echo.fingerprints(each.content)) for use, each in told] if to_agent else uses
+            [use._replace(fingerprints=echo.fingerprints(each.content)) for use, each in pairs] if to_agent else uses
         )
 
 
@@ -115,9 +115,9 @@ def note_injection(
     project: str = "",
 ) -> None:
     """Count memories that were injected into a conversation; keep the fingerprints of their texts and labels."""
-    known = {id: (echo.label_fingerprint(label),) for id, label in (labels or {}).items()}
+    labelled = {id: (echo.label_fingerprint(label),) for id, label in (labels or {}).items()}
     injected = [
-        Use(each.id, tokens[each.id], each.content_hash, (*echo.fingerprints(each.content), *known.get(each.id, ())))
+        Use(each.id, tokens[each.id], each.content_hash, (*echo.fingerprints(each.content), *labelled.get(each.id, ())))
         for each in memories
     ]
     if injected:

@@ -36,19 +36,19 @@ def other_amount(before: Words, after: Words) -> tuple[str, str] | None:
 
 def is_denied(before: Words, after: Words) -> bool:
     """Whether one of two texts negates with "never" what the other states."""
-    said = [sum(word.form == "never" for word in text) for text in (before, after)]
-    return sorted(said) == [0, 1] and are_about_one_thing(before, after)
+    counts = [sum(word.form == "never" for word in text) for text in (before, after)]
+    return sorted(counts) == [0, 1] and are_about_one_thing(before, after)
 
 
 def _amounts(sequence: Words) -> dict[str, str]:
     """The numbers of a text by their units: a currency, or the word that follows; none of a unit that has several."""
-    found: dict[str, set[str]] = {}
-    for place, word in enumerate(sequence):
-        following, after = [*sequence[place + 1 : place + 3], None, None][:2]
+    amounts: dict[str, set[str]] = {}
+    for position, word in enumerate(sequence):
+        following, after = [*sequence[position + 1 : position + 3], None, None][:2]
         is_distance = after is not None and after.form in _DISTANCES
         if word.kind is WordKind.NUMBER and word.text != "%" and not is_distance and (unit := _unit(word, following)):
-            found.setdefault(unit, set()).add(word.form)
-    return {unit: min(numbers) for unit, numbers in found.items() if len(numbers) == 1}
+            amounts.setdefault(unit, set()).add(word.form)
+    return {unit: min(numbers) for unit, numbers in amounts.items() if len(numbers) == 1}
 
 
 def _unit(word: ComparedWord, following: ComparedWord | None) -> str:

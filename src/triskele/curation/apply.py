@@ -66,9 +66,9 @@ def _updated(new: Memory, old: Memory) -> list[Change]:
 def _known(new: Memory, old: Memory) -> list[Change]:
     """One of two equal memories stays: the more trusted one, else the older one."""
     copy = _copy(new, old)
-    kept = old if copy is new else new
-    merged = replace(kept, sensitivity=_closest(new, old))
-    return [*_revised(kept, merged), Connect(_link(kept, copy))]
+    original = old if copy is new else new
+    merged = replace(original, sensitivity=_closest(new, old))
+    return [*_revised(original, merged), Connect(_link(original, copy))]
 
 
 def _copy(new: Memory, old: Memory) -> Memory:

@@ -83,16 +83,16 @@ def compare(old: str, new: str, cosine: float | None = None) -> Relation:
         return _long_texts(before, after)
     if min(len(content(before)), len(content(after))) < _LEAST_WORDS:
         return UNRELATED
-    found = [relation for rule in _RULES if (relation := rule(before, after)) is not None]
-    best = max(found, key=lambda relation: relation.confidence, default=UNRELATED)
+    relations = [relation for rule in _RULES if (relation := rule(before, after)) is not None]
+    best = max(relations, key=lambda relation: relation.confidence, default=UNRELATED)
     if best.is_sure and not (_is_one_statement(before) and _is_one_statement(after)):
         return replace(best, confidence=_UNSURE)
     if best.verdict is not Verdict.NOOP and not (is_lasting(old, before) and is_lasting(new, after)):
         best = replace(best, confidence=min(best.confidence, _PASSING))
     if best.confidence >= _LIKELY:
         return best
-    asked = [relation for rule in _ASKED if (relation := rule(before, after)) is not None]
-    best = max([*asked, best], key=lambda relation: relation.confidence)
+    uncertain = [relation for rule in _ASKED if (relation := rule(before, after)) is not None]
+    best = max([*uncertain, best], key=lambda relation: relation.confidence)
     return max(best, _resembling(before, after, cosine), key=lambda relation: relation.confidence)
 
 
@@ -162,32 +162,32 @@ def _extended(before: Words, after: Words) -> Relation | None:
     """All of the older text, word for word, and then more that begins with a connecting word."""
     old, new = without_articles(before), without_articles(after)
     plain = [word for word in old if word.kind is not WordKind.MARK]
-    position = 0
-    for place, word in enumerate(new):
-        if position < len(plain) and word.form == plain[position].form:
-            position += 1
-        elif position < len(plain) and word.kind is not WordKind.MARK:
+    matched = 0
+    for position, word in enumerate(new):
+        if matched < len(plain) and word.form == plain[matched].form:
+            matched += 1
+        elif matched < len(plain) and word.kind is not WordKind.MARK:
             return None
-        elif position < len(plain):
+        elif matched < len(plain):
             continue
         else:
-            return _growth(new[place:], new[:place])
+            return _growth(new[position:], new[:position])
     return None
 
 
 def _growth(added: Words, kept: Words) -> Relation | None:
-    said = " ".join(word.text for word in added)
+    text = " ".join(word.text for word in added)
     first = fold(added[0].text)
     if first not in _ADDITIONS or not content(added):
-        return Relation(Verdict.UPDATE, 0.4, (Rationale("more words", "", said),))
+        return Relation(Verdict.UPDATE, 0.4, (Rationale("more words", "", text),))
     listed = first == "and" or added[0].kind is WordKind.MARK
     narrowed = any(word.kind is WordKind.PLACE for word in added) and not listed
     denied = negations(added[:4]) > 0 and not listed
     ended = any(fold(word.text) in _ENDED | {"until", "instead"} for word in added)
     if narrowed or denied or ended or first in ("or", "than", "of", "except", "if", "before", "when"):
-        return Relation(Verdict.UPDATE, 0.5, (Rationale("more words", "", said),))
+        return Relation(Verdict.UPDATE, 0.5, (Rationale("more words", "", text),))
     # One more prepositional phrase may narrow a rule, but a whole clause adds to it.
-    return Relation(Verdict.UPDATE, 0.95, (Rationale("the same and more", _said(kept), said),))
+    return Relation(Verdict.UPDATE, 0.95, (Rationale("the same and more", _said(kept), text),))
 
 
 def _denied(before: Words, after: Words) -> Relation | None:
@@ -219,10 +219,10 @@ def _denied_in_general(before: Words, after: Words, reason: Rationale) -> Relati
 def _end_of_match(old: Sequence[str], after: Words) -> int | None:
     """The position of the last of the older words in the newer text, if it contains all of them, in any order."""
     left, last = Counter(old), -1
-    for place, word in enumerate(after):
+    for position, word in enumerate(after):
         if left.get(word.form, 0) > 0:
             left[word.form] -= 1
-            last = place
+            last = position
     return None if any(left.values()) else last
 
 
@@ -242,9 +242,9 @@ def _stopped(before: Words, after: Words) -> Relation | None:
 
 def _changed_value(before: Words, after: Words) -> Relation | None:
     """The same subject and the same slot with another value."""
-    kept, rejected = _split_rejected(after)
+    remaining, rejected = _split_rejected(after)
     is_rejected = bool(rejected) and set(forms(content(rejected))) <= set(forms(before))
-    newer = kept if is_rejected else list(after)
+    newer = remaining if is_rejected else list(after)
     if negations(before) != negations(newer) or Counter(forms(content(before))) == Counter(forms(content(newer))):
         return None
     if any(fold(word.text) in _ALSO for word in after):
@@ -273,22 +273,22 @@ def _value(span: Words) -> list[ComparedWord]:
 
 
 def _says_now(after: Words) -> bool:
-    said = {fold(word.text) for word in after}
-    return bool(said & {"now", "instead", "anymore"})
+    texts = {fold(word.text) for word in after}
+    return bool(texts & {"now", "instead", "anymore"})
 
 
 def _split_rejected(after: Words) -> tuple[list[ComparedWord], list[ComparedWord]]:
     """The text without "instead of X" or ", not X", and that X."""
-    said = [fold(word.text) for word in after]
-    for place in range(1, len(said)):
-        is_instead = said[place : place + 2] == ["instead", "of"]
-        is_not = after[place].kind is WordKind.NEGATION and said[place - 1] in (",", "but", "and")
+    texts = [fold(word.text) for word in after]
+    for position in range(1, len(texts)):
+        is_instead = texts[position : position + 2] == ["instead", "of"]
+        is_not = after[position].kind is WordKind.NEGATION and texts[position - 1] in (",", "but", "and")
         if is_instead or is_not:
-            end = place + 1 + is_instead
-            while end < len(said) and after[end].kind is not WordKind.MARK and said[end] not in CLAUSES:
+            end = position + 1 + is_instead
+            while end < len(texts) and after[end].kind is not WordKind.MARK and texts[end] not in CLAUSES:
                 end += 1
-            start = place if is_instead else place - 1
-            return [*after[:start], *after[end:]], list(after[place + 1 + is_instead : end])
+            start = position if is_instead else position - 1
+            return [*after[:start], *after[end:]], list(after[position + 1 + is_instead : end])
     return list(after), []
 
 
@@ -309,9 +309,9 @@ def _moved(before: Words, after: Words) -> Relation | None:
     extra.pop("from", None)
     if named and {word.form for word in content(named)} <= set(forms(old)) and content(named):
         rest = Counter(forms(old)) - Counter(forms(content(named)))
-        told = sum(rest.values()) - sum((rest - Counter(forms(new))).values())
+        repeated = sum(rest.values()) - sum((rest - Counter(forms(new))).values())
         unsaid = rest - Counter(forms(new))
-        is_same = not extra and sum(unsaid.values()) <= 1 and (told >= 1 or set(unsaid) <= {"use"})
+        is_same = not extra and sum(unsaid.values()) <= 1 and (repeated >= 1 or set(unsaid) <= {"use"})
         return Relation(Verdict.SUPERSEDE, 0.95 if is_same else 0.6, (reason,))
     lost = [word for word in old if word.form in gone and word.form not in PRESENT]
     kind = value_kind(value)
@@ -324,11 +324,11 @@ def _moved(before: Words, after: Words) -> Relation | None:
 
 def _new_value(after: Words) -> list[ComparedWord]:
     """The words after the last "to", "with" or "by" that follows a verb of change."""
-    start = next(place for place, word in enumerate(after) if fold(word.text) in _CHANGE)
+    start = next(position for position, word in enumerate(after) if fold(word.text) in _CHANGE)
     value: list[ComparedWord] = []
-    for place in range(start + 1, len(after)):
-        if fold(after[place].text) in ("to", "with", "by", "until"):
-            value = list(_until_clause(after[place + 1 :]))
+    for position in range(start + 1, len(after)):
+        if fold(after[position].text) in ("to", "with", "by", "until"):
+            value = list(_until_clause(after[position + 1 :]))
     return value
 
 
@@ -341,13 +341,13 @@ def _until_clause(rest: Words) -> Iterator[ComparedWord]:
 
 
 def _between(after: Words, start: str, ends: tuple[str, ...]) -> list[ComparedWord]:
-    said = [fold(word.text) for word in after]
-    if start not in said:
+    texts = [fold(word.text) for word in after]
+    if start not in texts:
         return []
-    place = said.index(start)
-    rest = said[place + 1 :]
+    position = texts.index(start)
+    rest = texts[position + 1 :]
     stop = next((number for number, word in enumerate(rest) if word in ends), None)
-    return [] if stop is None else list(after[place + 1 : place + 1 + stop])
+    return [] if stop is None else list(after[position + 1 : position + 1 + stop])
 
 
 def _other_amount(before: Words, after: Words) -> Relation | None:

@@ -74,8 +74,8 @@ class Curator:
             local_only=True,
             project=memory.project,
         )
-        found = (hit for hit in answer.hits if hit.memory.id != memory.id and not hit.superseded)
-        return [NearMemory(hit.memory, hit.legs["dense"].score if "dense" in hit.legs else None) for hit in found]
+        hits = (hit for hit in answer.hits if hit.memory.id != memory.id and not hit.superseded)
+        return [NearMemory(hit.memory, hit.legs["dense"].score if "dense" in hit.legs else None) for hit in hits]
 
     def related_by_words(self, memory: Memory) -> list[PairDecision]:
         """The same by words only: loads no model and no index, and reads only the newest memories."""

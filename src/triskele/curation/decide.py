@@ -68,8 +68,8 @@ def decide(new: Memory, nearest: Iterable[NearMemory]) -> PairDecision:
 
 def related(new: Memory, nearest: Iterable[NearMemory]) -> list[PairDecision]:
     """The decisions on every memory that a new one repeats, extends or contradicts, the surest first."""
-    found = [decision for near in nearest if (decision := _decision(new, near)) is not None]
-    return sorted(found, key=lambda each: (-each.confidence, each.verdict is not Verdict.NOOP))
+    decisions = [decision for near in nearest if (decision := _decision(new, near)) is not None]
+    return sorted(decisions, key=lambda each: (-each.confidence, each.verdict is not Verdict.NOOP))
 
 
 def _decision(new: Memory, near: NearMemory) -> PairDecision | None:

@@ -61,20 +61,26 @@ _FRAGMENT = re.compile(
 
 def is_lasting(text: str, sequence: Words) -> bool:
     """Whether a text, and its words, state something that lasts."""
-    said = [word for word in sequence if word.kind is not WordKind.MARK]
-    if not said or "?" in text or text.rstrip().endswith("!") or _OF_THE_MOMENT.search(text) or _FRAGMENT.search(text):
+    spoken = [word for word in sequence if word.kind is not WordKind.MARK]
+    if (
+        not spoken
+        or "?" in text
+        or text.rstrip().endswith("!")
+        or _OF_THE_MOMENT.search(text)
+        or _FRAGMENT.search(text)
+    ):
         return False
-    if all(map(_is_of_title, said)):
+    if all(map(_is_of_title, spoken)):
         return False
-    first = fold(re.sub(r"['’]\w+$", "", said[0].text))
+    first = fold(re.sub(r"['’]\w+$", "", spoken[0].text))
     if first in _POINTING or first in _CHATTER:
         return False
     if first in _COMMANDS:
         # "Keep it up", "do that".
-        following = fold(said[1].text) if len(said) > 1 else "me"
+        following = fold(spoken[1].text) if len(spoken) > 1 else "me"
         is_request = first in ("write", "name") and following in ("a", "an")
         return not is_request and following not in _POINTING | {"up", "me", "us"}
-    return has_verb(said)
+    return has_verb(spoken)
 
 
 def _is_of_title(word: ComparedWord) -> bool:

@@ -45,11 +45,11 @@ class Proposals:
         retired = self._host.superseded(sorted(ids)) if ids else set()
         current = {id: memory for id, memory in memories.items() if id not in retired}
         # A memory that was replaced can still be forgotten.
-        known = {key: memories if value["kind"] == Verdict.FORGET else current for key, value in values.items()}
-        found = {key: self._read(key, value, known[key]) for key, value in values.items()}
-        if outdated := [key for key, proposal in found.items() if proposal is None]:
+        memories_of = {key: memories if value["kind"] == Verdict.FORGET else current for key, value in values.items()}
+        read = {key: self._read(key, value, memories_of[key]) for key, value in values.items()}
+        if outdated := [key for key, proposal in read.items() if proposal is None]:
             self._documents.delete(_OPEN, outdated)
-        return sorted((each for each in found.values() if each is not None), key=lambda each: (each.created, each.id))
+        return sorted((each for each in read.values() if each is not None), key=lambda each: (each.created, each.id))
 
     def get(self, reference: str) -> Proposal:
         """One proposal by its id or the beginning of it."""
@@ -72,8 +72,8 @@ class Proposals:
         else:
             outcomes = host.apply([Add(self._drafted(value))], batch=batch)
         about = sorted({id for id in (value["new"], value["old"]) if id} | {each.id for each in outcomes})
-        made = next((each.batch for each in outcomes if each.batch), None)
-        self._keep_accepted(proposal.id, value, made, about)
+        written_batch = next((each.batch for each in outcomes if each.batch), None)
+        self._keep_accepted(proposal.id, value, written_batch, about)
         self._documents.delete(_OPEN, [proposal.id])
         return outcomes
 
@@ -104,9 +104,9 @@ class Proposals:
         """Keep an accepted proposal, so that an undo of the batch can bring it back."""
         if batch is not None:
             # It may hold the text: it goes when one of these memories is erased or sealed.
-            kept = Document({"proposal": id, "batch": batch, "value": value, "about": about}, about=about)
+            document = Document({"proposal": id, "batch": batch, "value": value, "about": about}, about=about)
             # By time: the newest are kept.
-            self._documents.put(_ACCEPTED, {f"{timestamps.to_text(timestamps.now())} {id}": kept}, most=MOST)
+            self._documents.put(_ACCEPTED, {f"{timestamps.to_text(timestamps.now())} {id}": document}, most=MOST)
 
     def reject(self, reference: str) -> None:
         """Drop a proposal; the same one is not made again."""
@@ -119,11 +119,11 @@ class Proposals:
     def offer(self, decisions: Iterable[PairDecision]) -> int:
         """Queue decisions for a review; those known or rejected before are left out. Returns how many are new."""
         offered = {}
-        for each in decisions:
-            if each.verdict is Verdict.ADD:
+        for decision in decisions:
+            if decision.verdict is Verdict.ADD:
                 continue
-            value = _value(each.verdict, each.confidence, each.reasons, new=each.new, old=each.old)
-            offered[_key_of(each)] = Document(value, about=[side.id for side in _sides(each)])
+            value = _value(decision.verdict, decision.confidence, decision.reasons, new=decision.new, old=decision.old)
+            offered[_key_of(decision)] = Document(value, about=[side.id for side in _sides(decision)])
         return self._put(offered)
 
     def is_rejected(self, decision: PairDecision) -> bool:
@@ -144,13 +144,13 @@ class Proposals:
         return self._put(offered)
 
     def _put(self, offered: dict[str, Document]) -> int:
-        known = {*self._documents.some(_OPEN, offered), *self._documents.some(_REJECTED, offered)}
+        earlier = {*self._documents.some(_OPEN, offered), *self._documents.some(_REJECTED, offered)}
         room = MOST - len(self._documents.all(_OPEN)) if offered else 0
-        fresh = {key: value for key, value in offered.items() if key not in known}
-        kept = dict(list(fresh.items())[: max(room, 0)])
-        if kept:
-            self._documents.put(_OPEN, kept)
-        return len(kept)
+        fresh = {key: value for key, value in offered.items() if key not in earlier}
+        queued = dict(list(fresh.items())[: max(room, 0)])
+        if queued:
+            self._documents.put(_OPEN, queued)
+        return len(queued)
 
     def _read(self, key: str, value: Mapping[str, Any], current: Mapping[str, Memory]) -> Proposal | None:
         old = None

@@ -34,23 +34,23 @@ def reconsidered(
 
     Only open memories are sent to it.
     """
-    result = {id(each): each for each in decisions}
-    asked = []
-    for each in decisions:
-        if each.old is not None and not each.is_sure and (pair := _cleared(each, clear)) is not None:
-            asked.append((each, pair))
-    for start in range(0, len(asked), MOST_PAIRS):
-        part = asked[start : start + MOST_PAIRS]
+    result = {id(decision): decision for decision in decisions}
+    pairs = []
+    for decision in decisions:
+        if decision.old is not None and not decision.is_sure and (pair := _cleared(decision, clear)) is not None:
+            pairs.append((decision, pair))
+    for start in range(0, len(pairs), MOST_PAIRS):
+        part = pairs[start : start + MOST_PAIRS]
         if not may_call():
             break
         try:
-            given = opinions(llm, [pair for _, pair in part])
+            answers = opinions(llm, [pair for _, pair in part])
         except Unavailable:
             # No answer is no opinion.
             break
-        for (each, _), opinion in zip(part, given, strict=True):
-            result[id(each)] = _with_opinion(each, opinion)
-    return [result[id(each)] for each in decisions]
+        for (decision, _), opinion in zip(part, answers, strict=True):
+            result[id(decision)] = _with_opinion(decision, opinion)
+    return [result[id(decision)] for decision in decisions]
 
 
 def _cleared(decision: PairDecision, clear: Callable[[Memory], Cleared | None]) -> tuple[Cleared, Cleared] | None:

@@ -57,8 +57,8 @@ def one_difference(before: Words, after: Words) -> Difference | None:
     start, end, first, last = steps[0][1], steps[-1][2], steps[0][3], steps[-1][4]
     prefix, suffix = old[:start], old[end:]
     if not suffix and not added:
-        kept, rest = _cut(new[first:last])
-        return Difference(prefix, old[start:end], kept, suffix, rest)
+        value, rest = _cut(new[first:last])
+        return Difference(prefix, old[start:end], value, suffix, rest)
     return Difference(prefix, old[start:end], new[first:last], suffix, added)
 
 
@@ -70,9 +70,9 @@ def _until_mark(sequence: Words) -> list[ComparedWord]:
 
 def _cut(span: list[ComparedWord]) -> tuple[list[ComparedWord], list[ComparedWord]]:
     """A value and what a comma, a bracket or a clause adds to it."""
-    for place, word in enumerate(span):
-        if place and (word.text in (",", ";", "(", "—", "–") or fold(word.text) in CLAUSES):
-            return span[:place], span[place:]
+    for position, word in enumerate(span):
+        if position and (word.text in (",", ";", "(", "—", "–") or fold(word.text) in CLAUSES):
+            return span[:position], span[position:]
     return span, []
 
 
@@ -106,12 +106,12 @@ def slot_confidence(
     if prefix and _predicate([*prefix[:1], *_until_mark(difference.suffix)]) is not None:
         # The verb follows: the span belongs to the subject, and distinguishes two things.
         return 0.3
-    place = _predicate(prefix)
-    if place is None:
+    verb = _predicate(prefix)
+    if verb is None:
         return _holder_confidence(difference, old, new, is_marked)
-    if _is_past(prefix[: place + 1]) and not is_marked:
+    if _is_past(prefix[: verb + 1]) and not is_marked:
         return 0.4
-    slot = _slot(prefix[place:], old, new)
+    slot = _slot(prefix[verb:], old, new)
     if not slot.is_of_one_kind or slot.kind is WordKind.PLACE:
         return 0.6 if is_marked else 0.3
     return _value_confidence(slot, difference, old, new, is_marked)
@@ -122,10 +122,10 @@ def _is_past(clause: Words) -> bool:
     return any(fold(word.text) in _PAST for word in clause) or _is_finished(clause, len(clause) - 1)
 
 
-def _is_finished(sequence: Words, place: int) -> bool:
+def _is_finished(sequence: Words, position: int) -> bool:
     """Whether a verb is in the past: "is deployed" and "has moved" are not."""
-    said, before = fold(sequence[place].text), fold(sequence[place - 1].text) if place else ""
-    return said.endswith("ed") and sequence[place].form != said and before not in _HELPING
+    text, before = fold(sequence[position].text), fold(sequence[position - 1].text) if position else ""
+    return text.endswith("ed") and sequence[position].form != text and before not in _HELPING
 
 
 def turns_to_past(before: Words, after: Words) -> bool:
@@ -185,9 +185,9 @@ def _has_predicate(span: Words) -> bool:
 
 def _predicate(prefix: Words) -> int | None:
     """The position of the verb: a subject comes before it."""
-    for place, word in enumerate(prefix):
-        if place and (word.form in PRESENT or fold(word.text) in _VERBAL | _PAST):
-            return place
+    for position, word in enumerate(prefix):
+        if position and (word.form in PRESENT or fold(word.text) in _VERBAL | _PAST):
+            return position
     return None
 
 
@@ -239,5 +239,5 @@ def may_be_one_name(old: Words, new: Words) -> bool:
 
 
 def _are_opposites(old: Words, new: Words) -> bool:
-    ones, others = [fold(word.text) for word in old], [fold(word.text) for word in new]
-    return len(ones) == len(others) == 1 and frozenset((ones[0], others[0])) in OPPOSITES
+    old_texts, new_texts = [fold(word.text) for word in old], [fold(word.text) for word in new]
+    return len(old_texts) == len(new_texts) == 1 and frozenset((old_texts[0], new_texts[0])) in OPPOSITES

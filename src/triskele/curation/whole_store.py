@@ -77,10 +77,10 @@ def curate(
     proposed = 0
     for start in range(0, len(left), _STEP):
         step = left[start : start + _STEP]
-        found = list(_worked_off(review, step, curator, batch, None if is_dry else threshold, applied))
-        findings += found
+        undecided = list(_worked_off(review, step, curator, batch, None if is_dry else threshold, applied))
+        findings += undecided
         if not is_dry:
-            proposed += curator.proposals.offer(each.decision for each in found)
+            proposed += curator.proposals.offer(each.decision for each in undecided)
             review.note(step[-1])
         progress(start + len(step), len(left))
     if is_dry or limit is None or not review.left():
@@ -101,15 +101,15 @@ def _worked_off(
     applied: list[UpkeepFinding],
 ) -> Iterator[UpkeepFinding]:
     """Apply what is sure enough, and yield the rest; what the user has rejected is neither."""
-    for found in review.pairs(memories):
-        decision = found.decision
+    for finding in review.pairs(memories):
+        decision = finding.decision
         if curator.proposals.is_rejected(decision):
             continue
         is_sure = threshold is not None and decision.is_sure and decision.confidence >= threshold
         if is_sure and not decision.needs_consent and curator.carry_out(decision, batch, review.gone):
-            applied.append(found)
+            applied.append(finding)
         else:
-            yield found
+            yield finding
 
 
 class StoreReview:
@@ -179,9 +179,9 @@ class StoreReview:
         wholes: dict[str, list[str]] = defaultdict(list)
         for link in links:
             wholes[link.source].append(link.target)
-        standing = self._store.memories({id for ids in wholes.values() for id in ids})
+        memories = self._store.memories({id for ids in wholes.values() for id in ids})
         for part, ids in wholes.items():
-            if part in self._by_id and standing.keys().isdisjoint(ids):
+            if part in self._by_id and memories.keys().isdisjoint(ids):
                 reason = Rationale("part of a forgotten memory", ids[0])
                 yield _forgettable(UpkeepKind.ORPHAN, self._by_id[part], reason)
 

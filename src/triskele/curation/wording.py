@@ -114,11 +114,11 @@ def words(text: str) -> tuple[ComparedWord, ...]:
     for pattern, plain in _PHRASES:
         text = pattern.sub(plain, text)
     first = True
-    found: list[ComparedWord] = []
+    compared: list[ComparedWord] = []
     for token in _TOKEN.findall(text):
-        found.append(_word(token, is_first=first))
+        compared.append(_word(token, is_first=first))
         first = token in ".!?"
-    return tuple(found)
+    return tuple(compared)
 
 
 @lru_cache(maxsize=16384)
