@@ -263,12 +263,12 @@ def over_triples(data: Dataset, harness: BenchHarness, path: Path) -> Measured:
         apart = BenchHarness(harness.windows, folder=Path(folder) / "store")
         apart.retriever(arm(WITH))
         engine = apart.engine
-        engine.store.entities.forget()
+        engine.store.names.forget()
         texts = _Texts(engine.lexical.view(), engine.lexical.analyzer)
         known = _Known(next(memory.owner for _, memory in engine.store.versions()), texts, (), ())
         listed = {row: apart.windows_by_memory[memory.id] for row, memory in engine.store.versions()}
         found = {row: _written(known, window.text, spoken[window.document]) for row, window in listed.items()}
-        engine.store.entities.keep(found, through=max(found))
+        engine.store.names.save(found, through=max(found))
         measured = _run(data, apart, WITH)
         apart.close()
     return measured

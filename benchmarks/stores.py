@@ -95,7 +95,7 @@ def give_vectors(engine: LocalEngine, vectors: NDArray[np.float32], *, batch: in
     done = 0
     while waiting := engine.store.vectors.waiting(batch):
         found = {digest: row_of(vectors[done + place]) for place, (digest, _) in enumerate(waiting)}
-        slots = engine.store.vectors.keep(semantic.embedder.fingerprint, found)
+        slots = engine.store.vectors.save(semantic.embedder.fingerprint, found)
         counts = {slots[digest]: max(1, int(len(text) * TOKENS_PER_CHARACTER)) for digest, text in waiting}
         semantic.tokens.add({slot: packed(chance.integers(-40, 40, (n, width), np.int8)) for slot, n in counts.items()})
         done += len(waiting)

@@ -11,7 +11,7 @@ from triskele.config import MemorySettings
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.ingest import Drafter
-from triskele.types import Action, Memory, Origin, Sensitivity, Unsealed
+from triskele.types import Action, Memory, Origin, SecretDraft, Sensitivity
 
 OpenEngine = Callable[..., LocalEngine]
 SECRET = "Tq8/+xPv2#kd"
@@ -42,9 +42,9 @@ def test_the_class_follows_from_the_mark_and_the_text(
 ) -> None:
     memory = drafter.draft(text, sensitivity=given)
     assert memory.sensitivity is expected
-    assert isinstance(memory, Unsealed) == (expected is HIDDEN)
+    assert isinstance(memory, SecretDraft) == (expected is HIDDEN)
     assert (text in memory.content) == (expected is not HIDDEN)
-    if isinstance(memory, Unsealed):
+    if isinstance(memory, SecretDraft):
         assert memory.text == text and text not in repr(memory)
 
 
@@ -52,7 +52,7 @@ def test_a_sensitivity_and_an_origin_may_be_given_by_name(drafter: Drafter, open
     named: Any = "Private"
     assert drafter.draft("the kettle is red", sensitivity=named).sensitivity is PRIVATE
     named = "secret"
-    assert isinstance(drafter.draft("the kettle is red", sensitivity=named), Unsealed)
+    assert isinstance(drafter.draft("the kettle is red", sensitivity=named), SecretDraft)
     named = "tool"
     assert drafter.draft("the kettle is red", origin=named).origin is Origin.TOOL
     for details in ({"sensitivity": "hidden"}, {"origin": "nobody"}):

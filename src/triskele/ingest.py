@@ -14,7 +14,7 @@ from triskele.privacy import detect
 from triskele.privacy.findings import Finding
 from triskele.text import periods, timestamps
 from triskele.text.ids import IdMaker, content_hash
-from triskele.types import Memory, Origin, Sensitivity, Unsealed
+from triskele.types import Memory, Origin, SecretDraft, Sensitivity
 from triskele.validation import Moment
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Drafter:
         if sensitivity is None and memory.sensitivity is not Sensitivity.OPEN:
             sensitivity = memory.sensitivity
         result = classified(revised, sensitivity, self.settings, title=title)
-        keeps_title = title is None and was_secret and "content" not in given and isinstance(result, Unsealed)
+        keeps_title = title is None and was_secret and "content" not in given and isinstance(result, SecretDraft)
         return replace(result, content=memory.content, content_hash=memory.content_hash) if keeps_title else result
 
     def _checked(self, values: Mapping[str, Any], allowed: Set[str]) -> dict[str, Any]:
@@ -189,13 +189,13 @@ def classified(
     return sealable(memory, findings, _checked_title(title, memory.content, findings, settings))
 
 
-def sealable(memory: Memory, findings: Sequence[Finding], title: str | None = None) -> Unsealed:
+def sealable(memory: Memory, findings: Sequence[Finding], title: str | None = None) -> SecretDraft:
     """The memory as a secret: the title replaces its content, and its text is kept apart for the vault."""
     text = memory.content
     _refuse_repeats(memory, _values(text, findings))
     name = title or detect.title_for(text, findings)
     kept = {each: getattr(memory, each) for each in _MEMORY_FIELDS}
-    return Unsealed(
+    return SecretDraft(
         **{**kept, "content": name, "content_hash": content_hash(name), "sensitivity": Sensitivity.SECRET}, text=text
     )
 

@@ -120,7 +120,7 @@ def is_secret(memory: Memory) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unsealed(Memory):
+class SecretDraft(Memory):
     """A secret memory on its way into the vault: `content` is its title, `text` is what no row ever holds."""
 
     text: str = field(repr=False)
@@ -195,28 +195,28 @@ class Reveal:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw:
+class MakePrivate:
     """Let no version of a memory be more open than private."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
-    """Let a place, by its number, belong to another project."""
+class MoveFolder:
+    """Let a folder, by its number, belong to another project."""
 
-    place: int
+    number: int
     project: str
 
 
-Change = Add | Revise | Forget | Connect | Disconnect | Reveal | Withdraw | Bind
+Change = Add | Revise | Forget | Connect | Disconnect | Reveal | MakePrivate | MoveFolder
 
 
-def withholds(change: Change) -> bool:
+def may_hide(change: Change) -> bool:
     """Whether a change may keep from others what they could read before."""
     if isinstance(change, Add | Revise):
         return change.memory.sensitivity is not Sensitivity.OPEN
-    return isinstance(change, Withdraw)
+    return isinstance(change, MakePrivate)
 
 
 class Action(StrEnum):

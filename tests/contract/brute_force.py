@@ -231,7 +231,7 @@ class BruteForceCorpus:
 
     @cached_property
     def _mentions(self) -> Concepts:
-        groups = dict(self._store.entities.grouped())
+        groups = dict(self._store.names.grouped())
         raw = [(each.row, groups.get(each.name, each.name), each.kind) for each in self._pages()]
         named = {concept for _, concept, kind in raw if kind != "lead"}
         # What a memory leads with is its subject where another mentions it.
@@ -243,7 +243,7 @@ class BruteForceCorpus:
 
     def _pages(self) -> Iterable[tuple[int, int, int, str]]:
         last = 0
-        while page := self._store.entities.mentions(after=last):
+        while page := self._store.names.mentions(after=last):
             yield from page
             last = page[-1].mention
 
@@ -254,9 +254,9 @@ class BruteForceCorpus:
         concepts = [concept for _, concept, _ in found]
         every = Counter(concept for _, concept, _ in self._mentions)
         owned = Counter(concept for _, concept, is_subject in self._mentions if is_subject)
-        groups = dict(self._store.entities.grouped())
+        groups = dict(self._store.names.grouped())
         written: dict[int, int] = {}
-        for name, count in self._store.entities.common(20):
+        for name, count in self._store.names.common(20):
             concept = groups.get(name, name)
             written[concept] = max(count, written.get(concept, 0))
         place, numbers, subjects = _columns(found)
@@ -272,12 +272,12 @@ class BruteForceCorpus:
         return _columns(found)
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
-        names = {name.key: name for name in self._store.entities.known()}
+        names = {name.key: name for name in self._store.names.known()}
         return {key: (names[key].concept, names[key].any_case) for key in keys if key in names}
 
     def names(self, concepts: Iterable[int]) -> dict[int, str]:
         wanted = set(concepts)
-        return {name.name: name.text for name in self._store.entities.known() if name.name in wanted}
+        return {name.name: name.text for name in self._store.names.known() if name.name in wanted}
 
 
 def _holds(start: object, end: object, moment: object) -> bool:

@@ -73,12 +73,12 @@ def unbound(open_unbound: Callable[..., Store]) -> Store:
 @pytest.fixture
 def open_store(open_unbound: Callable[..., Store]) -> Callable[..., OwnerStore]:
     """Opens the store of a name as one owner sees it."""
-    return lambda name="first", owner="me": open_unbound(name).of(owner)
+    return lambda name="first", owner="me": open_unbound(name).for_owner(owner)
 
 
 @pytest.fixture
 def store(unbound: Store) -> OwnerStore:
-    return unbound.of("me")
+    return unbound.for_owner("me")
 
 
 @pytest.fixture

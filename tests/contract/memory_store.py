@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
-from triskele.store.protocols import START, VAULT, Census, ChangePage, Cursor, Document, KnownPlace, SealedRow
+from triskele.store.protocols import START, VAULT, Census, ChangePage, Cursor, Document, FolderRow, SealedRow
 from triskele.store.writer import MemoryLimits
 from triskele.text import timestamps
 from triskele.text.ids import content_hash, same_words
@@ -26,7 +26,6 @@ from triskele.types import (
     USER,
     Action,
     Add,
-    Bind,
     Change,
     Connect,
     Disconnect,
@@ -34,7 +33,9 @@ from triskele.types import (
     JournalEntry,
     Link,
     LinkKind,
+    MakePrivate,
     Memory,
+    MoveFolder,
     Outcome,
     Reveal,
     Revise,
@@ -42,7 +43,6 @@ from triskele.types import (
     Sealed,
     Sensitivity,
     Sort,
-    Withdraw,
 )
 
 
@@ -64,7 +64,7 @@ class MemoryStore:
     def __init__(self, file: File, limits: MemoryLimits | None) -> None:
         self._file, self._limits = file, limits
 
-    def of(self, owner: str) -> Any:
+    def for_owner(self, owner: str) -> Any:
         """What one owner sees."""
         return MemoryOwnerStore(owner, self._file, self._file.owners.setdefault(owner, Owned()), self._limits)
 
@@ -81,7 +81,7 @@ class State:
     journal: list[JournalEntry] = field(default_factory=list)
     sealed: dict[tuple[str, int], SealedRow] = field(default_factory=dict)
     documents: dict[tuple[str, str], Any] = field(default_factory=dict)
-    places: dict[int, KnownPlace] = field(default_factory=dict)
+    places: dict[int, FolderRow] = field(default_factory=dict)
 
     def copied(self) -> State:
         return State(*(copy(getattr(self, name)) for name in self.__dataclass_fields__))
@@ -154,17 +154,17 @@ class MemoryOwnerStore:
         for place in blobs.keys() & sealed.keys():
             sealed[place] = sealed[place]._replace(blob=blobs[place])
 
-    def places(self) -> list[KnownPlace]:
+    def folders(self) -> list[FolderRow]:
         return list(self._now.places.values())
 
-    def claim(self, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
+    def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
         with self._file.lock:
-            known = self.places()
+            known = self.folders()
             project = choose(known)
             for key in dict.fromkeys(keys):
                 if key not in {each.key for each in known}:
                     number = next(self._file.numbers)
-                    self._owned.state.places[number] = KnownPlace(number, key, project, timestamps.now())
+                    self._owned.state.places[number] = FolderRow(number, key, project, timestamps.now())
             return project
 
     def find(self, prefix: str, limit: int = 5) -> list[str]:
@@ -186,7 +186,7 @@ class MemoryOwnerStore:
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         return {row: self._now.versions[row] for row in rows if row in self._now.versions}
 
-    def chained(self, rows: Iterable[int]) -> dict[int, str]:
+    def superseding_ids(self, rows: Iterable[int]) -> dict[int, str]:
         chains = [link for link in self.all_links() if link.kind is LinkKind.SUPERSEDES]
         ends = {end for link in chains for end in (link.source, link.target)}
         return {row: each.id for row, each in self.rows(rows).items() if each.id in ends}
@@ -300,9 +300,9 @@ class Writer:
                 return self._disconnect(link)
             case Reveal(id):
                 return self._note(Action.REVEALED, self._latest(id), version=self._latest(id).version)
-            case Bind(number, project):
+            case MoveFolder(number, project):
                 return self._bind(number, project)
-            case Withdraw(id):
+            case MakePrivate(id):
                 for each in self.state.history(id):
                     if each.sensitivity is Sensitivity.OPEN:
                         self._put(replace(each, sensitivity=Sensitivity.PRIVATE))

@@ -26,6 +26,7 @@ from triskele.types import (
     Forget,
     Link,
     LinkKind,
+    MakePrivate,
     Memory,
     Reveal,
     Revise,
@@ -33,7 +34,6 @@ from triskele.types import (
     Sealed,
     Sensitivity,
     Sort,
-    Withdraw,
 )
 
 MODEL, HOSTED = "model@1", "hosted-model@1"
@@ -93,22 +93,22 @@ def seed_truth(store: OwnerStore, drafts: Sequence[Memory]) -> Known:
     store.apply([Add(memory) for memory in memories], batch=BATCH)
     store.apply([Add(secret, sealed=Sealed(b"sealed", content_hash(KEYS))), Connect(link)], batch="second")
     store.apply([Revise(replace(memories[0], tags=("edited",)), base=1), Forget(memories[2].id)], batch="third")
-    store.claim([PLACE], lambda _: "garden")
-    places = tuple(each.number for each in store.places())
+    store.register_folder([PLACE], lambda _: "garden")
+    places = tuple(each.number for each in store.folders())
     return Known(tuple(memories), secret, link, tuple(row for row, _ in store.versions()), places=places)
 
 
 def seed_derived(store: OwnerStore, known: Known) -> Known:
     """Vectors of two models, names, documents, jobs and usage."""
     first, second = known.memories[:2]
-    store.vectors.queue_for(MODEL)
-    slots = store.vectors.keep(MODEL, {first.content_hash: b"vector"})
-    slots |= store.vectors.keep(HOSTED, {second.content_hash: b"hosted"})
+    store.vectors.use_model(MODEL)
+    slots = store.vectors.save(MODEL, {first.content_hash: b"vector"})
+    slots |= store.vectors.save(HOSTED, {second.content_hash: b"hosted"})
     argo, helm, kite = (Named(text.lower(), text[:1], text, False, "name") for text in ("Argo", "Helm", "Kite"))
     argo = replace(argo, kind="title")
-    store.entities.keep({known.rows[0]: [argo, helm, kite], known.rows[1]: [argo]}, read=known.rows[:1])
-    names = store.entities.find(["argo", "helm"])
-    store.entities.regroup({names["helm"].name: names["argo"].name}, BY_HAND)
+    store.names.save({known.rows[0]: [argo, helm, kite], known.rows[1]: [argo]}, read=known.rows[:1])
+    names = store.names.find(["argo", "helm"])
+    store.names.set_concepts({names["helm"].name: names["argo"].name}, BY_HAND)
     store.documents.put(KIND, {"a": Document("x", about=[first.id])})
     store.jobs.add("other", ["key"])
     store.jobs.fail("other", ["key"], "refused")
@@ -132,25 +132,25 @@ def truth_of(store: OwnerStore) -> list[Any]:
         replace(store.census(), bytes=0),
         store.browse(scope),
         store.changes_since(START),
-        store.places(),
+        store.folders(),
     ]
 
 
 def derived_of(store: OwnerStore) -> list[Any]:
     """All that can be read of what is derived from it, and of documents and usage."""
-    names = [name.name for name in store.entities.known()]
+    names = [name.name for name in store.names.known()]
     return [
         [store.vectors.page(model) for model in (MODEL, HOSTED)],
         list(store.vectors.catalog(MODEL)),
         store.vectors.waiting(),
         [store.models.lacking(MODEL), store.models.clear_for(HOSTED), store.models.withheld(), store.models.seen()],
         [
-            list(store.entities.known()),
-            store.entities.mentions(),
-            store.entities.merges(names),
-            store.entities.unread(),
+            list(store.names.known()),
+            store.names.mentions(),
+            store.names.merges(names),
+            store.names.unread(),
         ],
-        [store.entities.edges(name) for name in names],
+        [store.names.edges(name) for name in names],
         [store.documents.all(kind) for kind in (KIND, VAULT)],
         [store.jobs.count(kind) for kind in (EMBED, NAMES, "other")],
         [store.usage.most_used(), store.usage.days(), store.usage.given(TALK), store.usage.echoed([PRINT])],
@@ -234,11 +234,11 @@ TRUTH: Calls = {
         lambda _, known: Connect(replace(known.link, kind=LinkKind.SEE_ALSO)),
         lambda _, known: Disconnect(known.link),
         lambda _, known: Reveal(known.secret.id),
-        lambda _, known: Withdraw(known.id),
+        lambda _, known: MakePrivate(known.id),
     ),
-    "places": [lambda store, _: store.places()],
-    "claim": [
-        lambda store, _: store.claim([PLACE, "path:/elsewhere"], lambda known: f"one of {len(known)}"),
+    "folders": [lambda store, _: store.folders()],
+    "register_folder": [
+        lambda store, _: store.register_folder([PLACE, "path:/elsewhere"], lambda known: f"one of {len(known)}"),
     ],
     "erase": [lambda store, known: store.erase([known.id], batch=BATCH)],
     "seal": [
@@ -258,7 +258,7 @@ TRUTH: Calls = {
     ],
     "history": [lambda store, known: store.history(known.id)],
     "rows": [lambda store, known: store.rows(known.rows)],
-    "chained": [lambda store, known: store.chained(known.rows)],
+    "superseding_ids": [lambda store, known: store.superseding_ids(known.rows)],
     "versions": [lambda store, _: store.versions(), lambda store, known: store.versions([known.id])],
     "links": [lambda store, known: store.links([known.id])],
     "all_links": [lambda store, _: store.all_links()],
@@ -296,11 +296,11 @@ VECTORS: Calls = {
     "waiting": [lambda store, _: store.vectors.waiting()],
     "texts": [lambda store, known: store.vectors.texts([memory.content_hash for memory in known.memories])],
     "count_waiting": [lambda store, _: store.vectors.count_waiting()],
-    "queue_for": [lambda store, _: store.vectors.queue_for("their model")],
+    "use_model": [lambda store, _: store.vectors.use_model("their model")],
     "keeps_tokens": [lambda store, _: store.vectors.keeps_tokens],
-    "keep": [
-        lambda store, known: store.vectors.keep(MODEL, {known.memories[1].content_hash: b"theirs"}),
-        lambda store, known: store.vectors.keep(
+    "save": [
+        lambda store, known: store.vectors.save(MODEL, {known.memories[1].content_hash: b"theirs"}),
+        lambda store, known: store.vectors.save(
             MODEL, {known.memories[2].content_hash: b"v"}, tokens={known.memories[2].content_hash: b"t"}
         ),
     ],
@@ -394,38 +394,40 @@ MODELS: Calls = {
     "count_lacking": [lambda store, _: store.models.count_lacking("any")],
     "clear_for": [lambda store, _: store.models.clear_for("hosted-any")],
     "count_clear_for": [lambda store, _: store.models.count_clear_for("hosted-any")],
-    "keep": [lambda store, known: store.models.keep(HOSTED, {known.memories[0].content_hash: b"theirs"})],
+    "save": [lambda store, known: store.models.save(HOSTED, {known.memories[0].content_hash: b"theirs"})],
     "withheld": [lambda store, _: store.models.withheld()],
     "seen": [lambda store, _: str(store.models.seen())],
 }
 
-ENTITIES: Calls = {
-    "unread": [lambda store, _: store.entities.unread()],
-    "count_unread": [lambda store, _: store.entities.count_unread()],
-    "keep": [
-        lambda store, known: store.entities.keep(
+MENTIONED_NAMES: Calls = {
+    "unread": [lambda store, _: store.names.unread()],
+    "count_unread": [lambda store, _: store.names.count_unread()],
+    "save": [
+        lambda store, known: store.names.save(
             {known.rows[0]: [Named("kite", "k", "Kite", False, "name")]}, read=known.rows
         )
     ],
-    "mentions": [lambda store, _: store.entities.mentions()],
-    "known": [lambda store, _: store.entities.known()],
-    "find": [lambda store, _: store.entities.find(["argo", "helm"])],
-    "akin": [lambda store, _: store.entities.akin(["A", "H"])],
-    "numbered": [lambda store, known: store.entities.numbered(known.names)],
+    "mentions": [lambda store, _: store.names.mentions()],
+    "known": [lambda store, _: store.names.known()],
+    "find": [lambda store, _: store.names.find(["argo", "helm"])],
+    "akin": [lambda store, _: store.names.akin(["A", "H"])],
+    "numbered": [lambda store, known: store.names.numbered(known.names)],
     "common": [
-        lambda store, _: store.entities.common(-1),
-        lambda store, known: store.entities.common(-1, known.names),
+        lambda store, _: store.names.common(-1),
+        lambda store, known: store.names.common(-1, known.names),
     ],
-    "grouped": [lambda store, _: store.entities.grouped()],
-    "members": [lambda store, known: store.entities.members(known.names)],
-    "regroup": [lambda store, known: store.entities.regroup(dict.fromkeys(known.names, known.names[0]), "theirs")],
-    "merges": [lambda store, known: store.entities.merges(known.names)],
+    "grouped": [lambda store, _: store.names.grouped()],
+    "members": [lambda store, known: store.names.members(known.names)],
+    "set_concepts": [
+        lambda store, known: store.names.set_concepts(dict.fromkeys(known.names, known.names[0]), "theirs")
+    ],
+    "merges": [lambda store, known: store.names.merges(known.names)],
     "edges": [
-        lambda store, known: [store.entities.edges(name) for name in known.names],
-        lambda store, known: [store.entities.edges(name, projects=["garden"]) for name in known.names],
+        lambda store, known: [store.names.edges(name) for name in known.names],
+        lambda store, known: [store.names.edges(name, projects=["garden"]) for name in known.names],
     ],
-    "counts": [lambda store, _: store.entities.counts()],
-    "forget": [lambda store, _: store.entities.forget()],
+    "counts": [lambda store, _: store.names.counts()],
+    "forget": [lambda store, _: store.names.forget()],
 }
 
 JOBS: Calls = {
@@ -434,7 +436,7 @@ JOBS: Calls = {
     "complete": [lambda store, known: store.jobs.complete(NAMES, map(str, known.rows))],
     "fail": [lambda store, known: store.jobs.fail(NAMES, map(str, known.rows), "theirs")],
     "count": [lambda store, _: [store.jobs.count(kind) for kind in (EMBED, NAMES, "other")]],
-    "given_up": [lambda store, _: store.jobs.given_up("other")],
+    "failed": [lambda store, _: store.jobs.failed("other")],
     "release": [lambda store, known: store.jobs.release(NAMES, map(str, known.rows))],
     "retry": [lambda store, _: store.jobs.retry("other")],
     "counts": [lambda store, _: store.jobs.counts()],

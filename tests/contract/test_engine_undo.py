@@ -23,11 +23,11 @@ from triskele.types import (
     Add,
     Forget,
     LinkKind,
+    MakePrivate,
     Memory,
     Outcome,
     Revise,
     Sensitivity,
-    Withdraw,
     client_actor,
 )
 
@@ -340,7 +340,7 @@ def test_every_store_keeps_the_class_that_an_edit_changed(
 ) -> None:
     memory = add("one", owner="me")
     closed = replace(_saying(memory, "two"), sensitivity=Sensitivity.PRIVATE)
-    do(Revise(closed, base=1), Withdraw(memory.id))
+    do(Revise(closed, base=1), MakePrivate(memory.id))
     assert store.journal(id=memory.id)[-1].other == "open"
     assert {version.sensitivity for version in store.history(memory.id)} == {Sensitivity.PRIVATE}
     taken = plan(store, USER, "any", all_projects=True)

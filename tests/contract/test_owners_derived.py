@@ -10,16 +10,16 @@ import pytest
 from contract import owner_walk
 
 from triskele.store.corpus_protocol import CorpusStore
-from triskele.store.derived import BY_HAND, EMBED, NAMES, EntityStore, JobStore, ModelStore, Named, VectorStore
+from triskele.store.derived import BY_HAND, EMBED, NAMES, JobStore, ModelStore, Named, NameStore, VectorStore
 from triskele.store.protocols import DocumentStore, OwnerStore, Store, UsageStore, Use
 from triskele.store.sharing import ShareStore
 from triskele.text import timestamps
-from triskele.types import Add, Forget, Memory, Sensitivity, Withdraw
+from triskele.types import Add, Forget, MakePrivate, Memory, Sensitivity
 
 PROTOCOLS: dict[str, tuple[type, owner_walk.Calls]] = {
     "whole": (OwnerStore, owner_walk.WHOLE),
     "vectors": (VectorStore, owner_walk.VECTORS),
-    "entities": (EntityStore, owner_walk.ENTITIES),
+    "names": (NameStore, owner_walk.MENTIONED_NAMES),
     "jobs": (JobStore, owner_walk.JOBS),
     "models": (ModelStore, owner_walk.MODELS),
     "corpus": (CorpusStore, owner_walk.CORPUS),
@@ -53,12 +53,12 @@ def test_another_owner_is_as_if_never_there(
 ) -> None:
     """Whether bob has nothing, or memories with the very ids and texts of alice's, or all that she has."""
     first = open_unbound()
-    alice, drafts = first.of("alice"), owner_walk.made(make_memory)
+    alice, drafts = first.for_owner("alice"), owner_walk.made(make_memory)
     known = owner_walk.seed_derived(alice, owner_walk.seed_truth(alice, drafts))
     before = _everything(alice)
     for place, call in owner_walk.each_call(PROTOCOLS[part][1]):
         # Changes stay, so each call needs an owner who has made none, and a store where nobody else is.
-        stores = [each.of(f"bob {place}") for each in (first, open_unbound(place))]
+        stores = [each.for_owner(f"bob {place}") for each in (first, open_unbound(place))]
         own = [known, known]
         for number, store in enumerate(stores):
             if seeds:
@@ -84,11 +84,11 @@ def test_a_change_derives_nothing_for_another_owner(
 ) -> None:
     """What an owner changes or erases queues and drops values of that owner alone, though another has the same text."""
     first = open_unbound()
-    alice, drafts = first.of("alice"), owner_walk.made(make_memory)
+    alice, drafts = first.for_owner("alice"), owner_walk.made(make_memory)
     owner_walk.seed_derived(alice, owner_walk.seed_truth(alice, drafts))
     before = _everything(alice)
     for place, call in owner_walk.each_call({name: owner_walk.TRUTH[name] for name in ("apply", "erase", "seal")}):
-        stores = [each.of(f"bob {place}") for each in (first, open_unbound(place))]
+        stores = [each.for_owner(f"bob {place}") for each in (first, open_unbound(place))]
         own = [owner_walk.seed_truth(store, drafts) for store in stores]
         for _ in range(2):
             _assert_alike(call, stores, own, place)
@@ -135,8 +135,8 @@ def test_an_owner_of_nothing_takes_no_room(
 ) -> None:
     alice = open_store(owner="alice")
     owner_walk.seed_derived(alice, owner_walk.seed_truth(alice, owner_walk.made(make_memory)))
-    assert open_store(owner="bob").entities.counts().bytes == 0
-    assert alice.entities.counts().bytes > 0
+    assert open_store(owner="bob").names.counts().bytes == 0
+    assert alice.names.counts().bytes > 0
 
 
 def test_two_owners_may_have_the_same_id_and_text(
@@ -147,7 +147,7 @@ def test_two_owners_may_have_the_same_id_and_text(
     alice, bob = open_store(owner="alice"), open_store(owner="bob")
     for store, memory in ((alice, hers), (bob, his)):
         store.apply([Add(memory)], batch="one")
-        store.vectors.keep("model", {memory.content_hash: memory.owner.encode()})
+        store.vectors.save("model", {memory.content_hash: memory.owner.encode()})
     alice.apply([Forget(hers.id)], batch="two")
     assert (alice.memories([hers.id]), bob.memories([his.id]).keys()) == ({}, {his.id})
     alice.erase([hers.id], batch="three")
@@ -173,16 +173,16 @@ def _add(store: OwnerStore, *memories: Memory) -> None:
 def test_a_text_waits_for_each_owner_and_model_by_itself(pair: Pair, make_memory: Callable[..., Memory]) -> None:
     alice, bob = pair
     one, again = make_memory("a heron"), make_memory("a heron", project="pond")
-    alice.vectors.queue_for("model of alice")
-    bob.vectors.queue_for(owner_walk.MODEL)
+    alice.vectors.use_model("model of alice")
+    bob.vectors.use_model(owner_walk.MODEL)
     _add(alice, one)
-    alice.vectors.keep(owner_walk.MODEL, {one.content_hash: b"alice"})
+    alice.vectors.save(owner_walk.MODEL, {one.content_hash: b"alice"})
     _add(bob, one)
     assert [digest for digest, _ in bob.vectors.waiting()] == [one.content_hash]
-    bob.vectors.keep(owner_walk.MODEL, {one.content_hash: b"bob"})
+    bob.vectors.save(owner_walk.MODEL, {one.content_hash: b"bob"})
     _add(bob, again)
     assert (alice.vectors.count_waiting(), bob.vectors.count_waiting()) == (1, 0)
-    alice.vectors.keep("model of alice", {one.content_hash: b"alice"})
+    alice.vectors.save("model of alice", {one.content_hash: b"alice"})
     assert (alice.vectors.count_waiting(), bob.vectors.count_waiting()) == (0, 0)
 
 
@@ -190,9 +190,9 @@ def test_a_slot_is_one_owners_own(pair: Pair, make_memory: Callable[..., Memory]
     memory = make_memory("a heron")
     for store in pair:
         _add(store, memory)
-        store.vectors.keep(owner_walk.MODEL, {memory.content_hash: store.owner.encode()})
+        store.vectors.save(owner_walk.MODEL, {memory.content_hash: store.owner.encode()})
     for store in pair:
-        kept = store.vectors.keep(owner_walk.MODEL, {memory.content_hash: b"again"})
+        kept = store.vectors.save(owner_walk.MODEL, {memory.content_hash: b"again"})
         assert store.vectors.page(owner_walk.MODEL) == [
             (kept[memory.content_hash], memory.content_hash, store.owner.encode())
         ]
@@ -201,13 +201,13 @@ def test_a_slot_is_one_owners_own(pair: Pair, make_memory: Callable[..., Memory]
 def test_what_waits_to_be_embedded_again_is_one_owners_own(pair: Pair, make_memory: Callable[..., Memory]) -> None:
     alice, bob = pair
     memory = make_memory("a heron")
-    alice.vectors.queue_for("model of alice")
-    bob.vectors.queue_for(owner_walk.MODEL)
+    alice.vectors.use_model("model of alice")
+    bob.vectors.use_model(owner_walk.MODEL)
     for store in pair:
         _add(store, memory)
-    slots = list(bob.vectors.keep(owner_walk.MODEL, {memory.content_hash: b"bob"}).values())
+    slots = list(bob.vectors.save(owner_walk.MODEL, {memory.content_hash: b"bob"}).values())
     assert bob.vectors.contents(slots, queued=False) == {slots[0]: "a heron"}
-    alice.vectors.keep("model of alice", {memory.content_hash: b"alice"})
+    alice.vectors.save("model of alice", {memory.content_hash: b"alice"})
     bob.jobs.add(EMBED, [memory.content_hash])
     assert bob.vectors.contents(slots, queued=False) == {}
 
@@ -222,8 +222,8 @@ def test_what_an_owner_withholds_is_withheld_for_that_owner_alone(
     _add(alice, private, replace(one, id=two.id))
     assert bob.models.count_clear_for("hosted-any") == len(bob.models.clear_for("hosted-any")) == 2
     for store in pair:
-        store.vectors.keep(owner_walk.HOSTED, {memory.content_hash: b"vector" for memory in (one, two)})
-    bob.apply([Withdraw(one.id)], batch="private")
+        store.vectors.save(owner_walk.HOSTED, {memory.content_hash: b"vector" for memory in (one, two)})
+    bob.apply([MakePrivate(one.id)], batch="private")
     kept = [[digest for _, digest, _ in store.vectors.page(owner_walk.HOSTED)] for store in (bob, alice)]
     assert kept == [[two.content_hash], [one.content_hash, two.content_hash]]
 
@@ -235,16 +235,16 @@ def test_names_join_and_are_read_for_one_owner_alone(pair: Pair, make_memory: Ca
     _add(bob, replace(memory, project="pond"))
     argo, helm = (Named(text.lower(), text[:1], text, False, "title") for text in ("Argo", "Helm"))
     [hers], [his] = ([row for row, _ in store.versions()] for store in pair)
-    alice.entities.keep({hers: [argo]}, read=[hers])
-    bob.entities.keep({his: [helm, replace(argo, key="argos", joins=("argo", "alike"))]}, read=[his])
-    assert bob.entities.grouped() == []
-    helms = bob.entities.find(["helm"])["helm"].name
-    assert (len(bob.entities.edges(helms, projects=["pond"])), bob.entities.edges(helms, projects=["garden"])) == (
+    alice.names.save({hers: [argo]}, read=[hers])
+    bob.names.save({his: [helm, replace(argo, key="argos", joins=("argo", "alike"))]}, read=[his])
+    assert bob.names.grouped() == []
+    helms = bob.names.find(["helm"])["helm"].name
+    assert (len(bob.names.edges(helms, projects=["pond"])), bob.names.edges(helms, projects=["garden"])) == (
         2,
         [],
     )
     bob.jobs.add(NAMES, [str(hers)])
-    assert bob.entities.unread() == []
+    assert bob.names.unread() == []
 
 
 def test_an_erasure_regroups_no_name_of_another_owner(pair: Pair, make_memory: Callable[..., Memory]) -> None:
@@ -255,15 +255,15 @@ def test_an_erasure_regroups_no_name_of_another_owner(pair: Pair, make_memory: C
         _add(store, memory)
         [row] = [row for row, _ in store.versions()]
         texts = ("Argo", "Brig", "Cog", "Dhow")
-        store.entities.keep({row: [Named(text.lower(), text[:1], text, False, "name") for text in texts]}, read=[row])
-    argo, brig, cog, dhow = (name.name for name in alice.entities.known())
-    alice.entities.regroup({argo: brig}, BY_HAND)
-    alice.entities.regroup({argo: cog}, "alike")
-    alice.entities.regroup({cog: dhow}, "alike")
-    alice.entities.forget()
-    before = [list(alice.entities.known()), alice.entities.merges([argo, brig, cog, dhow])]
+        store.names.save({row: [Named(text.lower(), text[:1], text, False, "name") for text in texts]}, read=[row])
+    argo, brig, cog, dhow = (name.name for name in alice.names.known())
+    alice.names.set_concepts({argo: brig}, BY_HAND)
+    alice.names.set_concepts({argo: cog}, "alike")
+    alice.names.set_concepts({cog: dhow}, "alike")
+    alice.names.forget()
+    before = [list(alice.names.known()), alice.names.merges([argo, brig, cog, dhow])]
     bob.erase([memory.id], batch="gone")
-    assert [list(alice.entities.known()), alice.entities.merges([argo, brig, cog, dhow])] == before
+    assert [list(alice.names.known()), alice.names.merges([argo, brig, cog, dhow])] == before
 
 
 def test_what_an_owner_was_given_keeps_no_fingerprint_of_another(

@@ -9,29 +9,29 @@ import pytest
 from contract import owner_walk
 
 from triskele.errors import NotFound
-from triskele.store.protocols import VAULT, Document, OwnerStore, Store, Truth
+from triskele.store.protocols import VAULT, Document, MemoryStore, OwnerStore, Store
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import (
     Action,
     Add,
-    Bind,
     Connect,
     Link,
     LinkKind,
+    MakePrivate,
     Memory,
+    MoveFolder,
     Revise,
     Scope,
     Sealed,
     Sensitivity,
-    Withdraw,
 )
 
 TRUTH = True
 
 
 def test_every_method_has_a_row() -> None:
-    assert owner_walk.TRUTH.keys() == {name for name in vars(Truth) if not name.startswith("_")}
+    assert owner_walk.TRUTH.keys() == {name for name in vars(MemoryStore) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("is_twin", [False, True], ids=["nothing", "the same"])
@@ -40,12 +40,12 @@ def test_another_owner_is_as_if_never_there(
 ) -> None:
     """Whether bob has nothing, or memories with the very ids and texts of alice's."""
     first = open_unbound()
-    alice, drafts = first.of("alice"), owner_walk.made(make_memory)
+    alice, drafts = first.for_owner("alice"), owner_walk.made(make_memory)
     known = owner_walk.seed_truth(alice, drafts)
     before = owner_walk.truth_of(alice)
     for place, call in owner_walk.each_call(owner_walk.TRUTH):
         # Changes stay, so each call needs an owner who has made none, and a store where nobody else is.
-        beside, alone = first.of(f"bob {place}"), open_unbound(place).of(f"bob {place}")
+        beside, alone = first.for_owner(f"bob {place}"), open_unbound(place).for_owner(f"bob {place}")
         own = [owner_walk.seed_truth(store, drafts) if is_twin else known for store in (beside, alone)]
         assert owner_walk.outcome_of(call, beside, own[0]) == owner_walk.outcome_of(call, alone, own[1]), place
         assert owner_walk.shape(owner_walk.truth_of(beside)) == owner_walk.shape(owner_walk.truth_of(alone)), place
@@ -72,7 +72,7 @@ def test_a_secret_stays_one_though_another_owner_has_its_id_in_the_open(
     alice.apply([Add(make_memory("in the open", id=secret.id, owner="alice"))], batch="one")
     bob.documents.put(VAULT, {"keys": Document("keys")})
     bob.apply([Add(secret, sealed=Sealed(b"sealed", content_hash("keys")))], batch="one")
-    bob.apply([Withdraw(secret.id)], batch="two")
+    bob.apply([MakePrivate(secret.id)], batch="two")
     assert [each.sensitivity for each in bob.history(secret.id)] == [Sensitivity.SECRET]
 
 
@@ -92,11 +92,11 @@ def test_an_edited_secret_keeps_the_sealed_text_of_its_owner(
 
 def test_a_place_of_another_owner_is_unknown(open_store: Callable[..., OwnerStore]) -> None:
     alice, bob = open_store(owner="alice"), open_store(owner="bob")
-    alice.claim([owner_walk.PLACE], lambda _: "garden")
-    [place] = alice.places()
+    alice.register_folder([owner_walk.PLACE], lambda _: "garden")
+    [place] = alice.folders()
     with pytest.raises(NotFound, match="no place"):
-        bob.apply([Bind(place.number, "theirs")], batch="one")
-    assert alice.places() == [place]
+        bob.apply([MoveFolder(place.number, "theirs")], batch="one")
+    assert alice.folders() == [place]
 
 
 def test_a_chain_of_another_owner_makes_no_circle(

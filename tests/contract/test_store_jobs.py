@@ -78,11 +78,11 @@ def test_what_fails_waits_again_until_the_last_try(store: OwnerStore) -> None:
     store.jobs.add("sweep", ["a", "b"])
     for number in range(MOST_TRIES):
         assert store.jobs.claim("sweep", 1) == [Job("sweep", "a", number, f"error {number - 1}" if number else "")]
-        assert store.jobs.given_up("sweep") == []
+        assert store.jobs.failed("sweep") == []
         store.jobs.fail("sweep", ["a"], f"error {number}")
     assert _claimed(store) == ["b"]
     assert store.jobs.count("sweep") == 1
-    assert store.jobs.given_up("sweep") == [Job("sweep", "a", MOST_TRIES, f"error {MOST_TRIES - 1}")]
+    assert store.jobs.failed("sweep") == [Job("sweep", "a", MOST_TRIES, f"error {MOST_TRIES - 1}")]
 
 
 def test_another_model_gets_another_try(store: OwnerStore, do: Do, make_memory: Make) -> None:
@@ -91,7 +91,7 @@ def test_another_model_gets_another_try(store: OwnerStore, do: Do, make_memory: 
     for _ in range(MOST_TRIES):
         store.jobs.fail(EMBED, [memory.content_hash], "no room")
     assert store.vectors.waiting() == []
-    store.vectors.queue_for("another")
+    store.vectors.use_model("another")
     assert store.vectors.waiting() == [(memory.content_hash, memory.content)]
 
 
@@ -101,7 +101,7 @@ def test_leases_and_failures_are_of_one_owner(open_store: Callable[..., OwnerSto
         store.jobs.add("sweep", ["a"])
     for _ in range(MOST_TRIES):
         bob.jobs.fail("sweep", ["a"], "no room")
-    assert (alice.jobs.given_up("sweep"), len(bob.jobs.given_up("sweep"))) == ([], 1)
+    assert (alice.jobs.failed("sweep"), len(bob.jobs.failed("sweep"))) == ([], 1)
     bob.jobs.complete("sweep", ["a"])
     bob.jobs.add("sweep", ["a"])
     assert (_claimed(bob), _claimed(alice)) == (["a"], ["a"])

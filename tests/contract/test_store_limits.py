@@ -24,7 +24,7 @@ MOST = 3
 @pytest.fixture
 def open_limited(open_unbound: Callable[..., Store]) -> Callable[..., OwnerStore]:
     """Opens the store as an instance of a server that allows its owners three memories."""
-    return lambda owner="me": open_unbound(limits=MemoryLimits(MOST)).of(owner)
+    return lambda owner="me": open_unbound(limits=MemoryLimits(MOST)).for_owner(owner)
 
 
 @pytest.fixture

@@ -39,13 +39,13 @@ def test_a_link_is_found_from_either_end(store: OwnerStore, do: Do, add: Make, k
 def test_rows_tell_which_memories_replace_or_were_replaced(store: OwnerStore, do: Do, add: Make) -> None:
     newer, older, once, friend, alone = (add() for _ in range(5))
     rows = {memory.id: row for row, memory in store.versions()}
-    assert store.chained(rows.values()) == {}
+    assert store.superseding_ids(rows.values()) == {}
     link = _link(newer, once)
     do(Connect(_link(newer, older)), Connect(link), Connect(_link(friend, alone, LinkKind.SEE_ALSO)))
     do(Disconnect(link))
-    assert store.chained(rows.values()) == {rows[each.id]: each.id for each in (newer, older, once)}
-    assert store.chained([rows[older.id], rows[alone.id]]) == {rows[older.id]: older.id}
-    assert store.chained([]) == {}
+    assert store.superseding_ids(rows.values()) == {rows[each.id]: each.id for each in (newer, older, once)}
+    assert store.superseding_ids([rows[older.id], rows[alone.id]]) == {rows[older.id]: older.id}
+    assert store.superseding_ids([]) == {}
 
 
 def test_links_can_be_asked_for_by_kind(store: OwnerStore, do: Do, add: Make) -> None:

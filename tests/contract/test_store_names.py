@@ -24,8 +24,8 @@ def _named(text: str, kind: str = "name", joins: tuple[str, str] | None = None) 
 
 def _read(store: OwnerStore, mentioned: dict[str, list[Named]]) -> None:
     """Read everything that waits; what a memory mentions is told by its content."""
-    unread = store.entities.unread(1000)
-    store.entities.keep(
+    unread = store.names.unread(1000)
+    store.names.save(
         {row: mentioned[memory.content] for row, memory in unread if memory.content in mentioned},
         read=[row for row, _ in unread],
     )
@@ -33,59 +33,59 @@ def _read(store: OwnerStore, mentioned: dict[str, list[Named]]) -> None:
 
 def test_versions_are_read_once_in_order(store: OwnerStore, do: Do, add: Make) -> None:
     first, second = add("one"), add("two")
-    assert [memory.id for _, memory in store.entities.unread()] == [first.id, second.id]
-    assert [memory.id for _, memory in store.entities.unread(1)] == [first.id]
-    store.entities.keep({}, read=[store.entities.unread(1)[0][0]])
-    assert [memory.id for _, memory in store.entities.unread()] == [second.id]
+    assert [memory.id for _, memory in store.names.unread()] == [first.id, second.id]
+    assert [memory.id for _, memory in store.names.unread(1)] == [first.id]
+    store.names.save({}, read=[store.names.unread(1)[0][0]])
+    assert [memory.id for _, memory in store.names.unread()] == [second.id]
     _read(store, {})
-    assert store.entities.count_unread() == 0
+    assert store.names.count_unread() == 0
     do(Revise(replace(first, content="one again"), base=1))
-    assert [memory.content for _, memory in store.entities.unread()] == ["one again"]
+    assert [memory.content for _, memory in store.names.unread()] == ["one again"]
 
 
 def test_a_version_may_be_read_twice_and_out_of_order(store: OwnerStore, add: Make) -> None:
     for text in ("one", "two", "three"):
         add(text)
-    rows = [row for row, _ in store.entities.unread()]
+    rows = [row for row, _ in store.names.unread()]
     for _ in range(2):
-        store.entities.keep({}, read=rows[1:2])
-    assert [row for row, _ in store.entities.unread()] == [rows[0], rows[2]]
+        store.names.save({}, read=rows[1:2])
+    assert [row for row, _ in store.names.unread()] == [rows[0], rows[2]]
 
 
 def test_a_name_is_known_once_and_its_mentions_come_in_order(store: OwnerStore, add: Make) -> None:
     add("one")
     add("two")
     _read(store, {"one": [_named("Argo", "title"), _named("Helm")], "two": [_named("Argo")]})
-    names = store.entities.find(["argo", "helm", "nobody"])
+    names = store.names.find(["argo", "helm", "nobody"])
     assert {key: name.text for key, name in names.items()} == {"argo": "Argo", "helm": "Helm"}
-    mentions = store.entities.mentions()
+    mentions = store.names.mentions()
     assert [(m.name, m.kind) for m in mentions] == [
         (names["argo"].name, "title"),
         (names["helm"].name, "name"),
         (names["argo"].name, "name"),
     ]
     assert store.heads().mention == mentions[-1].mention
-    assert store.entities.mentions(after=mentions[0].mention) == mentions[1:]
-    assert [name.text for name in store.entities.known()] == ["Argo", "Helm"]
-    assert [name.text for name in store.entities.akin(["h", "z"])] == ["Helm"]
-    assert store.entities.numbered([names["helm"].name])[names["helm"].name].key == "helm"
+    assert store.names.mentions(after=mentions[0].mention) == mentions[1:]
+    assert [name.text for name in store.names.known()] == ["Argo", "Helm"]
+    assert [name.text for name in store.names.akin(["h", "z"])] == ["Helm"]
+    assert store.names.numbered([names["helm"].name])[names["helm"].name].key == "helm"
 
 
 def test_a_version_read_again_mentions_only_what_is_new_besides(store: OwnerStore, add: Make) -> None:
     add("one")
-    [(row, _)] = store.entities.unread()
-    store.entities.keep({row: [_named("Argo", "title"), _named("Helm")]}, read=[row])
+    [(row, _)] = store.names.unread()
+    store.names.save({row: [_named("Argo", "title"), _named("Helm")]}, read=[row])
     newest = store.heads().mention
-    store.entities.keep({row: [_named("Helm", "found"), _named("Kite", "found"), _named("Kite")]})
-    names = store.entities.find(["argo", "helm", "kite"])
-    said = [(mention.row, mention.name, mention.kind) for mention in store.entities.mentions()]
+    store.names.save({row: [_named("Helm", "found"), _named("Kite", "found"), _named("Kite")]})
+    names = store.names.find(["argo", "helm", "kite"])
+    said = [(mention.row, mention.name, mention.kind) for mention in store.names.mentions()]
     assert said == [
         (row, names[key].name, kind) for key, kind in (("argo", "title"), ("helm", "name"), ("kite", "found"))
     ]
-    assert [mention.name for mention in store.entities.mentions(after=newest)] == [names["kite"].name]
-    assert store.entities.counts().mentions == 3
-    store.entities.keep({row: [_named("Argo")]})
-    assert store.heads().mention == store.entities.mentions()[-1].mention
+    assert [mention.name for mention in store.names.mentions(after=newest)] == [names["kite"].name]
+    assert store.names.counts().mentions == 3
+    store.names.save({row: [_named("Argo")]})
+    assert store.heads().mention == store.names.mentions()[-1].mention
 
 
 def test_names_that_begin_alike_are_told_apart(store: OwnerStore, add: Make) -> None:
@@ -93,8 +93,8 @@ def test_names_that_begin_alike_are_told_apart(store: OwnerStore, add: Make) -> 
     blocks = ("harbourmaster", "harbourmistress", "harbour")
     _read(store, {"one": [Named(block, block, block.title(), False, "name") for block in blocks]})
     for block in blocks:
-        assert [name.key for name in store.entities.akin([block])] == [block]
-    assert [name.key for name in store.entities.akin(["harbourm"])] == []
+        assert [name.key for name in store.names.akin([block])] == [block]
+    assert [name.key for name in store.names.akin(["harbourm"])] == []
 
 
 def test_edges_are_those_of_one_number_and_not_of_longer_ones(store: OwnerStore, add: Make) -> None:
@@ -106,20 +106,20 @@ def test_edges_are_those_of_one_number_and_not_of_longer_ones(store: OwnerStore,
     }
     _read(store, spoken)
     for number, memory in enumerate(memories):
-        title, said = (store.entities.find([key])[key].concept for key in (f"title {number}", f"name {number}"))
-        assert {(edge.source, edge.evidence) for edge in store.entities.edges(said)} == {(title, memory.id)}
-        assert len(store.entities.edges(title)) == 2
-    four, five = (store.entities.find([key])[key].concept for key in ("name 4", "name 5"))
-    store.entities.regroup({five: four}, BY_HAND)
-    assert {edge.evidence for edge in store.entities.edges(four)} == {memories[4].id, memories[5].id}
-    assert store.entities.edges(five) == []
+        title, said = (store.names.find([key])[key].concept for key in (f"title {number}", f"name {number}"))
+        assert {(edge.source, edge.evidence) for edge in store.names.edges(said)} == {(title, memory.id)}
+        assert len(store.names.edges(title)) == 2
+    four, five = (store.names.find([key])[key].concept for key in ("name 4", "name 5"))
+    store.names.set_concepts({five: four}, BY_HAND)
+    assert {edge.evidence for edge in store.names.edges(four)} == {memories[4].id, memories[5].id}
+    assert store.names.edges(five) == []
 
 
 def test_a_name_met_in_small_letters_may_be_written_so(store: OwnerStore, add: Make) -> None:
     add("one")
     add("two")
     _read(store, {"one": [Named("argo", "a", "Argo", False, "name")], "two": [Named("argo", "a", "argo", True, "tag")]})
-    assert store.entities.find(["argo"])["argo"].any_case
+    assert store.names.find(["argo"])["argo"].any_case
 
 
 def test_a_name_whose_words_stand_in_many_texts_is_common(store: OwnerStore, add: Make) -> None:
@@ -127,11 +127,11 @@ def test_a_name_whose_words_stand_in_many_texts_is_common(store: OwnerStore, add
     add("two")
     rare, once, often = (Named("film", "f", "Film", False, "name", spread=number) for number in (3, 21, 40))
     _read(store, {"one": [once], "two": [often, rare, _named("Helm")]})
-    film = store.entities.find(["film"])["film"]
-    assert store.entities.common(20) == [(film.name, 40)]
-    assert store.entities.common(40) == []
-    assert store.entities.common(20, {film.name}) == [(film.name, 40)]
-    assert store.entities.common(20, [store.entities.find(["helm"])["helm"].name]) == []
+    film = store.names.find(["film"])["film"]
+    assert store.names.common(20) == [(film.name, 40)]
+    assert store.names.common(40) == []
+    assert store.names.common(20, {film.name}) == [(film.name, 40)]
+    assert store.names.common(20, [store.names.find(["helm"])["helm"].name]) == []
 
 
 def test_names_can_be_joined_and_parted_again(store: OwnerStore, add: Make) -> None:
@@ -139,31 +139,31 @@ def test_names_can_be_joined_and_parted_again(store: OwnerStore, add: Make) -> N
     add("two")
     joined = _named("CI", joins=("continuous integration", "acronym"))
     _read(store, {"one": [_named("Continuous Integration")], "two": [joined]})
-    whole, short = (store.entities.find([key])[key] for key in ("continuous integration", "ci"))
+    whole, short = (store.names.find([key])[key] for key in ("continuous integration", "ci"))
     assert short.concept == whole.concept == whole.name
-    assert store.entities.grouped() == [(short.name, whole.name)]
+    assert store.names.grouped() == [(short.name, whole.name)]
     before = store.heads().regrouping
-    store.entities.regroup({short.name: short.name}, "split")
-    assert store.entities.grouped() == []
+    store.names.set_concepts({short.name: short.name}, "split")
+    assert store.names.grouped() == []
     assert store.heads().regrouping > before
-    told = [(merge.before, merge.after, merge.reason) for merge in store.entities.merges([short.name])]
+    told = [(merge.before, merge.after, merge.reason) for merge in store.names.merges([short.name])]
     assert told == [(short.name, whole.name, "acronym"), (whole.name, short.name, "split")]
-    assert store.entities.merges([whole.name]) == []
+    assert store.names.merges([whole.name]) == []
     with pytest.raises(NotFound):
-        store.entities.regroup({short.name: 10**6}, "merge")
+        store.names.set_concepts({short.name: 10**6}, "merge")
 
 
 def test_names_move_all_at_once_or_not_at_all(store: OwnerStore, add: Make) -> None:
     add("one")
     _read(store, {"one": [_named("Argo"), _named("Helm"), _named("Kite")]})
-    argo, helm, kite = (store.entities.find([key])[key].name for key in ("argo", "helm", "kite"))
+    argo, helm, kite = (store.names.find([key])[key].name for key in ("argo", "helm", "kite"))
     with pytest.raises(NotFound):
-        store.entities.regroup({argo: kite, helm: 10**6}, BY_HAND)
-    assert store.entities.grouped() == []
-    store.entities.regroup({argo: kite, helm: kite}, BY_HAND)
-    assert [name.key for name in store.entities.members([kite])] == ["argo", "helm", "kite"]
-    assert store.entities.members([argo]) == []
-    assert len({merge.at for merge in store.entities.merges([argo, helm])}) == 1
+        store.names.set_concepts({argo: kite, helm: 10**6}, BY_HAND)
+    assert store.names.grouped() == []
+    store.names.set_concepts({argo: kite, helm: kite}, BY_HAND)
+    assert [name.key for name in store.names.members([kite])] == ["argo", "helm", "kite"]
+    assert store.names.members([argo]) == []
+    assert len({merge.at for merge in store.names.merges([argo, helm])}) == 1
 
 
 def test_edges_run_from_the_subject_and_close_with_their_evidence(store: OwnerStore, do: Do, add: Make) -> None:
@@ -173,14 +173,14 @@ def test_edges_run_from_the_subject_and_close_with_their_evidence(store: OwnerSt
     do(Forget(forgotten.id))
     link = Link(source=standing.id, kind=LinkKind.SUPERSEDES, target=superseded.id, known_from=timestamps.now())
     do(Connect(link))
-    names = store.entities.find(["argo", "helm"])
-    edges = {edge.evidence: edge for edge in store.entities.edges(names["helm"].concept)}
+    names = store.names.find(["argo", "helm"])
+    edges = {edge.evidence: edge for edge in store.names.edges(names["helm"].concept)}
     assert {(edge.source, edge.target) for edge in edges.values()} == {(names["argo"].name, names["helm"].name)}
     assert edges[standing.id].known_to is None
     assert edges[superseded.id].known_to == link.known_from
     assert edges[forgotten.id].known_to is not None
     assert edges[forgotten.id].valid_from == timestamps.parse("2024-01-01")
-    assert store.entities.edges(names["argo"].concept, limit=1)[0].evidence == standing.id
+    assert store.names.edges(names["argo"].concept, limit=1)[0].evidence == standing.id
 
 
 def test_edges_can_be_asked_for_by_project_and_without_closed_ones(store: OwnerStore, do: Do, add: Make) -> None:
@@ -188,26 +188,26 @@ def test_edges_can_be_asked_for_by_project_and_without_closed_ones(store: OwnerS
     said = [_named("Argo", "title"), _named("Helm"), _named("helm charts", joins=("helm", "alias"))]
     _read(store, {"one": said, "two": said, "three": said})
     do(Forget(gone.id))
-    helm = store.entities.find(["helm"])["helm"].concept
+    helm = store.names.find(["helm"])["helm"].concept
     # Two names of one thing in one memory are one edge.
-    assert [edge.evidence for edge in store.entities.edges(helm, projects=["there"])] == [there.id]
-    assert [edge.evidence for edge in store.entities.edges(helm, projects=["here"], closed=False)] == [here.id]
-    assert [edge.evidence for edge in store.entities.edges(helm, projects=["here"])] == [here.id, gone.id]
-    assert {edge.evidence for edge in store.entities.edges(helm)} == {here.id, there.id, gone.id}
+    assert [edge.evidence for edge in store.names.edges(helm, projects=["there"])] == [there.id]
+    assert [edge.evidence for edge in store.names.edges(helm, projects=["here"], closed=False)] == [here.id]
+    assert [edge.evidence for edge in store.names.edges(helm, projects=["here"])] == [here.id, gone.id]
+    assert {edge.evidence for edge in store.names.edges(helm)} == {here.id, there.id, gone.id}
 
 
 def test_everything_is_counted(store: OwnerStore, add: Make) -> None:
-    assert replace(store.entities.counts(), bytes=0) == NameCounts(
+    assert replace(store.names.counts(), bytes=0) == NameCounts(
         names=0, concepts=0, mentions=0, merges=0, by_hand=0, read=0, waiting=0, bytes=0
     )
     add("one")
     add("two")
     said = [_named("Argo"), _named("Helm"), _named("helms", joins=("helm", "plural"))]
     _read(store, {"one": said, "two": [_named("Argo")]})
-    names = store.entities.find(["argo", "helm"])
-    store.entities.regroup({names["argo"].name: names["helm"].name}, BY_HAND)
+    names = store.names.find(["argo", "helm"])
+    store.names.set_concepts({names["argo"].name: names["helm"].name}, BY_HAND)
     add("three")
-    counts = store.entities.counts()
+    counts = store.names.counts()
     assert (counts.names, counts.concepts, counts.mentions, counts.merges, counts.by_hand) == (3, 1, 4, 2, 1)
     assert (counts.read, counts.waiting) == (2, 1)
     assert counts.bytes > 0
@@ -223,10 +223,10 @@ def test_an_erased_memory_takes_the_names_along_that_nobody_else_says(store: Own
         },
     )
     store.erase([first.id], batch="gone")
-    left = {name.key: name for name in store.entities.known()}
+    left = {name.key: name for name in store.names.known()}
     assert set(left) == {"helm", "zp"}
     assert left["zp"].concept == left["zp"].name
-    assert {m.name for m in store.entities.mentions()} == {left["helm"].name, left["zp"].name}
+    assert {m.name for m in store.names.mentions()} == {left["helm"].name, left["zp"].name}
 
 
 def test_a_group_that_loses_its_first_name_stays_together(store: OwnerStore, add: Make) -> None:
@@ -234,7 +234,7 @@ def test_a_group_that_loses_its_first_name_stays_together(store: OwnerStore, add
     others = [_named(text, joins=("zephyrine", "alias")) for text in ("ZP", "Zephyr", "Zeph")]
     _read(store, {"one": [_named("Zephyrine")], "two": others})
     store.erase([first.id], batch="gone")
-    left = list(store.entities.known())
+    left = list(store.names.known())
     assert [name.key for name in left] == ["zp", "zephyr", "zeph"]
     assert {name.concept for name in left} == {left[0].name}
 
@@ -249,24 +249,24 @@ def test_a_spelling_goes_with_the_last_text_that_had_it(store: OwnerStore, add: 
         },
     )
     store.erase([first.id], batch="gone")
-    assert [name.text for name in store.entities.known()] == ["zephyr", "HELM"]
+    assert [name.text for name in store.names.known()] == ["zephyr", "HELM"]
 
 
 def test_what_was_erased_while_it_was_read_leaves_nothing(store: OwnerStore, add: Make) -> None:
     memory = add("one")
-    row = store.entities.unread()[0][0]
+    row = store.names.unread()[0][0]
     store.erase([memory.id], batch="gone")
-    store.entities.keep({row: [_named("Argo")]}, read=[row])
-    assert list(store.entities.known()) == []
+    store.names.save({row: [_named("Argo")]}, read=[row])
+    assert list(store.names.known()) == []
     assert store.heads().mention == 0
 
 
 def test_everything_can_be_forgotten_and_read_again(store: OwnerStore, add: Make) -> None:
     add("one")
     _read(store, {"one": [_named("Argo")]})
-    store.entities.forget()
-    assert list(store.entities.known()) == []
-    assert store.entities.count_unread() == 1
+    store.names.forget()
+    assert list(store.names.known()) == []
+    assert store.names.count_unread() == 1
 
 
 def test_what_was_decided_by_hand_outlives_forgetting(store: OwnerStore, add: Make) -> None:
@@ -275,20 +275,20 @@ def test_what_was_decided_by_hand_outlives_forgetting(store: OwnerStore, add: Ma
     alike = _named("Argos", joins=("argo", "plural"))
     said = {"one": [_named("Argo"), _named("Helm"), _named("Kite")], "two": [alike, _named("Chart")]}
     _read(store, said)
-    argo, helm, argos, chart = (store.entities.find([key])[key] for key in ("argo", "helm", "argos", "chart"))
+    argo, helm, argos, chart = (store.names.find([key])[key] for key in ("argo", "helm", "argos", "chart"))
     assert argos.concept == argo.name
-    store.entities.regroup({argos.name: argos.name}, BY_HAND)
-    store.entities.regroup({chart.name: helm.name}, BY_HAND)
-    store.entities.forget()
-    assert {name.key for name in store.entities.known()} == {"argo", "helm", "argos", "chart"}
-    assert store.entities.count_unread() == 2
+    store.names.set_concepts({argos.name: argos.name}, BY_HAND)
+    store.names.set_concepts({chart.name: helm.name}, BY_HAND)
+    store.names.forget()
+    assert {name.key for name in store.names.known()} == {"argo", "helm", "argos", "chart"}
+    assert store.names.count_unread() == 2
     assert store.heads().mention == 0
     _read(store, said)
-    found = store.entities.find(["argo", "helm", "argos", "chart", "kite"])
+    found = store.names.find(["argo", "helm", "argos", "chart", "kite"])
     assert found["argos"].concept == argos.name
     assert found["chart"].concept == helm.name
     assert len(found) == 5
-    assert [merge.reason for merge in store.entities.merges([argos.name])] == ["plural", BY_HAND]
+    assert [merge.reason for merge in store.names.merges([argos.name])] == ["plural", BY_HAND]
 
 
 def test_every_snapshot_has_the_names_that_others_read_before_it(
@@ -299,7 +299,7 @@ def test_every_snapshot_has_the_names_that_others_read_before_it(
 
     def seen() -> dict[str, str]:
         with store.snapshot():
-            return {key: name.text for key, name in store.entities.find(keys).items()}
+            return {key: name.text for key, name in store.names.find(keys).items()}
 
     assert seen() == {}
     add("one")
@@ -308,16 +308,16 @@ def test_every_snapshot_has_the_names_that_others_read_before_it(
     second = add("two")
     with store.snapshot():
         _read(other, {"two": [_named("Flux")]})
-        assert store.entities.find(["flux"]) == {}
+        assert store.names.find(["flux"]) == {}
     assert seen() == {"argo": "Argo", "helm": "Helm", "flux": "Flux"}
     other.erase([second.id], batch="gone")
     assert seen() == {"argo": "Argo", "helm": "Helm"}
     with store.snapshot():
-        argo, helm = (store.entities.find(keys)[key] for key in ("argo", "helm"))
-    other.entities.regroup({argo.name: helm.name}, BY_HAND)
+        argo, helm = (store.names.find(keys)[key] for key in ("argo", "helm"))
+    other.names.set_concepts({argo.name: helm.name}, BY_HAND)
     with store.snapshot():
-        assert store.entities.find(["argo"])["argo"].concept == helm.name
-    other.entities.forget()
-    other.entities.regroup({argo.name: argo.name}, BY_HAND)
+        assert store.names.find(["argo"])["argo"].concept == helm.name
+    other.names.forget()
+    other.names.set_concepts({argo.name: argo.name}, BY_HAND)
     with store.snapshot():
-        assert store.entities.find(["argo"])["argo"].concept == argo.name
+        assert store.names.find(["argo"])["argo"].concept == argo.name

@@ -8,7 +8,7 @@ import pytest
 
 from triskele.errors import NotFound
 from triskele.store.protocols import OwnerStore, Store
-from triskele.types import Action, Add, Bind, Memory, Outcome
+from triskele.types import Action, Add, Memory, MoveFolder, Outcome
 
 TRUTH = True
 
@@ -16,40 +16,40 @@ Do = Callable[..., list[Outcome]]
 
 
 def test_a_key_keeps_its_project_and_new_ones_get_the_chosen_one(store: OwnerStore) -> None:
-    assert store.claim(["path:/a", "git:a"], lambda known: f"number {len(known)}") == "number 0"
-    assert store.claim(["path:/b", "git:a", "path:/b"], lambda known: f"number {len(known)}") == "number 2"
-    found = {place.key: place.project for place in store.places()}
+    assert store.register_folder(["path:/a", "git:a"], lambda known: f"number {len(known)}") == "number 0"
+    assert store.register_folder(["path:/b", "git:a", "path:/b"], lambda known: f"number {len(known)}") == "number 2"
+    found = {place.key: place.project for place in store.folders()}
     assert found == {"path:/a": "number 0", "git:a": "number 0", "path:/b": "number 2"}
-    assert len({place.number for place in store.places()}) == 3
+    assert len({place.number for place in store.folders()}) == 3
 
 
 def test_a_place_is_bound_in_the_journal_that_does_not_tell_its_key(store: OwnerStore, do: Do) -> None:
-    store.claim(["path:/wombat"], lambda _: "garden")
-    [place] = store.places()
-    [outcome] = do(Bind(place.number, "kitchen"))
+    store.register_folder(["path:/wombat"], lambda _: "garden")
+    [place] = store.folders()
+    [outcome] = do(MoveFolder(place.number, "kitchen"))
     assert (outcome.action, outcome.project) == (Action.BOUND, "kitchen")
-    assert [each.project for each in store.places()] == ["kitchen"]
+    assert [each.project for each in store.folders()] == ["kitchen"]
     [entry] = store.journal(batch=outcome.batch)
     assert (entry.action, entry.id, entry.other) == (Action.BOUND, f"place {place.number}", "garden")
     assert "wombat" not in str(store.journal())
-    [again] = do(Bind(place.number, "kitchen"))
+    [again] = do(MoveFolder(place.number, "kitchen"))
     assert (again.action, again.seq) == (Action.UNCHANGED, None)
 
 
 def test_a_change_that_fails_leaves_places_as_they_were(
     store: OwnerStore, do: Do, make_memory: Callable[..., Memory]
 ) -> None:
-    store.claim(["path:/a"], lambda _: "garden")
-    [place] = store.places()
+    store.register_folder(["path:/a"], lambda _: "garden")
+    [place] = store.folders()
     with pytest.raises(NotFound):
-        do(Bind(place.number, "kitchen"), Add(make_memory()), Bind(10_000, "kitchen"))
-    assert ([each.project for each in store.places()], store.census().memories) == (["garden"], 0)
+        do(MoveFolder(place.number, "kitchen"), Add(make_memory()), MoveFolder(10_000, "kitchen"))
+    assert ([each.project for each in store.folders()], store.census().memories) == (["garden"], 0)
 
 
 def test_places_are_there_after_reopening(
     unbound: Store, open_store: Callable[..., OwnerStore], store: OwnerStore
 ) -> None:
-    store.claim(["path:/a"], lambda _: "garden")
-    before = store.places()
+    store.register_folder(["path:/a"], lambda _: "garden")
+    before = store.folders()
     unbound.close()
-    assert open_store().places() == before
+    assert open_store().folders() == before

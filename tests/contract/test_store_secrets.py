@@ -10,7 +10,7 @@ import pytest
 from triskele.errors import BadInput, Conflict
 from triskele.store.protocols import START, VAULT, Document, OwnerStore
 from triskele.text.ids import content_hash
-from triskele.types import Action, Add, Memory, Outcome, Reveal, Revise, Sealed, Sensitivity, Withdraw
+from triskele.types import Action, Add, MakePrivate, Memory, Outcome, Reveal, Revise, Sealed, Sensitivity
 
 Do = Callable[..., list[Outcome]]
 MakeMemory = Callable[..., Memory]
@@ -118,5 +118,5 @@ def test_sealing_refuses_what_was_changed_meanwhile(store: OwnerStore, do: Do, s
 
 def test_withdrawing_closes_older_versions_too(store: OwnerStore, do: Do, add: Callable[..., Memory]) -> None:
     memory = add()
-    do(Revise(replace(memory, sensitivity=Sensitivity.PRIVATE), base=1), Withdraw(memory.id))
+    do(Revise(replace(memory, sensitivity=Sensitivity.PRIVATE), base=1), MakePrivate(memory.id))
     assert {each.sensitivity for each in store.history(memory.id)} == {Sensitivity.PRIVATE}

@@ -182,7 +182,7 @@ def test_restore_lets_the_limit_count_again(
     open_unbound: Callable[..., Store], make_memory: Make, tmp_path: Path
 ) -> None:
     unbound = open_unbound(limits=MemoryLimits(3))
-    store, memories = unbound.of("me"), [make_memory(f"fern {number}") for number in range(3)]
+    store, memories = unbound.for_owner("me"), [make_memory(f"fern {number}") for number in range(3)]
     assert unbound.maintenance is not None
     store.apply(list(map(Add, memories)), batch="ferns")
     unbound.maintenance.backup(tmp_path / "copy.backup")

@@ -30,7 +30,7 @@ def _waiting(store: OwnerStore) -> list[str]:
 def _embed(store: OwnerStore, fingerprint: str = ONE, *, only: int = 256) -> dict[str, int]:
     """Give every content that waits the vector of a made-up model."""
     found = {digest: f"{fingerprint} on {text}".encode() for digest, text in store.vectors.waiting(only)}
-    return store.vectors.keep(fingerprint, found)
+    return store.vectors.save(fingerprint, found)
 
 
 def _anew(memory: Memory, content: str, **details: Any) -> Memory:
@@ -69,7 +69,7 @@ def test_an_edit_queues_the_new_content_and_the_old_vector_stays(store: OwnerSto
 
 
 def test_labels_alone_queue_nothing_that_the_model_has_seen(store: OwnerStore, do: Do, add: Make) -> None:
-    store.vectors.queue_for(ONE)
+    store.vectors.use_model(ONE)
     memory = add("same words")
     _embed(store)
     do(Revise(replace(memory, tags=("new",)), base=1))
@@ -87,15 +87,15 @@ def test_keeping_vectors_takes_their_contents_off_the_queue(store: OwnerStore, a
     assert len(slots) == 2
     assert _waiting(store) == ["number 2", "number 3", "number 4"]
     assert store.vectors.count_waiting() == 3
-    assert store.vectors.keep(ONE, {}) == {}
+    assert store.vectors.save(ONE, {}) == {}
 
 
 def test_vectors_can_be_kept_before_their_contents_are_done(store: OwnerStore, add: Make) -> None:
-    store.vectors.queue_for(ONE)
+    store.vectors.use_model(ONE)
     first, second = add("number 1"), add("number 2")
     found = {memory.content_hash: b"a vector" for memory in (first, second)}
-    slots = store.vectors.keep(ONE, found, completes=False)
-    others = store.vectors.keep(OTHER, found, completes=False)
+    slots = store.vectors.save(ONE, found, completes=False)
+    others = store.vectors.save(OTHER, found, completes=False)
     numbers = list(slots.values())
     assert _waiting(store) == ["number 1", "number 2"]
     assert store.vectors.contents(numbers, queued=False) == {}
@@ -125,7 +125,7 @@ def test_slots_only_rise_and_name_texts(store: OwnerStore, do: Do, add: Make) ->
 def test_the_first_vector_of_a_content_stays(store: OwnerStore, add: Make) -> None:
     memory = add("one content")
     first = _embed(store)
-    again = store.vectors.keep(ONE, {memory.content_hash: b"another answer"})
+    again = store.vectors.save(ONE, {memory.content_hash: b"another answer"})
     assert again == first
     assert _said(store) == [b"one-model@1 on one content"]
 
@@ -133,7 +133,7 @@ def test_the_first_vector_of_a_content_stays(store: OwnerStore, add: Make) -> No
 def test_models_stand_side_by_side(store: OwnerStore, add: Make) -> None:
     add("seen by both")
     _embed(store, ONE)
-    store.vectors.queue_for(OTHER)
+    store.vectors.use_model(OTHER)
     _embed(store, OTHER)
     add("seen by the other alone")
     _embed(store, OTHER)
@@ -145,18 +145,18 @@ def test_models_stand_side_by_side(store: OwnerStore, add: Make) -> None:
 
 
 def test_a_new_model_finds_everything_waiting_that_it_has_not_seen(store: OwnerStore, do: Do, add: Make) -> None:
-    store.vectors.queue_for(ONE)
+    store.vectors.use_model(ONE)
     kept, edited = add("kept"), add("edited once")
     do(Revise(_anew(edited, "edited twice"), base=1))
     _embed(store)
-    store.vectors.queue_for(ONE)
+    store.vectors.use_model(ONE)
     assert _waiting(store) == []
-    store.vectors.queue_for(OTHER)
+    store.vectors.use_model(OTHER)
     assert set(_waiting(store)) == {"kept", "edited once", "edited twice"}
-    store.vectors.keep(OTHER, {kept.content_hash: b"seen"})
-    store.vectors.queue_for(ONE)
+    store.vectors.save(OTHER, {kept.content_hash: b"seen"})
+    store.vectors.use_model(ONE)
     assert _waiting(store) == []
-    store.vectors.queue_for(OTHER)
+    store.vectors.use_model(OTHER)
     assert set(_waiting(store)) == {"edited once", "edited twice"}
 
 
@@ -166,13 +166,13 @@ def _nobody(_: str) -> bool:
 
 def test_a_queue_is_taken_only_from_the_models_that_are_named(store: OwnerStore, add: Make) -> None:
     add("one content")
-    assert store.vectors.queue_for(ONE, taking=OTHER.__eq__), "a queue of no model is anybody's"
-    assert store.vectors.queue_for(ONE)
+    assert store.vectors.use_model(ONE, replacing=OTHER.__eq__), "a queue of no model is anybody's"
+    assert store.vectors.use_model(ONE)
     _embed(store)
-    assert not store.vectors.queue_for(OTHER, taking="third-model@3".__eq__)
-    assert _waiting(store) == [] and store.vectors.queue_for(ONE, taking=_nobody)
-    assert store.vectors.queue_for(OTHER, taking=ONE.__eq__) and _waiting(store) == ["one content"]
-    assert store.vectors.queue_for(OTHER, taking=_nobody) and not store.vectors.queue_for(ONE, taking=_nobody)
+    assert not store.vectors.use_model(OTHER, replacing="third-model@3".__eq__)
+    assert _waiting(store) == [] and store.vectors.use_model(ONE, replacing=_nobody)
+    assert store.vectors.use_model(OTHER, replacing=ONE.__eq__) and _waiting(store) == ["one content"]
+    assert store.vectors.use_model(OTHER, replacing=_nobody) and not store.vectors.use_model(ONE, replacing=_nobody)
 
 
 def test_vectors_come_in_pages_in_the_order_of_slots(
@@ -192,8 +192,8 @@ def test_vectors_come_in_pages_in_the_order_of_slots(
 
 def test_an_erased_text_leaves_neither_vector_nor_place_in_the_queue(store: OwnerStore, add: Make) -> None:
     embedded, waiting, kept = add("embedded"), add("waiting"), add("kept")
-    store.vectors.keep(ONE, {memory.content_hash: memory.content.encode() for memory in (embedded, kept)})
-    store.vectors.keep(OTHER, {embedded.content_hash: b"embedded too"})
+    store.vectors.save(ONE, {memory.content_hash: memory.content.encode() for memory in (embedded, kept)})
+    store.vectors.save(OTHER, {embedded.content_hash: b"embedded too"})
     store.erase([embedded.id, waiting.id], batch="erase")
     assert _said(store, ONE) == [b"kept"]
     assert _said(store, OTHER) == []
@@ -211,7 +211,7 @@ def test_a_vector_that_comes_after_its_text_was_erased_is_not_kept(store: OwnerS
     memory, other = add("erased while it was being embedded"), add("still there")
     under_way = {digest: text.encode() for digest, text in store.vectors.waiting()}
     store.erase([memory.id], batch="erase")
-    assert set(store.vectors.keep(ONE, under_way)) == {other.content_hash}
+    assert set(store.vectors.save(ONE, under_way)) == {other.content_hash}
     assert _said(store) == [b"still there"]
     assert store.vectors.count_waiting() == 0
 
@@ -318,13 +318,13 @@ def test_without_waiting_a_store_that_is_being_written_refuses_vectors_at_once(
 ) -> None:
     store = open_store()
     memory = make_memory("a kestrel hovers")
-    store.vectors.queue_for(ONE)
+    store.vectors.use_model(ONE)
     store.apply([Add(memory)], batch="one")
     refused: list[type[Exception]] = []
 
     def write_meanwhile() -> Iterator[Change]:
         try:
-            open_store().vectors.keep(ONE, {memory.content_hash: b"a vector"}, wait=False)
+            open_store().vectors.save(ONE, {memory.content_hash: b"a vector"}, wait=False)
         except StoreUnavailable as error:
             refused.append(type(error))
         yield Add(make_memory("a marmot whistles"))
@@ -338,7 +338,7 @@ def test_token_vectors_come_back_by_slot_where_the_store_keeps_them(store: Owner
     one, two, three = (add(text) for text in ("one", "two", "three"))
     vectors = {memory.content_hash: b"sentence" for memory in (one, two, three)}
     tokens = {memory.content_hash: memory.content.encode() for memory in (one, two)}
-    slots = store.vectors.keep(ONE, vectors, tokens=tokens)
+    slots = store.vectors.save(ONE, vectors, tokens=tokens)
     kept = [(slots[memory.content_hash], memory.content.encode()) for memory in (one, two)]
     expected = sorted(kept) if store.vectors.keeps_tokens else []
     assert store.vectors.token_page(ONE) == expected

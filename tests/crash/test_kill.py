@@ -166,14 +166,14 @@ def test_a_project_is_renamed_as_a_whole_or_not_at_all(
     engine = open_engine(path)
     for number in range(3):
         engine.remember(f"number {number}", project="crash")
-    engine.store.claim(["path:/crash"], lambda _: "crash")
+    engine.store.register_folder(["path:/crash"], lambda _: "crash")
     dead = _stalled(nursery, "stall_in_project_rename", path, tmp_path / "stall")
     nursery.kill(dead)
     assert {memory.project for memory in engine.browse(all_projects=True).memories} == {"crash"}
-    assert [place.project for place in engine.store.places()] == ["crash"]
+    assert [place.project for place in engine.store.folders()] == ["crash"]
     engine.apply(projects.rename(engine.store, "crash", "renamed"))
     assert {memory.project for memory in engine.browse(all_projects=True).memories} == {"renamed"}
-    assert [place.project for place in engine.store.places()] == ["renamed"]
+    assert [place.project for place in engine.store.folders()] == ["renamed"]
     assert engine.upkeep.inspect(deep=True).findings == ()
 
 

@@ -74,9 +74,9 @@ def test_reading_makes_nothing_known(tmp_path: Path, open_in: Open) -> None:
     engine.browse()
     engine.remember("everywhere", project="")
     engine.remember("elsewhere", project="other")
-    assert engine.store.places() == []
+    assert engine.store.folders() == []
     engine.remember("here")
-    assert [place.key for place in engine.store.places()] == [f"path:{tmp_path / 'api'}"]
+    assert [place.key for place in engine.store.folders()] == [f"path:{tmp_path / 'api'}"]
 
 
 def test_clones_of_one_remote_are_one_project(tmp_path: Path, open_in: Open) -> None:
@@ -163,7 +163,7 @@ def test_neither_paths_nor_remotes_are_exported(tmp_path: Path, open_in: Open) -
     journal = "".join(map(str, engine.store.journal()))
     for text in (*texts, journal):
         assert not [word for word in ("wombat", "quokka", "s3cret", "github", str(tmp_path)) if word in text]
-    assert "s3cret" not in "".join(place.key for place in engine.store.places())
+    assert "s3cret" not in "".join(place.key for place in engine.store.folders())
 
 
 def test_a_renamed_project_goes_on_in_its_folder(tmp_path: Path, open_in: Open) -> None:
@@ -228,7 +228,7 @@ def test_places_belong_to_their_owner(tmp_path: Path, open_in: Open) -> None:
     open_in(folder).remember("mine")
     ada = open_in(repository(tmp_path / "two" / "api"), owner="ada")
     ada.remember("hers")
-    assert (ada.project, len(ada.store.places())) == ("api", 1)
+    assert (ada.project, len(ada.store.folders())) == ("api", 1)
     assert [each.name for each in projects.summaries(ada.store)] == ["api"]
 
 
@@ -236,4 +236,4 @@ def test_the_settings_name_a_project_whatever_the_folder(tmp_path: Path) -> None
     given = {"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_PROJECT": "named", "TRISKELE_RECALL_MODEL": "none"}
     with LocalEngine(config.load(given), repository(tmp_path / "api")) as engine:
         engine.remember("here")
-        assert (engine.project, engine.store.places()) == ("named", [])
+        assert (engine.project, engine.store.folders()) == ("named", [])

@@ -115,7 +115,7 @@ UNSOUND = {
 def test_vectors_that_are_none_are_told_dropped_and_made_again(engine: LocalEngine, kind: str) -> None:
     text = "The greenhouse is heated to nineteen degrees"
     engine.remember(text)
-    engine.store.vectors.keep(bundled().fingerprint, {content_hash(text): UNSOUND[kind]})
+    engine.store.vectors.save(bundled().fingerprint, {content_hash(text): UNSOUND[kind]})
     answer = engine.recall("who waters the greenery?")
     assert _contents(answer)[0] == NOTES[1]
     # Its words still speak for it.
@@ -230,8 +230,8 @@ def test_a_backup_brings_the_vectors_back_without_the_model(engine: LocalEngine,
 def test_a_backup_that_knew_another_model_waits_for_this_one(engine: LocalEngine, tmp_path: Path) -> None:
     with _open(tmp_path / "second", model="none") as other:
         other.remember("Pixel is a cat")
-        other.store.vectors.queue_for("an-older-model@0")
-        other.store.vectors.keep("an-older-model@0", {content_hash("Pixel is a cat"): b"old"})
+        other.store.vectors.use_model("an-older-model@0")
+        other.store.vectors.save("an-older-model@0", {content_hash("Pixel is a cat"): b"old"})
         assert other.store.vectors.count_waiting() == 0
         other.upkeep.backup(tmp_path / "copy.db")
     engine.upkeep.restore_backup(tmp_path / "copy.db")
@@ -249,8 +249,8 @@ def test_an_index_of_another_model_is_not_believed(engine: LocalEngine, tmp_path
             path.rename(path.with_name(path.name.replace(ours.rpartition("@")[2], "0" * 16)))
         plain.store.vectors.drop([slot for slot, _, _ in plain.store.vectors.page(ours)])
         older = {digest: row_of(np.ones(384, dtype=np.float32)) for digest, _ in plain.store.vectors.waiting()}
-        plain.store.vectors.queue_for("an-older-model@0")
-        plain.store.vectors.keep("an-older-model@0", older)
+        plain.store.vectors.use_model("an-older-model@0")
+        plain.store.vectors.save("an-older-model@0", older)
         assert plain.store.vectors.count_waiting() == 0
     with _open(tmp_path / "home") as again:
         answer = again.recall("plants Ingrid")

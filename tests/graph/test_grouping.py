@@ -12,7 +12,7 @@ from triskele.graph.grouping import merge, rebuild, split
 def _groups(team: Any) -> set[frozenset[str]]:
     """The concepts with more than one name."""
     groups: dict[int, set[str]] = {}
-    for name in team.view().store.entities.known():
+    for name in team.view().store.names.known():
         groups.setdefault(name.concept, set()).add(name.key)
     return {frozenset(names) for names in groups.values() if len(names) > 1}
 
@@ -82,11 +82,11 @@ def test_reading_everything_anew_keeps_what_was_decided(team: Any) -> None:
     merge(team.view(), "k8s", "Kubernetes")
     split(team.view(), "CI")
     decided = _groups(team)
-    before = team.engine.store.entities.counts()
+    before = team.engine.store.names.counts()
     for _ in range(2):
         assert _rebuild(team) == 3
         assert _groups(team) == decided
-    after = team.engine.store.entities.counts()
+    after = team.engine.store.names.counts()
     assert (after.names, after.mentions, after.by_hand) == (before.names, before.mentions, 2)
     split(team.view(), "k8s")
     merge(team.view(), "CI", "continuous integration")

@@ -155,7 +155,7 @@ def test_closing_the_engine_ends_the_batch_and_the_thread(tmp_path: Path, toy: T
 def test_without_a_model_the_background_has_nothing_to_do(tmp_path: Path) -> None:
     asked: list[bool] = []
     unbound = SqliteStore(tmp_path / "store.db")
-    store = unbound.of("me")
+    store = unbound.for_owner("me")
     words = LexicalIndex(tmp_path / "index", store, Analyzer())
     working = Worker(store, words, lambda: asked.append(True))
     working.wake()

@@ -49,10 +49,10 @@ class World:
 
     @property
     def store(self) -> SqliteOwnerStore:
-        return self.unbound.of("me")
+        return self.unbound.for_owner("me")
 
     def apply(self, *changes: Any, owner: str = "me") -> None:
-        self.unbound.of(owner).apply(changes, batch=f"batch {next(self.numbers)}")
+        self.unbound.for_owner(owner).apply(changes, batch=f"batch {next(self.numbers)}")
         self.moments.append(timestamps.now())
 
     def add(self, content: str | None = None, **details: Any) -> Memory:
@@ -70,7 +70,7 @@ class World:
         self.apply(Revise(replace(latest, **details), base=latest.version))
 
     def embed(self, limit: int = 256) -> None:
-        self.store.vectors.keep(MODEL, {digest: b"1234" for digest, _ in self.store.vectors.waiting(limit)})
+        self.store.vectors.save(MODEL, {digest: b"1234" for digest, _ in self.store.vectors.waiting(limit)})
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ class Shelf:
     def __init__(self, folder: Path, make: Make) -> None:
         self.folder = folder / "index"
         self.unbound = SqliteStore(folder / "store.db")
-        self.store = self.unbound.of("me")
+        self.store = self.unbound.for_owner("me")
         self.catalog = Catalog(self.store, MODEL)
         self.given: list[Floats] = []
         self._make = make
@@ -51,7 +51,7 @@ class Shelf:
         texts = [f"text {start + number}" for number in range(len(vectors))]
         self.store.apply([Add(self._make(text)) for text in texts], batch=f"batch {start}")
         digests = [content_hash(text) for text in texts]
-        self.store.vectors.keep(model, dict(zip(digests, vectors, strict=True)))
+        self.store.vectors.save(model, dict(zip(digests, vectors, strict=True)))
 
     def index(self, **options: int) -> DenseIndex:
         return DenseIndex(self.folder, self.store, MODEL, WIDTH, **options)
@@ -269,7 +269,7 @@ def test_another_model_s_file_and_vectors_are_not_used(shelf: Shelf) -> None:
     other = "another/model@2"
     page = shelf.store.vectors.page(MODEL)
     mirrored = {digest: row_of(-vector) for (_, digest, _), vector in zip(page, vectors, strict=True)}
-    shelf.store.vectors.keep(other, mirrored)
+    shelf.store.vectors.save(other, mirrored)
     columns = Catalog(shelf.store, other).view()
     theirs = DenseIndex(shelf.folder, shelf.store, other, WIDTH, tail_cap=0)
     assert theirs.over(columns).nearest(-vectors[2], everyone(columns), 1)[0].tolist() == [2]

@@ -23,24 +23,24 @@ class Book:
     def __init__(self, folder: Path, make: Make) -> None:
         self.folder = folder / "index"
         self.unbound = SqliteStore(folder / "store.db")
-        self.store = self.unbound.of("me")
+        self.store = self.unbound.for_owner("me")
         self._make = make
 
     def add(self, *said: str, spread: int = 0) -> int:
         """One memory; a name with a star is its title, with a question mark its lead."""
         self.store.apply([Add(self._make(f"memory {' '.join(said)} {self.store.position()}"))], batch="b")
-        row = self.store.entities.unread()[-1][0]
+        row = self.store.names.unread()[-1][0]
         kinds = {"*": "title", "?": "lead"}
         texts = [(text.rstrip("*?"), kinds.get(text[-1], "name")) for text in said]
         named = [Named(text, "", text, True, kind, spread=spread) for text, kind in texts]
-        self.store.entities.keep({row: named}, read=[row])
+        self.store.names.save({row: named}, read=[row])
         return row
 
     def index(self, tail_cap: int = 1000, *, instance: str = "") -> MentionIndex:
         return MentionIndex(self.folder / instance, self.store, tail_cap=tail_cap)
 
     def concept(self, name: str) -> int:
-        return self.store.entities.find([name])[name].concept
+        return self.store.names.find([name])[name].concept
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_names_of_one_concept_count_as_one(book: Book, tail_cap: int) -> None:
     first, second = book.add("ci", "continuous integration*"), book.add("ci")
     index.view()
     whole = book.concept("continuous integration")
-    book.store.entities.regroup({book.concept("ci"): whole}, "acronym")
+    book.store.names.set_concepts({book.concept("ci"): whole}, "acronym")
     layers = index.view()
     assert _holders(layers, whole) == {first: True, second: False}
     assert _concepts(layers, first) == {whole}
@@ -109,7 +109,7 @@ def test_how_common_a_name_is_does_not_depend_on_when_it_was_read(book: Book) ->
     helm = book.concept("helm")
     assert grown.view().reach(np.array([book.concept("argo"), helm])).tolist() == [1, 1]
     book.add("argo", spread=40)
-    book.store.entities.regroup({helm: book.concept("argo")}, "acronym")
+    book.store.names.set_concepts({helm: book.concept("argo")}, "acronym")
     for instance in (grown, book.index(instance="fresh")):
         assert instance.view().reach(np.array([book.concept("argo")])).tolist() == [40]
     book.add("kite", spread=60)

@@ -31,8 +31,8 @@ def _said(engine: LocalEngine) -> dict[str, dict[str, str]]:
     """For every memory the names it mentions, with their kinds."""
     contents = {row: memory.content for row, memory in engine.store.versions()}
     said: dict[str, dict[str, str]] = {content: {} for content in contents.values()}
-    for mention in engine.store.entities.mentions():
-        said[contents[mention.row]][engine.store.entities.numbered([mention.name])[mention.name].key] = mention.kind
+    for mention in engine.store.names.mentions():
+        said[contents[mention.row]][engine.store.names.numbered([mention.name])[mention.name].key] = mention.kind
     return said
 
 
@@ -95,7 +95,7 @@ def test_an_explained_acronym_stands_for_its_expansion(engine: LocalEngine) -> N
     engine.remember("Continuous Integration (CI) runs on every push")
     engine.remember("CI was broken on Monday")
     _read(engine)
-    names = engine.store.entities.find(["ci", "continuous integration"])
+    names = engine.store.names.find(["ci", "continuous integration"])
     assert names["ci"].concept == names["continuous integration"].concept
 
 
@@ -117,12 +117,12 @@ def test_an_acronym_is_joined_too_when_it_is_explained_later(engine: LocalEngine
     _read(engine)
     engine.remember("Continuous Integration (CI) runs on every push")
     _read(engine)
-    names = engine.store.entities.find(["ci", "continuous integration"])
+    names = engine.store.names.find(["ci", "continuous integration"])
     assert names["ci"].concept == names["continuous integration"].concept
-    engine.store.entities.regroup({names["ci"].name: names["ci"].name}, BY_HAND)
+    engine.store.names.set_concepts({names["ci"].name: names["ci"].name}, BY_HAND)
     engine.remember("we pay for Continuous Integration (CI) by the minute")
     _read(engine)
-    names = engine.store.entities.find(["ci", "continuous integration"])
+    names = engine.store.names.find(["ci", "continuous integration"])
     assert names["ci"].concept != names["continuous integration"].concept
 
 

@@ -148,11 +148,11 @@ def unbound(tmp_path: Path) -> Iterator[SqliteStore]:
 @pytest.fixture
 def store(unbound: SqliteStore, make_memory: Callable[..., Memory]) -> OwnerStore:
     """A store of nine contents; the slot of number n is n + 1."""
-    opened = unbound.of("me")
+    opened = unbound.for_owner("me")
     texts = [f"number {number}" for number in range(9)]
     opened.apply([Add(make_memory(text)) for text in texts], batch="first")
     for text in texts:
-        opened.vectors.keep(MODEL, {content_hash(text): b"vector"})
+        opened.vectors.save(MODEL, {content_hash(text): b"vector"})
     return opened
 
 

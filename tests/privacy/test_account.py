@@ -131,7 +131,7 @@ def _departure(number: int) -> Departure:
 def count_up(path: str, times: int) -> None:
     """In a process of its own."""
     unbound = SqliteStore(Path(path), busy_timeout_s=60.0)
-    store = unbound.of("me")
+    store = unbound.for_owner("me")
     ledger = StoreLedger(store)
     for number in range(times):
         ledger.leaving(_departure(number))
@@ -165,7 +165,7 @@ def test_whoever_counts_at_the_same_time_loses_nothing(
     path, times = tmp_path / "store.db", 25
     together(path, times)
     unbound = SqliteStore(path, busy_timeout_s=60.0)
-    store = unbound.of("me")
+    store = unbound.for_owner("me")
     found = days(store)
     unbound.close()
     assert {day.endpoint for day in found} == {"far"}

@@ -307,7 +307,7 @@ def test_as_many_hits_as_were_asked_for(engine: LocalEngine) -> None:
         drawn = random.standard_normal((len(waiting), model.dimensions), dtype=np.float32)
         drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
         found = {digest: row_of(vector) for (digest, _), vector in zip(waiting, drawn, strict=True)}
-        engine.store.vectors.keep(model.fingerprint, found)
+        engine.store.vectors.save(model.fingerprint, found)
     for fusion, rerank in (("default", "default"), ("rrf", "off"), ("rrf", "late")):
         assert len(engine.recall("plums", limit=200, fusion=fusion, rerank=rerank).hits) == 180
 

@@ -138,6 +138,6 @@ def test_what_waits_to_be_read_is_read_by_the_next_recall(tmp_path: Path) -> Non
     with LocalEngine(settings, tmp_path) as opened:
         for text in (BRIDGE, "the Kestrel repository has a long history", FAR):
             opened.remember(text)
-        assert opened.store.entities.count_unread() == 3
+        assert opened.store.names.count_unread() == 3
         assert "graph" in _hit(opened.recall(QUESTION), FAR).legs
-        assert opened.store.entities.count_unread() == 0
+        assert opened.store.names.count_unread() == 0

@@ -178,7 +178,7 @@ def test_a_turn_that_only_stands_beside_the_words_says_so(fresh: LocalEngine) ->
     semantic = fresh.semantic()
     assert semantic is not None
     [made] = semantic.embedder.encode_documents([lone[1]])
-    fresh.store.vectors.keep(semantic.embedder.fingerprint, {lone[0]: row_of(made.sentence)})
+    fresh.store.vectors.save(semantic.embedder.fingerprint, {lone[0]: row_of(made.sentence)})
     reasons = {hit.memory.content: hit.reason for hit in fresh.ask("caterer something", Plan()).hits}
     assert reasons[turns[0]] == "shares the word “caterer”"
     assert reasons[turns[1]] == "is next to a turn that shares words with the query"

@@ -65,18 +65,18 @@ def test_owners_share_connections_and_nothing_else(
     def write(owner: str) -> None:
         for number in range(12):
             memory = make_memory(f"{owner!r} {number} {threading.get_ident()}", owner=owner)
-            store.of(owner).apply([Add(memory)], batch=memory.id)
+            store.for_owner(owner).apply([Add(memory)], batch=memory.id)
             written[owner].add(memory.id)
-            assert {each.owner for _, each in store.of(owner).versions()} == {owner}
+            assert {each.owner for _, each in store.for_owner(owner).versions()} == {owner}
 
     try:
         with ThreadPoolExecutor(len(owners)) as threads:
             for done in [threads.submit(write, owner) for owner in owners]:
                 done.result()
         for owner, ids in written.items():
-            assert {memory.id for _, memory in store.of(owner).versions()} == ids
+            assert {memory.id for _, memory in store.for_owner(owner).versions()} == ids
             # The advisory lock holds until the commit: numbers become visible in order.
-            numbers = [entry.seq for entry in store.of(owner).journal(limit=1000)]
+            numbers = [entry.seq for entry in store.for_owner(owner).journal(limit=1000)]
             assert numbers == sorted(numbers) and len(numbers) == len(ids)
     finally:
         store.close()
@@ -91,9 +91,9 @@ def test_owners_share_connections_and_nothing_else(
 def test_what_is_set_for_one_statement_of_a_recall_ends_with_it(address: str, tmp_path: Path) -> None:
     store = PostgresStore(address, folder=tmp_path)
     try:
-        with store.of("alice").snapshot():
-            store.of("alice").census()
-        store.of("alice").documents.put("kind", {}, durable=False)
+        with store.for_owner("alice").snapshot():
+            store.for_owner("alice").census()
+        store.for_owner("alice").documents.put("kind", {}, durable=False)
     finally:
         store.close()
     isolated = "SELECT current_setting('transaction_isolation'), current_setting('synchronous_commit')"
@@ -121,11 +121,11 @@ def test_a_read_or_write_that_has_ended_holds_no_connection_of_the_pooler(
     stores = [PostgresStore(address, folder=tmp_path, read_url=read_url) for _ in range(CONNECTIONS + 1)]
     monkeypatch.setattr(psycopg.Pipeline, "_fetch_gen", late)
     for number, store in enumerate(stores):
-        assert len(list(store.of("alice").versions())) == number
+        assert len(list(store.for_owner("alice").versions())) == number
         memory = make_memory(str(number), owner="alice")
-        assert store.of("alice").apply([Add(memory)], batch=memory.id)
+        assert store.for_owner("alice").apply([Add(memory)], batch=memory.id)
     for store in stores:
-        assert len(list(store.of("alice").versions())) == len(stores)
+        assert len(list(store.for_owner("alice").versions())) == len(stores)
     for store in stores:
         store.close()
 

@@ -31,7 +31,7 @@ LANGUAGE sql AS $$ INSERT INTO public.calls (kind, owned, colocated) VALUES ('re
 PARTS = (
     ("", {**owner_walk.TRUTH, **owner_walk.WHOLE}),
     ("vectors", owner_walk.VECTORS),
-    ("entities", owner_walk.ENTITIES),
+    ("names", owner_walk.MENTIONED_NAMES),
     ("jobs", owner_walk.JOBS),
     ("models", owner_walk.MODELS),
     ("documents", owner_walk.DOCUMENTS),
@@ -140,7 +140,7 @@ def test_a_statement_without_an_owner_is_noticed(postgres_url: str, query: str) 
 def _walk(url: str, folder: Path, make_memory: Callable[..., Memory]) -> None:
     """Every call of the protocols."""
     store = PostgresStore(url, folder=folder)
-    alice = store.of("alice")
+    alice = store.for_owner("alice")
     known = owner_walk.seed_derived(alice, owner_walk.seed_truth(alice, owner_walk.made(make_memory)))
     for _, calls in PARTS:
         for _, call in owner_walk.each_call(calls):

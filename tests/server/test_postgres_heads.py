@@ -88,13 +88,13 @@ def test_a_recall_is_one_transaction_of_few_statements(open_as: Open, asked: lis
     engine.upkeep.embed()
     asked.clear()
     engine.recall("how do releases get to the cluster?", logged=False)
-    assert asked[:2] == ["snapshot", heads.BEGINNING]
+    assert asked[:2] == ["snapshot", heads.SNAPSHOT_START]
     # The texts of the hits.
     assert any(" FROM versions " in sql for sql in asked)
     engine.recall("how do releases get to the cluster?", logged=False)
     asked.clear()
     assert engine.recall("how do releases get to the cluster?", logged=False).hits
-    assert asked == ["snapshot", heads.BEGINNING]
+    assert asked == ["snapshot", heads.SNAPSHOT_START]
 
 
 def test_plan_and_links_of_another_instance_count_from_the_next_recall_on(open_as: Open) -> None:
@@ -140,7 +140,7 @@ def test_a_model_that_a_recall_opens_is_given_what_it_lacks(open_as: Open, monke
 
 def _owner(url: str, folder: Path) -> tuple[PostgresStore, PostgresOwnerStore]:
     store = PostgresStore(url, folder=folder)
-    return store, store.of("me")
+    return store, store.for_owner("me")
 
 
 def test_links_and_names_after_a_restore_are_those_of_the_backup(
@@ -149,22 +149,22 @@ def test_links_and_names_after_a_restore_are_those_of_the_backup(
     store, owner = _owner(postgres_url, tmp_path)
     one, other = make_memory("one"), make_memory("two")
     owner.apply([Add(one), Add(other)], batch="one")
-    rows = [row for row, _ in owner.entities.unread()]
-    owner.entities.keep({rows[0]: [Named("argo", "a", "Argo", False, "name")]}, read=rows)
+    rows = [row for row, _ in owner.names.unread()]
+    owner.names.save({rows[0]: [Named("argo", "a", "Argo", False, "name")]}, read=rows)
     owner.apply([Connect(_link(one, other, LinkKind.SEE_ALSO))], batch="two")
     store.maintenance.backup(tmp_path / "copy.backup")
     third = make_memory("three")
     owner.apply([Add(third), Connect(_link(third, one))], batch="three")
-    owner.entities.keep({rows[1]: [Named("helm", "h", "Helm", False, "name")]})
+    owner.names.save({rows[1]: [Named("helm", "h", "Helm", False, "name")]})
     for _ in _SNAPSHOTS:
         with owner.snapshot():
             assert len(owner.links([one.id])) == 2
-            assert set(owner.entities.find(["argo", "helm"])) == {"argo", "helm"}
+            assert set(owner.names.find(["argo", "helm"])) == {"argo", "helm"}
     store.maintenance.restore(tmp_path / "copy.backup")
     for _ in _SNAPSHOTS:
         with owner.snapshot():
             assert [link.kind for link in owner.links([one.id, third.id])] == [LinkKind.SEE_ALSO]
-            assert set(owner.entities.find(["argo", "helm"])) == {"argo"}
+            assert set(owner.names.find(["argo", "helm"])) == {"argo"}
     fresh = make_memory("four")
     owner.apply([Add(fresh), Connect(_link(fresh, other))], batch="four")
     with owner.snapshot():
@@ -180,26 +180,26 @@ def test_links_and_names_of_another_database_may_have_lower_numbers(
     for made in (1, 9):
         store, owner = _owner(new_postgres(), tmp_path)
         owner.apply(list(map(Add, memories)), batch="one")
-        [row, *_] = [row for row, _ in owner.entities.unread()]
+        [row, *_] = [row for row, _ in owner.names.unread()]
         # Each link and each name takes a number.
         for number in range(made):
             link = _link(*memories, kind=LinkKind.SEE_ALSO)
             owner.apply([Connect(link)], batch=str(number))
             owner.apply([Disconnect(link)], batch=str(number))
-            owner.entities.keep({row: [Named(f"name {made} {number}", "n", "Name", False, "name")]})
+            owner.names.save({row: [Named(f"name {made} {number}", "n", "Name", False, "name")]})
         stores.append((store, owner))
     (few, source), (many, target) = stores
     source.apply([Add(third := make_memory("three")), Connect(_link(third, memories[0]))], batch="last")
     for _ in _SNAPSHOTS:
         with target.snapshot():
             assert target.links([memory.id for memory in memories]) == []
-            assert len(target.entities.find(["name 9 0", "name 9 8"])) == 2
+            assert len(target.names.find(["name 9 0", "name 9 8"])) == 2
     few.maintenance.backup(tmp_path / "copy.backup")
     many.maintenance.restore(tmp_path / "copy.backup")
     for _ in _SNAPSHOTS:
         with target.snapshot():
             assert [link.source for link in target.links([third.id])] == [third.id]
-            assert len(target.entities.find(["name 1 0", "name 9 0"])) == 1
+            assert len(target.names.find(["name 1 0", "name 9 0"])) == 1
     for store, _ in stores:
         store.close()
 
@@ -213,14 +213,14 @@ def test_an_owner_with_too_many_links_and_names_is_asked_for_each(
     store, owner = _owner(postgres_url, tmp_path)
     memories = [make_memory(str(number)) for number in range(4)]
     owner.apply(list(map(Add, memories)), batch="one")
-    rows = [row for row, _ in owner.entities.unread()]
+    rows = [row for row, _ in owner.names.unread()]
     for number, (row, source) in enumerate(zip(rows[1:], memories[1:], strict=True), start=1):
         owner.apply([Connect(_link(source, memories[0], LinkKind.SEE_ALSO))], batch=str(number))
-        owner.entities.keep({row: [Named(f"name {number}", "n", f"Name {number}", False, "name")]})
+        owner.names.save({row: [Named(f"name {number}", "n", f"Name {number}", False, "name")]})
         for _ in _SNAPSHOTS:
             with owner.snapshot():
                 assert len(owner.links([memories[0].id])) == number
-                assert len(owner.entities.find([f"name {each}" for each in range(5)])) == number
+                assert len(owner.names.find([f"name {each}" for each in range(5)])) == number
     store.close()
 
 
@@ -230,18 +230,18 @@ def test_links_and_keys_are_read_in_the_second_snapshot_of_an_epoch_unless_they_
     store, owner = _owner(postgres_url, tmp_path)
     memories = [make_memory(str(number)) for number in range(3)]
     owner.apply([*map(Add, memories), Connect(_link(memories[0], memories[1]))], batch="one")
-    rows = [row for row, _ in owner.entities.unread()]
-    owner.entities.keep({rows[0]: [Named("argo", "a", "Argo", False, "name")]})
-    links, keys = _counted(owner._link_ends, monkeypatch), _counted(owner.entities._keys, monkeypatch)
+    rows = [row for row, _ in owner.names.unread()]
+    owner.names.save({rows[0]: [Named("argo", "a", "Argo", False, "name")]})
+    links, keys = _counted(owner._link_ends, monkeypatch), _counted(owner.names._keys, monkeypatch)
 
     def read() -> tuple[list[int], list[int]]:
         links.clear()
         keys.clear()
         with owner.snapshot():
             for _ in range(2):
-                assert owner.chained(rows).keys() == set(rows[:2])
+                assert owner.superseding_ids(rows).keys() == set(rows[:2])
                 assert len(owner.links([memory.id for memory in memories])) == 1
-                assert set(owner.entities.find(["argo", "helm"])) == {"argo"}
+                assert set(owner.names.find(["argo", "helm"])) == {"argo"}
         return list(links), list(keys)
 
     assert [read() for _ in range(3)] == [([], []), ([1], [1]), ([], [])]
@@ -282,7 +282,7 @@ def test_versions_are_read_again_after_every_change_of_another_instance(
 
     assert [memory.content for memory in read().values()] == ["one", "two"]
     asked.clear()
-    assert list(read()) == rows and asked == ["snapshot", heads.BEGINNING]
+    assert list(read()) == rows and asked == ["snapshot", heads.SNAPSHOT_START]
     with psycopg.connect(postgres_url) as connection:
         # As a restore does, whose journal may end where the one before did.
         connection.execute("UPDATE triskele.meta SET value = md5(value) WHERE name = 'epoch'")
@@ -322,7 +322,7 @@ def test_what_is_kept_of_an_owner_is_not_seen_by_another(
     one, other = make_memory("one"), make_memory("two")
     owner.apply([Add(one), Add(other), Connect(_link(one, other))], batch="one")
     plans.adopt(owner, Plan(), fingerprint="model", questions=60)
-    stranger = store.of("you")
+    stranger = store.for_owner("you")
     copy = replace(one, owner="you")
     stranger.apply([Add(copy)], batch="two")
     for _ in _SNAPSHOTS:
@@ -332,10 +332,10 @@ def test_what_is_kept_of_an_owner_is_not_seen_by_another(
             assert owner.rows([row])[row].content == "one"
         with stranger.snapshot():
             assert stranger.rows([row]) == {}
-            beginning = stranger._transactions.beginning
-            assert beginning is not None
-            assert beginning.link == 0 and not any(beginning.documents.values())
+            start = stranger._transactions.snapshot_start
+            assert start is not None
+            assert start.link == 0 and not any(start.documents.values())
             assert stranger.links([one.id, other.id]) == []
             assert plans.adopted(stranger) is None
-    assert heads.BEGINNING in unfiltered
+    assert heads.SNAPSHOT_START in unfiltered
     store.close()

@@ -77,7 +77,7 @@ class _Writers:
                 memory = make(owner=owner)
                 memory = make(f"the memory called {memory.id}", owner=owner, id=memory.id)
                 try:
-                    store.of(owner).apply([Add(memory)], batch=memory.id)
+                    store.for_owner(owner).apply([Add(memory)], batch=memory.id)
                 except StoreUnavailable as error:
                     self.refused.append(str(error))
                     continue
@@ -91,9 +91,9 @@ class _Writers:
         try:
             while not self._is_over.is_set():
                 # One statement is asked again until the server is back.
-                assert store.of("alice").census().memories >= 0
-                with suppress(StoreUnavailable), store.of("bob").snapshot():
-                    rows = [row for row, _ in store.of("bob").versions()]
+                assert store.for_owner("alice").census().memories >= 0
+                with suppress(StoreUnavailable), store.for_owner("bob").snapshot():
+                    rows = [row for row, _ in store.for_owner("bob").versions()]
                     assert rows == sorted(rows)
         except StoreUnavailable as error:
             self.refused.append(str(error))
@@ -120,9 +120,9 @@ def test_no_acknowledged_write_is_lost(
     finally:
         writers.stop()
     for owner, ids in writers.acknowledged.items():
-        kept = {memory.id for _, memory in store.of(owner).versions()}
+        kept = {memory.id for _, memory in store.for_owner(owner).versions()}
         assert set(ids) - kept == set()
-        numbers = [entry.seq for entry in store.of(owner).journal(limit=100_000)]
+        numbers = [entry.seq for entry in store.for_owner(owner).journal(limit=100_000)]
         assert numbers == sorted(numbers)
     assert store.maintenance.check(deep=True) == []
     assert all("does not answer" in each or "during the commit" in each for each in writers.refused)
@@ -169,9 +169,9 @@ def test_a_server_that_stays_away_is_told_in_time(server: PostgresProcess, tmp_p
     server.stop()
     try:
         with pytest.raises(StoreUnavailable, match="does not answer"):
-            store.of("alice").census()
+            store.for_owner("alice").census()
         with pytest.raises(StoreUnavailable, match="does not answer"):
-            store.of("alice").documents.put("kind", {})
+            store.for_owner("alice").documents.put("kind", {})
     finally:
         server.start()
         store.close()

@@ -16,15 +16,15 @@ from triskele.types import Add, Memory
 
 NEAR = ("alice ", "Alice", "alice2", "alic", "ALICE", "bob", "alice%", "")
 _WRITES = {
-    "apply claim erase seal reseal",
-    "keep drop complete queue_for regroup forget add release fail retry put delete swap",
+    "apply claim register_folder erase seal reseal",
+    "save drop complete use_model set_concepts forget add release fail retry put delete swap",
     "recalled injected lose end flush share unshare",
 }
 WRITES = {name for names in _WRITES for name in names.split()}
 PARTS: dict[str, owner_walk.Calls] = {
     "": {**owner_walk.TRUTH, **owner_walk.WHOLE},
     "vectors": owner_walk.VECTORS,
-    "entities": owner_walk.ENTITIES,
+    "names": owner_walk.MENTIONED_NAMES,
     "jobs": owner_walk.JOBS,
     "models": owner_walk.MODELS,
     "documents": owner_walk.DOCUMENTS,
@@ -43,7 +43,7 @@ def store(postgres_url: str, tmp_path: Path) -> Iterator[PostgresStore]:
 @pytest.fixture
 def known(store: PostgresStore, make_memory: Callable[..., Memory]) -> owner_walk.Known:
     """What alice has: one of everything."""
-    alice = store.of("alice")
+    alice = store.for_owner("alice")
     return owner_walk.seed_derived(alice, owner_walk.seed_truth(alice, owner_walk.made(make_memory)))
 
 
@@ -63,12 +63,12 @@ def test_no_read_shows_a_row_of_another_owner(
 ) -> None:
     empty = PostgresStore(new_postgres(), folder=Path("unused"))
     try:
-        expected = _answers(empty.of(owner), known)
+        expected = _answers(empty.for_owner(owner), known)
     finally:
         empty.close()
-    assert _answers(store.of(owner), known) == expected
+    assert _answers(store.for_owner(owner), known) == expected
     assert len(set(unfiltered)) > 30
-    assert store.of("alice").history(known.id)
+    assert store.for_owner("alice").history(known.id)
 
 
 def test_no_read_of_a_third_owner_shows_what_is_shared_with_another(
@@ -81,16 +81,16 @@ def test_no_read_of_a_third_owner_shows_what_is_shared_with_another(
     accounts = Accounts(postgres_url)
     accounts.create_user("dave")
     accounts.close()
-    alice, dave = store.of("alice"), store.of("dave")
+    alice, dave = store.for_owner("alice"), store.for_owner("dave")
     for memory in known.memories:
         alice.shares.share("memory", memory.id, "user", "dave", access="write")
     assert {memory.id for _, memory in dave.versions()} == {memory.id for memory in known.memories}
     empty = PostgresStore(new_postgres(), folder=Path("unused"))
     try:
-        expected = _answers(empty.of("bob"), known)
+        expected = _answers(empty.for_owner("bob"), known)
     finally:
         empty.close()
-    assert _answers(store.of("bob"), known) == expected
+    assert _answers(store.for_owner("bob"), known) == expected
     assert len(set(unfiltered)) > 30
 
 
@@ -99,23 +99,23 @@ def test_without_the_policies_the_same_reads_show_everything(
 ) -> None:
     """That the test above would see a leak: a superuser passes over the policies."""
     store._connections.role = "none"
-    assert [memory.id for memory in store.of("bob").history(known.id)] == [known.id, known.id]
-    assert store.of("bob").census().memories > 0
+    assert [memory.id for memory in store.for_owner("bob").history(known.id)] == [known.id, known.id]
+    assert store.for_owner("bob").census().memories > 0
     assert unfiltered
 
 
 def test_no_change_reaches_a_row_of_another_owner(store: PostgresStore, known: owner_walk.Known) -> None:
-    before = owner_walk.truth_of(store.of("alice"))
+    before = owner_walk.truth_of(store.for_owner("alice"))
     with OwnerTransactions(store._connections, "bob").writing() as connection:
         for table in ("versions", "links", "secrets", "documents", "vectors"):
             assert connection.execute(f"DELETE FROM {table}").rowcount == 0
         assert connection.execute("UPDATE versions SET content = 'gone'").rowcount == 0
-    assert owner_walk.truth_of(store.of("alice")) == before
-    assert store.of("alice").history(known.id)
+    assert owner_walk.truth_of(store.for_owner("alice")) == before
+    assert store.for_owner("alice").history(known.id)
 
 
 def test_a_row_cannot_be_written_for_another_owner(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
-    store.of("bob").apply([Add(make_memory("his own words", owner="bob"))], batch="one")
+    store.for_owner("bob").apply([Add(make_memory("his own words", owner="bob"))], batch="one")
     with (
         pytest.raises(StoreUnavailable, match="row-level security"),
         OwnerTransactions(store._connections, "bob").writing() as connection,
@@ -126,13 +126,13 @@ def test_a_row_cannot_be_written_for_another_owner(store: PostgresStore, make_me
         OwnerTransactions(store._connections, "bob").writing() as connection,
     ):
         connection.execute("UPDATE versions SET owner = 'alice'")
-    assert len(list(store.of("bob").versions())) == 1
+    assert len(list(store.for_owner("bob").versions())) == 1
 
 
 def test_what_a_transaction_has_set_ends_with_it(store: PostgresStore, known: owner_walk.Known) -> None:
     """A pooler may give the next transaction on the same connection to anyone."""
     for _ in range(3):
-        assert store.of("alice").history(known.id)
+        assert store.for_owner("alice").history(known.id)
     connection = store._connections._pool.getconn()
     try:
         row = connection.execute(
@@ -150,15 +150,15 @@ def test_a_plan_made_for_one_owner_shows_another_nothing(
 ) -> None:
     """A prepared statement outlives its transaction; whose rows it reads is decided when it runs."""
     for _ in range(2 * _PREPARED_AFTER):
-        assert store.of("alice").history(known.id)
+        assert store.for_owner("alice").history(known.id)
     connection = store._connections._pool.getconn()
     try:
         [prepared] = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() or [0]
     finally:
         store._connections._pool.putconn(connection)
     assert prepared and unfiltered
-    assert store.of("bob").history(known.id) == []
-    assert store.of("alice").history(known.id)
+    assert store.for_owner("bob").history(known.id) == []
+    assert store.for_owner("alice").history(known.id)
 
 
 def test_the_writes_of_an_owner_follow_one_another(
@@ -168,15 +168,15 @@ def test_the_writes_of_an_owner_follow_one_another(
     other = PostgresStore(postgres_url, folder=tmp_path, busy_timeout_s=0.2)
     hers = Add(make_memory("her own words", owner="alice"))
     # The row of a new owner would order them too.
-    store.of("alice").jobs.add("embed", [])
+    store.for_owner("alice").jobs.add("embed", [])
     try:
         with OwnerTransactions(store._connections, "alice").writing():
-            other.of("bob").apply([Add(make_memory("his own words", owner="bob"))], batch="one")
+            other.for_owner("bob").apply([Add(make_memory("his own words", owner="bob"))], batch="one")
             with pytest.raises(StoreUnavailable, match="busy with other writers"):
-                other.of("alice").jobs.claim("embed", wait=False)
+                other.for_owner("alice").jobs.claim("embed", wait=False)
             with pytest.raises(StoreUnavailable, match="busy with other writers"):
-                other.of("alice").apply([hers], batch="two")
-        other.of("alice").apply([hers], batch="three")
+                other.for_owner("alice").apply([hers], batch="two")
+        other.for_owner("alice").apply([hers], batch="three")
     finally:
         other.close()
-    assert [entry.batch for entry in store.of("alice").journal()] == ["three"]
+    assert [entry.batch for entry in store.for_owner("alice").journal()] == ["three"]

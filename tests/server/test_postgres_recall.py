@@ -206,5 +206,5 @@ def test_an_instance_that_saw_every_write_answers_as_one_that_came_later(open_as
         semantic = engine.semantic()
         assert semantic is not None
         assert engine.lexical.settle() and all(index.settle() for index in semantic.on_disk)
-    assert first.store.entities.common(20), "no name became common"
+    assert first.store.names.common(20), "no name became common"
     assert _scores(first, question) == _scores(second, question)

@@ -215,7 +215,7 @@ def test_a_lost_replica_costs_no_answer(
     assert len(_contents(again)) == 2
 
 
-@pytest.mark.parametrize("name", ["candidates", "facts", "vectors", "tokens", "sealed", "places", "counts"])
+@pytest.mark.parametrize("name", ["candidates", "facts", "vectors", "tokens", "sealed", "folders", "counts"])
 def test_what_ranking_in_the_database_reads_survives_the_loss_of_the_replica(
     open_as: Open, url: str, following: PostgresProcess, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -236,8 +236,8 @@ def test_what_ranking_in_the_database_reads_survives_the_loss_of_the_replica(
         "vectors": lambda: store.corpus.vectors("m", [1]),
         "tokens": lambda: store.corpus.tokens("m", [1]),
         "sealed": lambda: store.sealed(),
-        "places": lambda: store.places(),
-        "counts": lambda: store.entities.counts(),
+        "folders": lambda: store.folders(),
+        "counts": lambda: store.names.counts(),
     }
     expected = reads[name]()
     with store.snapshot():
@@ -361,9 +361,9 @@ def test_a_closed_store_asks_its_replica_for_nothing(
     postgres_url: str, tmp_path: Path, make_memory: Callable[..., Memory]
 ) -> None:
     store = PostgresStore(postgres_url, folder=tmp_path, read_url=postgres_url)
-    owner = store.of("me")
+    owner = store.for_owner("me")
     with owner.snapshot():
-        assert owner._transactions.beginning is None, "read from the primary"
+        assert owner._transactions.snapshot_start is None, "read from the primary"
     store.close()
     for use in (
         owner.snapshot().__enter__,

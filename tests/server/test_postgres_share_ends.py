@@ -22,14 +22,14 @@ HERON = "the heron of Holm Bridge fishes at dawn"
 def heron(store: PostgresStore, make_memory: Callable[..., Memory]) -> str:
     """A memory of alice with a tag."""
     memory = replace(make_memory(HERON, tags=("birds",)), owner="alice")
-    store.of("alice").apply([Add(memory)], batch="heron")
+    store.for_owner("alice").apply([Add(memory)], batch="heron")
     return memory.id
 
 
 def test_a_restore_brings_no_ended_membership_back(
     store: PostgresStore, accounts: Accounts, heron: str, tmp_path: Path
 ) -> None:
-    alice = store.of("alice")
+    alice = store.for_owner("alice")
     accounts.groups.create("crew")
     accounts.groups.create("guests")
     accounts.groups.add("crew", "bob")
@@ -44,19 +44,19 @@ def test_a_restore_brings_no_ended_membership_back(
 
     store.maintenance.restore(tmp_path / "a.backup")
 
-    assert store.of("bob").history(heron) == [] == store.of("carol").history(heron)
-    assert store.of("bob").journal(id=heron)[-1].action is Action.UNSHARED
-    assert [memory.shared_by for memory in store.of("dora").history(heron)] == ["alice"]
+    assert store.for_owner("bob").history(heron) == [] == store.for_owner("carol").history(heron)
+    assert store.for_owner("bob").journal(id=heron)[-1].action is Action.UNSHARED
+    assert [memory.shared_by for memory in store.for_owner("dora").history(heron)] == ["alice"]
     assert [share.grantee for share in alice.shares.given()] == ["crew"]
     assert store.maintenance.check(deep=True) == []
     accounts.groups.remove("crew", "dora")
-    assert store.of("dora").history(heron) == []
+    assert store.for_owner("dora").history(heron) == []
 
 
 def test_a_name_that_is_given_again_begins_with_nothing(
     store: PostgresStore, accounts: Accounts, heron: str, make_memory: Callable[..., Memory], postgres_url: str
 ) -> None:
-    alice, bob = store.of("alice"), store.of("bob")
+    alice, bob = store.for_owner("alice"), store.for_owner("bob")
     accounts.groups.create("crew")
     own = make_memory("a kettle of his own", owner="bob")
     bob.apply([Add(own)], batch="own")
@@ -69,7 +69,7 @@ def test_a_name_that_is_given_again_begins_with_nothing(
     accounts.create_user("bob")
     accounts.groups.create("crew")
     accounts.groups.add("crew", "carol")
-    assert bob.history(heron) == [] == store.of("carol").history(heron)
+    assert bob.history(heron) == [] == store.for_owner("carol").history(heron)
     assert bob.shares.received() == [] == alice.shares.given()
     alice.apply([Revise(replace(alice.history(heron)[-1], importance=0.9), base=1)], batch="edit")
     assert bob.history(heron) == [] and bob.history(own.id)
@@ -79,7 +79,7 @@ def test_a_name_that_is_given_again_begins_with_nothing(
 def test_a_share_that_comes_between_a_deletion_is_ended_too(
     store: PostgresStore, accounts: Accounts, heron: str, monkeypatch: pytest.MonkeyPatch, postgres_url: str
 ) -> None:
-    alice, groups = store.of("alice"), accounts.groups
+    alice, groups = store.for_owner("alice"), accounts.groups
     groups.create("crew")
     ended, left = groups._unshared, ["group", "user"]
 
@@ -94,7 +94,7 @@ def test_a_share_that_comes_between_a_deletion_is_ended_too(
     monkeypatch.setattr(groups, "_unshared", share_between)
     alice.shares.share("memory", heron, "group", "crew")
     groups.delete("crew")
-    assert store.of("carol").history(heron) == [] == groups.all()
+    assert store.for_owner("carol").history(heron) == [] == groups.all()
     alice.shares.share("memory", heron, "user", "bob")
     accounts.erase_user("bob")
     assert left == [] == alice.shares.given()
@@ -105,14 +105,14 @@ def test_a_share_that_comes_between_a_deletion_is_ended_too(
 
 def test_the_empty_tag_is_not_shared(store: PostgresStore, heron: str) -> None:
     with pytest.raises(BadInput, match="a tag is missing"):
-        store.of("alice").shares.share("tag", " ", "user", "bob")
-    assert store.of("bob").history(heron) == []
+        store.for_owner("alice").shares.share("tag", " ", "user", "bob")
+    assert store.for_owner("bob").history(heron) == []
 
 
 def test_an_id_that_its_reader_has_erased_comes_with_the_next_change(
     store: PostgresStore, heron: str, make_memory: Callable[..., Memory]
 ) -> None:
-    alice, bob = store.of("alice"), store.of("bob")
+    alice, bob = store.for_owner("alice"), store.for_owner("bob")
     bob.apply([Add(replace(make_memory("a stone", owner="bob"), id=heron))], batch="own")
     alice.shares.share("memory", heron, "user", "bob")
     bob.erase([heron], batch="gone")

@@ -29,19 +29,19 @@ HERON, OTTER = "the heron of Holm Bridge fishes at dawn", "the otter of Holm Bri
 
 def _added(store: PostgresStore, owner: str, *memories: Memory) -> list[str]:
     added = [replace(each, owner=owner) for each in memories]
-    store.of(owner).apply([Add(each) for each in added], batch=f"by {owner}")
+    store.for_owner(owner).apply([Add(each) for each in added], batch=f"by {owner}")
     return [each.id for each in added]
 
 
 def _actions(store: PostgresStore, owner: str) -> list[tuple[Action, str, str]]:
-    return [(entry.action, entry.id, entry.actor) for entry in store.of(owner).journal()]
+    return [(entry.action, entry.id, entry.actor) for entry in store.for_owner(owner).journal()]
 
 
 def test_a_writer_changes_the_owners_row_and_both_journals_say_who(
     store: PostgresStore, make_memory: Callable[..., Memory]
 ) -> None:
     [id, other] = _added(store, "alice", make_memory(HERON), make_memory(OTTER))
-    alice, bob = store.of("alice"), store.of("bob")
+    alice, bob = store.for_owner("alice"), store.for_owner("bob")
     for each in (id, other):
         alice.shares.share("memory", each, "user", "bob", access="write")
     alice.shares.share("memory", id, "user", "carol")
@@ -51,23 +51,23 @@ def test_a_writer_changes_the_owners_row_and_both_journals_say_who(
     [first, outcome] = bob.apply([Add(own), edited], batch="two owners")
     assert [entry.seq for entry in bob.journal(batch="two owners")] == [first.seq, outcome.seq]
     assert [(entry.action, entry.actor) for entry in alice.journal(batch="two owners")] == [(Action.EDITED, "bob/user")]
-    assert [(entry.action, entry.actor) for entry in store.of("carol").journal(batch="two owners")] == [
+    assert [(entry.action, entry.actor) for entry in store.for_owner("carol").journal(batch="two owners")] == [
         (Action.EDITED, "bob/user")
     ]
     for owner in PEOPLE:
-        assert store.of(owner).history(id)[-1].importance == 0.9
+        assert store.for_owner(owner).history(id)[-1].importance == 0.9
     bob.apply([Forget(id)], batch="gone")
-    assert all(store.of(owner).memories([id]) == {} for owner in PEOPLE)
+    assert all(store.for_owner(owner).memories([id]) == {} for owner in PEOPLE)
     link = Link(source=id, kind=LinkKind.SEE_ALSO, target=other, known_from=mine.known_from)
     bob.apply([Connect(link)], batch="link")
-    assert [len(store.of(owner).links([id])) for owner in PEOPLE] == [1, 1, 0]
+    assert [len(store.for_owner(owner).links([id])) for owner in PEOPLE] == [1, 1, 0]
     for name, value in {"tags": ("x",), "project": "p", "sensitivity": Sensitivity.PRIVATE}.items():
         with pytest.raises(NotAllowed, match=f"only alice can change its {name}"):
             bob.apply([Revise(replace(bob.history(id)[-1], **{name: value}), base=2)], batch="no")
 
 
 def test_private_and_secret_memories_are_nobody_elses(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
-    alice, bob = store.of("alice"), store.of("bob")
+    alice, bob = store.for_owner("alice"), store.for_owner("bob")
     [private] = _added(store, "alice", make_memory(HERON, sensitivity=Sensitivity.PRIVATE, tags=("birds",)))
     with pytest.raises(BadInput, match="only open memories can be shared"):
         alice.shares.share("memory", private, "user", "bob")
@@ -87,7 +87,7 @@ def test_private_and_secret_memories_are_nobody_elses(store: PostgresStore, make
 
 
 def test_a_tag_covers_what_has_it_and_ends_with_it(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
-    alice, bob = store.of("alice"), store.of("bob")
+    alice, bob = store.for_owner("alice"), store.for_owner("bob")
     [first] = _added(store, "alice", make_memory(HERON, tags=("birds",)))
     alice.shares.share("tag", "birds", "user", "bob")
     [second, third] = _added(store, "alice", make_memory(OTTER, tags=("birds",)), make_memory("a stone"))
@@ -102,7 +102,7 @@ def test_a_tag_covers_what_has_it_and_ends_with_it(store: PostgresStore, make_me
 
 
 def test_what_is_shared_is_not_shared_on_by_a_tag(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
-    alice, bob, carol = (store.of(owner) for owner in PEOPLE)
+    alice, bob, carol = (store.for_owner(owner) for owner in PEOPLE)
     [heron] = _added(store, "alice", make_memory(HERON, tags=("birds",)))
     [own] = _added(store, "bob", make_memory(OTTER, tags=("birds",)))
     alice.shares.share("memory", heron, "user", "bob", access="write")
@@ -118,7 +118,7 @@ def test_what_is_shared_is_not_shared_on_by_a_tag(store: PostgresStore, make_mem
 def test_groups_come_and_go_with_their_members(
     store: PostgresStore, accounts: Accounts, make_memory: Callable[..., Memory]
 ) -> None:
-    alice, bob, carol = (store.of(owner) for owner in PEOPLE)
+    alice, bob, carol = (store.for_owner(owner) for owner in PEOPLE)
     [id] = _added(store, "alice", make_memory(HERON, tags=("birds",)))
     with pytest.raises(NotFound, match="there is no group crew"):
         alice.shares.share("tag", "birds", "group", "crew")
@@ -143,11 +143,11 @@ def test_a_user_that_is_erased_leaves_no_share(
     [his] = _added(store, "bob", make_memory(OTTER))
     accounts.groups.create("crew")
     accounts.groups.add("crew", "bob")
-    store.of("alice").shares.share("memory", hers, "group", "crew")
-    store.of("alice").shares.share("memory", hers, "user", "bob")
-    store.of("bob").shares.share("memory", his, "user", "carol", access="write")
+    store.for_owner("alice").shares.share("memory", hers, "group", "crew")
+    store.for_owner("alice").shares.share("memory", hers, "user", "bob")
+    store.for_owner("bob").shares.share("memory", his, "user", "carol", access="write")
     accounts.erase_user("bob")
-    assert store.of("carol").history(his) == [] and store.of("alice").history(hers)
+    assert store.for_owner("carol").history(his) == [] and store.for_owner("alice").history(hers)
     with psycopg.connect(postgres_url) as connection:
         for table in ("versions", "shares", "shared_memories", "vectors", "journal"):
             rows = connection.execute(f"SELECT count(*) FROM triskele.{table} WHERE owner = 'bob'").fetchone()
@@ -159,10 +159,10 @@ def test_policies_alone_keep_what_is_shared_with_one_from_another(
     store: PostgresStore, make_memory: Callable[..., Memory], unfiltered: list[str], accounts: Accounts
 ) -> None:
     """Every condition on the owner is switched off: a third user still reads nothing, and a reader changes nothing."""
-    known = owner_walk.seed_truth(store.of("alice"), owner_walk.made(make_memory))
+    known = owner_walk.seed_truth(store.for_owner("alice"), owner_walk.made(make_memory))
     for id in (known.memories[0].id, known.memories[1].id):
-        store.of("alice").shares.share("memory", id, "user", "bob")
-    bob, carol = store.of("bob"), store.of("carol")
+        store.for_owner("alice").shares.share("memory", id, "user", "bob")
+    bob, carol = store.for_owner("bob"), store.for_owner("carol")
     assert {memory.id for _, memory in bob.versions()} == {each.id for each in known.memories[:2]}
     assert [memory for _, memory in carol.versions()] == [] == carol.shares.received() == carol.shares.given()
     assert bob.shares.given() == [] and len(bob.shares.received()) == 2
@@ -186,25 +186,25 @@ def test_an_id_that_the_reader_has_itself_stays_its_own(
 ) -> None:
     [id] = _added(store, "alice", make_memory(HERON))
     own = replace(make_memory(OTTER, owner="bob"), id=id)
-    store.of("bob").apply([Add(own)], batch="his")
-    store.of("alice").shares.share("memory", id, "user", "bob")
-    assert [each.content for each in store.of("bob").history(id)] == [OTTER]
-    store.of("alice").shares.unshare("memory", id, "user", "bob")
-    assert [each.content for each in store.of("bob").history(id)] == [OTTER]
-    assert store.of("bob").shares.received() == []
+    store.for_owner("bob").apply([Add(own)], batch="his")
+    store.for_owner("alice").shares.share("memory", id, "user", "bob")
+    assert [each.content for each in store.for_owner("bob").history(id)] == [OTTER]
+    store.for_owner("alice").shares.unshare("memory", id, "user", "bob")
+    assert [each.content for each in store.for_owner("bob").history(id)] == [OTTER]
+    assert store.for_owner("bob").shares.received() == []
 
 
 def test_a_backup_brings_shares_back(store: PostgresStore, make_memory: Callable[..., Memory], tmp_path: Path) -> None:
     [id] = _added(store, "alice", make_memory(HERON))
-    store.of("alice").shares.share("memory", id, "user", "bob")
+    store.for_owner("alice").shares.share("memory", id, "user", "bob")
     store.maintenance.backup(tmp_path / "a.backup")
-    store.of("alice").shares.unshare("memory", id, "user", "bob")
+    store.for_owner("alice").shares.unshare("memory", id, "user", "bob")
     assert store.maintenance.check(deep=True) == []
     store.maintenance.restore(tmp_path / "a.backup")
-    assert [memory.shared_by for memory in store.of("bob").history(id)] == ["alice"]
+    assert [memory.shared_by for memory in store.for_owner("bob").history(id)] == ["alice"]
     assert store.maintenance.check(deep=True) == []
-    store.of("alice").apply([Forget(id)], batch="gone")
-    assert store.of("bob").memories([id]) == {}
+    store.for_owner("alice").apply([Forget(id)], batch="gone")
+    assert store.for_owner("bob").memories([id]) == {}
 
 
 def test_two_owners_who_share_with_each_other_never_wait_in_a_circle(
@@ -215,7 +215,7 @@ def test_two_owners_who_share_with_each_other_never_wait_in_a_circle(
     problems: list[BaseException] = []
 
     def work(owner: str, other: str, seed: int) -> None:
-        random, own = Random(seed), store.of(owner)
+        random, own = Random(seed), store.for_owner(owner)
         try:
             for _ in range(25):
                 id = random.choice(ids[owner] + ids[other])
@@ -231,14 +231,14 @@ def test_two_owners_who_share_with_each_other_never_wait_in_a_circle(
     assert problems == []
     assert store.maintenance.check(deep=True) == []
     for owner, other in pairs:
-        entries = store.of(owner).journal(limit=10_000)
+        entries = store.for_owner(owner).journal(limit=10_000)
         assert [entry.seq for entry in entries] == sorted(entry.seq for entry in entries)
         assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
-        for each in store.of(other).shares.received():
+        for each in store.for_owner(other).shares.received():
             if each.owner == owner:
-                theirs = [(m.version, m.content, m.known_to) for m in store.of(other).history(each.id)]
-                assert theirs == [(m.version, m.content, m.known_to) for m in store.of(owner).history(each.id)]
-    assert store.of("alice").changes_since(START).entries
+                theirs = [(m.version, m.content, m.known_to) for m in store.for_owner(other).history(each.id)]
+                assert theirs == [(m.version, m.content, m.known_to) for m in store.for_owner(owner).history(each.id)]
+    assert store.for_owner("alice").changes_since(START).entries
 
 
 def _random_change(own: Any, other: str, id: str, random: Random) -> list[Outcome] | None:
@@ -268,7 +268,7 @@ def _random_change(own: Any, other: str, id: str, random: Random) -> list[Outcom
 def test_a_memory_of_a_reader_does_not_replace_a_shared_one(
     store: PostgresStore, make_memory: Callable[..., Memory]
 ) -> None:
-    alice, bob = store.of("alice"), store.of("bob")
+    alice, bob = store.for_owner("alice"), store.for_owner("bob")
     [shared] = _added(store, "alice", make_memory("the gate is green"))
     shares_of(alice.shares).share("memory", shared, "user", "bob", access="write")
     [own] = _added(store, "bob", make_memory("the gate is blue"))

@@ -84,7 +84,7 @@ def test_a_reader_finds_what_is_shared_by_every_leg_and_nothing_afterwards(open_
         assert [entry.action for entry in engine.journal(id=heron).entries] == [Action.SHARED]
         assert [(link.source, link.target) for link in engine.get(heron).links] == [(heron, otter)]
         assert engine.why_not(otter, "heron", legs={"lexical"}).stages
-        assert engine.store.entities.find(["holm bridge"])
+        assert engine.store.names.find(["holm bridge"])
         assert engine.store.census().memories == 1
     for text in ("heron", "the heron of Holm Bridge", "otter"):
         assert _ids(carol, text) == []
@@ -97,7 +97,7 @@ def test_a_reader_finds_what_is_shared_by_every_leg_and_nothing_afterwards(open_
         assert not {heron, otter} & {*_ids(engine, "the heron of Holm Bridge"), *_ids(engine, "Holm Bridge", limit=50)}
         assert not {heron, otter} & {each.id for each in engine.browse().memories}
         assert list(engine.get(engine.browse().memories[0].id).links) == []
-        assert not engine.store.entities.find(["holm bridge"])
+        assert not engine.store.names.find(["holm bridge"])
         with pytest.raises(NotFound):
             engine.journal(id=heron)
         with pytest.raises(NotFound):

@@ -154,7 +154,7 @@ def test_the_ledger_holds_no_text_and_stays_small(
     path = tmp_path / "memories.db"
     for batch in range(4):
         unbound = SqliteStore(path)
-        unbound.of("me").apply([Add(make_memory(f"heron {batch} {n}")) for n in range(60)], batch=str(batch))
+        unbound.for_owner("me").apply([Add(make_memory(f"heron {batch} {n}")) for n in range(60)], batch=str(batch))
         unbound.close()
     ledger = tmp_path / "memories.db.ledger"
     unbound = SqliteStore(path)

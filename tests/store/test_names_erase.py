@@ -43,7 +43,7 @@ def _remember(engine: LocalEngine, words: list[str]) -> str:
 
 
 def _names(engine: LocalEngine) -> set[str]:
-    return {name.key for name in engine.store.entities.known()}
+    return {name.key for name in engine.store.names.known()}
 
 
 def test_the_names_were_there(engine: LocalEngine, words: list[str], tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_nothing_is_left_of_the_names_of_a_memory(
     assert "port veldhaven" in _names(engine)
     index = MentionIndex(engine.lexical.path.parent, engine.store)
     assert index.damaged() == 0
-    concepts = np.array([name.concept for name in engine.store.entities.known()])
+    concepts = np.array([name.concept for name in engine.store.names.known()])
     _, holders, _ = index.view().holders(concepts)
     assert holders.size and not rows & set(holders.tolist())
 
@@ -74,7 +74,7 @@ def test_nothing_is_left_of_names_that_were_joined_by_hand_or_read_anew(
     id = _remember(engine, words)
     engine.concepts.merge(words[0], words[1])
     engine.upkeep.rebuild_graph()
-    engine.store.entities.forget()
+    engine.store.names.forget()
     engine.erase(id)
     read_names(engine.store, engine.lexical)
     assert traces(tmp_path, words) == set()
@@ -87,7 +87,7 @@ def test_a_spelling_that_only_the_erased_memory_had_goes_too(
     id = engine.remember(f"{shouted} is run by everybody").id
     engine.remember(f"we met {words[0]} in June")
     engine.upkeep.embed()
-    assert any(shouted == name.text for name in engine.store.entities.known())
+    assert any(shouted == name.text for name in engine.store.names.known())
     engine.erase(id)
     assert words[0].lower() in _names(engine)
     assert not any(shouted.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

@@ -24,8 +24,10 @@ VECTOR = b"\0" * 8
 @pytest.fixture
 def store(tmp_path: Path, make_memory: Callable[..., Memory]) -> Iterator[OwnerStore]:
     opened = SqliteStore(tmp_path / "memories.db")
-    opened.of("me").apply([Add(make_memory(f"fact number {number}")) for number in range(MEMORIES)], batch="import")
-    yield opened.of("me")
+    opened.for_owner("me").apply(
+        [Add(make_memory(f"fact number {number}")) for number in range(MEMORIES)], batch="import"
+    )
+    yield opened.for_owner("me")
     opened.close()
 
 
@@ -62,7 +64,7 @@ def test_reading_and_keeping_a_batch_costs_the_same_at_every_place(store: OwnerS
         count = Steps()
         with count.counted(store):
             batch = store.models.clear_for(FINGERPRINT, BATCH, after=after)
-            store.models.keep(FINGERPRINT, {each.content_hash: VECTOR for _, each in batch})
+            store.models.save(FINGERPRINT, {each.content_hash: VECTOR for _, each in batch})
         if not batch:
             break
         steps.append(count.total)

@@ -41,7 +41,7 @@ def _everything(store: SqliteStore) -> tuple[object, ...]:
 def sound(tmp_path: Path, make_memory: Callable[..., Memory]) -> tuple[bytes, tuple[object, ...]]:
     """The bytes of a store with memories, links and forgotten ones, and all that is in it."""
     unbound = SqliteStore(tmp_path / "sound.db")
-    store = unbound.of("me")
+    store = unbound.for_owner("me")
     memories = [make_memory(f"memory {number} " + "ünd " * (number % 40), tags=("a",)) for number in range(90)]
     store.apply([Add(memory) for memory in memories], batch="one")
     pairs = zip(memories[:20], memories[20:40], strict=True)
@@ -73,7 +73,7 @@ def test_a_flipped_bit_is_noticed_or_harmless(
 def _is_noticed(path: Path, everything: tuple[object, ...]) -> bool:
     try:
         unbound = SqliteStore(path)
-        store = unbound.of("me")
+        store = unbound.for_owner("me")
     except StoreUnavailable:
         return True
     try:

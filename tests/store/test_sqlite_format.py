@@ -93,7 +93,7 @@ def test_a_backup_of_an_old_store_is_refused(tmp_path: Path, make_memory: Make) 
     _old_store(tmp_path / "old.db")
     before = (tmp_path / "old.db").read_bytes()
     with closing(SqliteStore(tmp_path / "new" / "store.db")) as unbound:
-        store = unbound.of("me")
+        store = unbound.for_owner("me")
         store.apply([Add(make_memory("the otter sleeps at noon"))], batch="new")
         with pytest.raises(StoreOlder, match=r"the backup .* was written before the first release"):
             unbound.maintenance.restore(tmp_path / "old.db")
@@ -157,7 +157,7 @@ def overtaken(open_engine: Callable[..., LocalEngine], tmp_path: Path) -> LocalE
         lambda engine: engine.remember("the otter sleeps at noon"),
         lambda engine: engine.recall("heron"),
         lambda engine: engine.store.documents.delete("song", ["a"]),
-        lambda engine: engine.store.vectors.queue_for("model"),
+        lambda engine: engine.store.vectors.use_model("model"),
     ],
     ids=["remember", "recall", "documents", "vectors"],
 )

@@ -78,7 +78,7 @@ def test_a_half_made_store_is_refused(tmp_path: Path) -> None:
     SqliteStore(path).close()
     _database(path, "DROP TABLE links")
     unbound = SqliteStore(path)
-    store = unbound.of("me")
+    store = unbound.for_owner("me")
     with pytest.raises(StoreUnavailable, match="damaged"):
         store.census()
     unbound.close()
@@ -91,7 +91,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path, make_memory: Make, is_the
         path.parent.mkdir(parents=True)
         path.touch()
     unbound = SqliteStore(path)
-    store = unbound.of("me")
+    store = unbound.for_owner("me")
     store.apply([Add(make_memory())], batch="one")
     assert unbound.maintenance.check(deep=True) == []
     connection = apsw.Connection(str(path))
@@ -103,7 +103,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path, make_memory: Make, is_the
 
 def test_every_connection_is_durable(tmp_path: Path) -> None:
     unbound = SqliteStore(tmp_path / "memories.db")
-    store = unbound.of("me")
+    store = unbound.for_owner("me")
     seen: list[tuple[str, int]] = []
 
     def look() -> None:
@@ -154,13 +154,13 @@ def test_a_connection_that_may_only_read_says_so(
 ) -> None:
     path, memory = tmp_path / "memories.db", make_memory()
     unbound = SqliteStore(path)
-    writable = unbound.of("me")
+    writable = unbound.for_owner("me")
     writable.apply([Add(memory)], batch="one")
     reads_only = apsw.SQLITE_OPEN_READONLY
     real = apsw.Connection
     monkeypatch.setattr(apsw, "Connection", lambda name: real(name, flags=reads_only))
     unbound = SqliteStore(path)
-    store = unbound.of("me")
+    store = unbound.for_owner("me")
     with pytest.raises(StoreUnavailable, match="read-only"):
         store.apply([Add(make_memory("more"))], batch="two")
     assert store.memories([memory.id]).keys() == {memory.id}
@@ -181,7 +181,7 @@ def test_a_store_in_a_folder_that_may_only_be_read_is_read_and_refuses_writes(
 ) -> None:
     path, memory = common_folder / "memories.db", make_memory()
     unbound = SqliteStore(path)
-    unbound.of("me").apply([Add(memory)], batch="one")
+    unbound.for_owner("me").apply([Add(memory)], batch="one")
     unbound.close()
     (common_folder / "memories.db.lock").unlink()
     for name in common_folder.iterdir():
@@ -190,7 +190,7 @@ def test_a_store_in_a_folder_that_may_only_be_read_is_read_and_refuses_writes(
 
     def read_and_write() -> str:
         unbound = SqliteStore(path)
-        store = unbound.of("me")
+        store = unbound.for_owner("me")
         assert store.memories([memory.id]).keys() == {memory.id}
         store.usage.recalled([Use(memory.id, 1)])
         try:
@@ -209,12 +209,12 @@ def test_a_store_in_a_folder_that_may_only_be_read_is_read_and_refuses_writes(
 def test_a_log_beside_a_read_only_database_is_read_or_told(common_folder: Path, make_memory: Make) -> None:
     path, memory = common_folder / "memories.db", make_memory()
     unbound = SqliteStore(path)
-    unbound.of("me").apply([Add(memory)], batch="one")
+    unbound.for_owner("me").apply([Add(memory)], batch="one")
 
     def read() -> str:
         try:
             with closing(SqliteStore(path)) as unbound:
-                return " ".join(unbound.of("me").memories([memory.id]))
+                return " ".join(unbound.for_owner("me").memories([memory.id]))
         except StoreUnavailable as error:
             return str(error)
 
@@ -269,7 +269,7 @@ def test_a_damaged_derived_page_does_not_keep_a_store_with_free_pages_from_openi
 ) -> None:
     path = tmp_path / "store.db"
     with closing(SqliteStore(path)) as store:
-        store.of("me").apply([Add(make_memory(f"Leaf {number}")) for number in range(20)], batch="leaves")
+        store.for_owner("me").apply([Add(make_memory(f"Leaf {number}")) for number in range(20)], batch="leaves")
     filled = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400) INSERT INTO junk"
     _database(path, "PRAGMA journal_mode = delete", "CREATE TABLE junk (x)", f"{filled} SELECT zeroblob(3000) FROM n")
     _database(path, "DROP TABLE junk")
@@ -280,4 +280,4 @@ def test_a_damaged_derived_page_does_not_keep_a_store_with_free_pages_from_openi
         file.seek((page - 1) * size)
         file.write(b"\xff" * 100)
     with closing(SqliteStore(path)) as store:
-        assert len(list(store.of("me").versions())) == 20
+        assert len(list(store.for_owner("me").versions())) == 20

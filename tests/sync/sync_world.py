@@ -74,7 +74,7 @@ class FaultyStore:
     def __init__(self, store: Any, faults: Faults) -> None:
         self._store = store
         self.documents = FaultyDocuments(store.documents, faults)
-        self.claim = faults.around(store.claim)
+        self.register_folder = faults.around(store.register_folder)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

@@ -9,73 +9,77 @@ import pytest
 from triskele.sync.merge import (
     ERASED,
     NEVER,
-    Agreed,
+    LocalState,
     MergeStep,
-    Mine,
     Push,
+    ServerState,
     Standing,
-    Theirs,
+    SyncedState,
     merge,
     merged_links,
     to_push,
 )
 
+ABSENT, OPEN, FORGOTTEN, PRIVATE, SECRET, GONE = Standing
+
 
 @pytest.mark.parametrize(
     ("agreed", "mine", "theirs", "step"),
     [
-        (NEVER, Mine(Standing.ABSENT), Theirs(Standing.OPEN, "1.x", "x"), MergeStep.TAKE),
-        (NEVER, Mine(Standing.ABSENT), Theirs(Standing.FORGOTTEN, "1.x", "x"), MergeStep.NOTHING),
-        (NEVER, Mine(Standing.ABSENT), Theirs(Standing.ERASED, ERASED), MergeStep.SETTLE),
-        (NEVER, Mine(Standing.OPEN, "x"), Theirs(Standing.OPEN, "1.x", "x"), MergeStep.SETTLE),
-        (NEVER, Mine(Standing.OPEN, "y"), Theirs(Standing.OPEN, "1.x", "x"), MergeStep.CONFLICT),
-        (NEVER, Mine(Standing.PRIVATE, "y"), Theirs(Standing.OPEN, "1.x", "x"), MergeStep.ABSORB),
-        (Agreed("x", "1.x"), Mine(Standing.OPEN, "x"), Theirs(Standing.OPEN, "2.y", "y"), MergeStep.TAKE),
-        (Agreed("x", "1.x"), Mine(Standing.OPEN, "y"), Theirs(Standing.OPEN, "1.x", "x"), MergeStep.PUSH),
-        (Agreed("x", "1.x"), Mine(Standing.OPEN, "y"), Theirs(Standing.OPEN, "3.x", "x"), MergeStep.PUSH),
-        (Agreed("x", "1.x"), Mine(Standing.OPEN, "z"), Theirs(Standing.OPEN, "2.y", "y"), MergeStep.CONFLICT),
-        (Agreed("x", "1.x"), Mine(Standing.FORGOTTEN, "z"), Theirs(Standing.OPEN, "2.y", "y"), MergeStep.CONFLICT),
-        (Agreed("x", "1.x"), Mine(Standing.FORGOTTEN, "z"), Theirs(Standing.FORGOTTEN, "2.y", "y"), MergeStep.TAKE),
-        (Agreed("x", "1.x", ("w", "y")), Mine(Standing.OPEN, "z"), Theirs(Standing.OPEN, "2.y", "y"), MergeStep.PUSH),
-        (Agreed("", "", ("y",)), Mine(Standing.ABSENT), Theirs(Standing.OPEN, "1.y", "y"), MergeStep.PUSH),
-        (Agreed("x", "1.x"), Mine(Standing.OPEN, "z"), Theirs(Standing.ERASED, ERASED), MergeStep.ERASE),
-        (Agreed("x", "1.x"), Mine(Standing.PRIVATE, "z"), Theirs(Standing.ERASED, ERASED), MergeStep.ERASE),
-        (Agreed("x", "1.x"), Mine(Standing.OPEN, "z"), Theirs(Standing.PRIVATE, "private"), MergeStep.WITHDRAW),
-        (Agreed("z", "private"), Mine(Standing.PRIVATE, "z"), Theirs(Standing.PRIVATE, "private"), MergeStep.NOTHING),
-        (Agreed("z", "private"), Mine(Standing.OPEN, "x"), Theirs(Standing.PRIVATE, "private"), MergeStep.PUSH),
-        (Agreed("z", "private"), Mine(Standing.PRIVATE, "z"), Theirs(Standing.OPEN, "1.x", "x"), MergeStep.TAKE),
-        (Agreed("z", "secret"), Mine(Standing.SECRET, "z"), Theirs(Standing.OPEN, "1.x", "x"), MergeStep.CONFLICT),
-        (Agreed("z", "private"), Mine(Standing.PRIVATE, "w"), Theirs(Standing.OPEN, "1.x", "x"), MergeStep.CONFLICT),
-        (Agreed("x", "1.x"), Mine(Standing.PRIVATE, "z"), Theirs(Standing.OPEN, "1.x", "x"), MergeStep.PUSH),
-        (Agreed("x", "1.x"), Mine(Standing.PRIVATE, "z"), Theirs(Standing.OPEN, "2.y", "y"), MergeStep.ABSORB),
+        (NEVER, LocalState(ABSENT), ServerState(OPEN, "1.x", "x"), MergeStep.TAKE),
+        (NEVER, LocalState(ABSENT), ServerState(FORGOTTEN, "1.x", "x"), MergeStep.NOTHING),
+        (NEVER, LocalState(ABSENT), ServerState(GONE, ERASED), MergeStep.SETTLE),
+        (NEVER, LocalState(OPEN, "x"), ServerState(OPEN, "1.x", "x"), MergeStep.SETTLE),
+        (NEVER, LocalState(OPEN, "y"), ServerState(OPEN, "1.x", "x"), MergeStep.CONFLICT),
+        (NEVER, LocalState(PRIVATE, "y"), ServerState(OPEN, "1.x", "x"), MergeStep.ABSORB),
+        (SyncedState("x", "1.x"), LocalState(OPEN, "x"), ServerState(OPEN, "2.y", "y"), MergeStep.TAKE),
+        (SyncedState("x", "1.x"), LocalState(OPEN, "y"), ServerState(OPEN, "1.x", "x"), MergeStep.PUSH),
+        (SyncedState("x", "1.x"), LocalState(OPEN, "y"), ServerState(OPEN, "3.x", "x"), MergeStep.PUSH),
+        (SyncedState("x", "1.x"), LocalState(OPEN, "z"), ServerState(OPEN, "2.y", "y"), MergeStep.CONFLICT),
+        (SyncedState("x", "1.x"), LocalState(FORGOTTEN, "z"), ServerState(OPEN, "2.y", "y"), MergeStep.CONFLICT),
+        (SyncedState("x", "1.x"), LocalState(FORGOTTEN, "z"), ServerState(FORGOTTEN, "2.y", "y"), MergeStep.TAKE),
+        (SyncedState("x", "1.x", ("w", "y")), LocalState(OPEN, "z"), ServerState(OPEN, "2.y", "y"), MergeStep.PUSH),
+        (SyncedState("", "", ("y",)), LocalState(ABSENT), ServerState(OPEN, "1.y", "y"), MergeStep.PUSH),
+        (SyncedState("x", "1.x"), LocalState(OPEN, "z"), ServerState(GONE, ERASED), MergeStep.ERASE),
+        (SyncedState("x", "1.x"), LocalState(PRIVATE, "z"), ServerState(GONE, ERASED), MergeStep.ERASE),
+        (SyncedState("x", "1.x"), LocalState(OPEN, "z"), ServerState(PRIVATE, "private"), MergeStep.WITHDRAW),
+        (SyncedState("z", "private"), LocalState(PRIVATE, "z"), ServerState(PRIVATE, "private"), MergeStep.NOTHING),
+        (SyncedState("z", "private"), LocalState(OPEN, "x"), ServerState(PRIVATE, "private"), MergeStep.PUSH),
+        (SyncedState("z", "private"), LocalState(PRIVATE, "z"), ServerState(OPEN, "1.x", "x"), MergeStep.TAKE),
+        (SyncedState("z", "secret"), LocalState(SECRET, "z"), ServerState(OPEN, "1.x", "x"), MergeStep.CONFLICT),
+        (SyncedState("z", "private"), LocalState(PRIVATE, "w"), ServerState(OPEN, "1.x", "x"), MergeStep.CONFLICT),
+        (SyncedState("x", "1.x"), LocalState(PRIVATE, "z"), ServerState(OPEN, "1.x", "x"), MergeStep.PUSH),
+        (SyncedState("x", "1.x"), LocalState(PRIVATE, "z"), ServerState(OPEN, "2.y", "y"), MergeStep.ABSORB),
     ],
 )
-def test_what_a_state_of_the_server_means_here(agreed: Agreed, mine: Mine, theirs: Theirs, step: MergeStep) -> None:
+def test_what_a_state_of_the_server_means_here(
+    agreed: SyncedState, mine: LocalState, theirs: ServerState, step: MergeStep
+) -> None:
     assert merge(agreed, mine, theirs)[0] is step
 
 
 @pytest.mark.parametrize(
     ("agreed", "mine", "push"),
     [
-        (NEVER, Mine(Standing.OPEN, "x"), Push.RECORD),
-        (NEVER, Mine(Standing.FORGOTTEN, "x"), Push.NOTHING),
-        (NEVER, Mine(Standing.PRIVATE, "x"), Push.NOTHING),
-        (NEVER, Mine(Standing.ABSENT), Push.NOTHING),
-        (Agreed(sent=("x",)), Mine(Standing.PRIVATE, "p"), Push.WITHDRAWAL),
-        (Agreed(sent=("x",)), Mine(Standing.ABSENT), Push.ERASURE),
-        (Agreed(sent=("x",)), Mine(Standing.FORGOTTEN, "f"), Push.RECORD),
-        (Agreed("x", "1.x"), Mine(Standing.OPEN, "x"), Push.NOTHING),
-        (Agreed("x", "1.x"), Mine(Standing.OPEN, "y"), Push.RECORD),
-        (Agreed("x", "1.x"), Mine(Standing.FORGOTTEN, "f"), Push.RECORD),
-        (Agreed("x", "1.x"), Mine(Standing.SECRET, "s"), Push.WITHDRAWAL),
-        (Agreed("x", "1.x"), Mine(Standing.ABSENT), Push.ERASURE),
-        (Agreed("p", "private"), Mine(Standing.ABSENT), Push.ERASURE),
-        (Agreed("p", "private"), Mine(Standing.PRIVATE, "q"), Push.NOTHING),
-        (Agreed("p", "private"), Mine(Standing.OPEN, "x"), Push.RECORD),
-        (Agreed(theirs=ERASED), Mine(Standing.ABSENT), Push.NOTHING),
+        (NEVER, LocalState(OPEN, "x"), Push.RECORD),
+        (NEVER, LocalState(FORGOTTEN, "x"), Push.NOTHING),
+        (NEVER, LocalState(PRIVATE, "x"), Push.NOTHING),
+        (NEVER, LocalState(ABSENT), Push.NOTHING),
+        (SyncedState(sent=("x",)), LocalState(PRIVATE, "p"), Push.WITHDRAWAL),
+        (SyncedState(sent=("x",)), LocalState(ABSENT), Push.ERASURE),
+        (SyncedState(sent=("x",)), LocalState(FORGOTTEN, "f"), Push.RECORD),
+        (SyncedState("x", "1.x"), LocalState(OPEN, "x"), Push.NOTHING),
+        (SyncedState("x", "1.x"), LocalState(OPEN, "y"), Push.RECORD),
+        (SyncedState("x", "1.x"), LocalState(FORGOTTEN, "f"), Push.RECORD),
+        (SyncedState("x", "1.x"), LocalState(SECRET, "s"), Push.WITHDRAWAL),
+        (SyncedState("x", "1.x"), LocalState(ABSENT), Push.ERASURE),
+        (SyncedState("p", "private"), LocalState(ABSENT), Push.ERASURE),
+        (SyncedState("p", "private"), LocalState(PRIVATE, "q"), Push.NOTHING),
+        (SyncedState("p", "private"), LocalState(OPEN, "x"), Push.RECORD),
+        (SyncedState(theirs=ERASED), LocalState(ABSENT), Push.NOTHING),
     ],
 )
-def test_what_the_server_has_to_learn(agreed: Agreed, mine: Mine, push: Push) -> None:
+def test_what_the_server_has_to_learn(agreed: SyncedState, mine: LocalState, push: Push) -> None:
     assert to_push(agreed, mine) is push
 
 

@@ -215,7 +215,7 @@ def test_two_replacements_that_would_close_a_circle_wait_with_the_reason(world: 
 def test_projects_are_matched_by_remote_and_not_by_name(world: World) -> None:
     a, b = world.engines["a"], world.engines["b"]
     for engine, key in ((a, "git:github.com/ada/api"), (b, "git:github.com/bob/api")):
-        engine.store.claim([key, f"path:/home/{key[-7:-4]}/api"], lambda _: "api")
+        engine.store.register_folder([key, f"path:/home/{key[-7:-4]}/api"], lambda _: "api")
     a.remember("ada's api has two routes", project="api")
     b.remember("bob's api has nine routes", project="api")
     a.remember("a plain name", project="notes")
@@ -233,14 +233,14 @@ def test_projects_are_matched_by_remote_and_not_by_name(world: World) -> None:
     }
     assert told["server"] == told["a"]
     # A clone on the other laptop finds what was pulled.
-    assert ("git:github.com/ada/api", "ada/api") in {(place.key, place.project) for place in b.store.places()}
+    assert ("git:github.com/ada/api", "ada/api") in {(place.key, place.project) for place in b.store.folders()}
 
 
 def test_a_project_that_got_its_first_remote_is_what_it_was(world: World) -> None:
     a, b = world.engines["a"], world.engines["b"]
     a.remember("the kiln runs at night", project="pots")
     world.settle()
-    a.store.claim(["git:github.com/ada/pots"], lambda _: "pots")
+    a.store.register_folder(["git:github.com/ada/pots"], lambda _: "pots")
     a.remember("the kiln is loud", project="pots")
     world.settle()
     assert {each.project for each in world.latest("server").values()} == {"pots"}

@@ -114,7 +114,7 @@ def test_a_project_with_many_remotes_syncs(world: World) -> None:
     a = world.engines["a"]
     a.remember("the kiln runs at night", project="pots")
     assert world.sync("a")
-    a.store.claim([f"git:github.com/ada/pots{number}" for number in range(30)], lambda _: "pots")
+    a.store.register_folder([f"git:github.com/ada/pots{number}" for number in range(30)], lambda _: "pots")
     a.remember("the kiln is loud", project="pots")
     report = world.sync("a")
     assert report is not None and not report.waiting

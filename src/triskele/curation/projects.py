@@ -14,10 +14,10 @@ from pathlib import Path
 
 from triskele import validation
 from triskele.errors import BadInput, NotFound
-from triskele.store.protocols import KnownPlace, OwnerStore
+from triskele.store.protocols import FolderRow, OwnerStore
 from triskele.text import folders as project
 from triskele.text.folders import REMOTE, FolderIdentity
-from triskele.types import Add, Bind, Change, Memory, Revise
+from triskele.types import Add, Change, Memory, MoveFolder, Revise
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ def project_of(store: OwnerStore, folder: Path, *, writing: bool = False) -> str
 
     `writing` registers the folder, so that another folder of the same name gets another project.
     """
-    place, known = project.discover(folder), store.places()
+    place, known = project.discover(folder), store.folders()
     if writing and not set(place.keys) <= {each.key for each in known}:
-        return store.claim(place.keys, lambda places: _chosen(place, places))
+        return store.register_folder(place.keys, lambda places: _chosen(place, places))
     return _chosen(place, known)
 
 
@@ -80,7 +80,7 @@ def _moved_to(change: Change, name: str) -> Change:
     return replace(change, memory=replace(change.memory, project=name))
 
 
-def _chosen(place: FolderIdentity, known: Sequence[KnownPlace]) -> str:
+def _chosen(place: FolderIdentity, known: Sequence[FolderRow]) -> str:
     """The project of a place, by the known places."""
     projects = {each.key: each.project for each in known}
     here = projects.get(place.root_key)
@@ -98,7 +98,7 @@ def _chosen(place: FolderIdentity, known: Sequence[KnownPlace]) -> str:
 
 def summaries(store: OwnerStore) -> list[ProjectSummary]:
     """Every project that has memories or places, by name."""
-    counts, known = store.census().by_project, store.places()
+    counts, known = store.census().by_project, store.folders()
     return [
         ProjectSummary(name, counts.get(name, 0), tuple(each.key for each in known if each.project == name))
         for name in sorted({*counts, *(each.project for each in known)} - {""})
@@ -127,7 +127,7 @@ def merge(store: OwnerStore, source: str, target: str) -> list[Change]:
 def _moved(store: OwnerStore, source: str, target: str) -> list[Change]:
     memories = [memory for memory in _standing(store) if memory.project == source]
     changes: list[Change] = [Revise(replace(each, project=target), base=each.version) for each in memories]
-    changes += [Bind(each.number, target) for each in store.places() if each.project == source]
+    changes += [MoveFolder(each.number, target) for each in store.folders() if each.project == source]
     if not source or not changes:
         raise NotFound(f"no project {source or '(everywhere)'}: `triskele projects list` shows all")
     return changes
@@ -135,7 +135,7 @@ def _moved(store: OwnerStore, source: str, target: str) -> list[Change]:
 
 def mixed(store: OwnerStore) -> dict[str, tuple[str, ...]]:
     """Projects with memories from before folders were told apart, with those of other folders of the same name."""
-    known = store.places()
+    known = store.folders()
     found: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys(each.project for each in known):
         folders = (each for each in known if not each.key.startswith(REMOTE))

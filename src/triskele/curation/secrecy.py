@@ -7,7 +7,7 @@ from triskele.errors import BadInput
 from triskele.ingest import classified
 from triskele.store.protocols import OwnerStore
 from triskele.store.vault import StoreVault, row_of
-from triskele.types import Change, Memory, Reveal, Revise, Sealed, Sensitivity, Withdraw, is_raised, is_secret
+from triskele.types import Change, MakePrivate, Memory, Reveal, Revise, Sealed, Sensitivity, is_raised, is_secret
 
 
 def text_of(store: OwnerStore, vault: StoreVault, memory: Memory) -> str:
@@ -23,7 +23,7 @@ def revision(memory: Memory, revised: Memory) -> list[Change]:
     if is_secret(memory) and not is_secret(revised):
         changes.append(Reveal(memory.id))
     if revised.sensitivity is Sensitivity.PRIVATE and is_raised(memory.sensitivity, Sensitivity.PRIVATE):
-        changes.append(Withdraw(memory.id))
+        changes.append(MakePrivate(memory.id))
     return changes
 
 

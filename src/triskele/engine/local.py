@@ -54,7 +54,7 @@ from triskele.types import (
     Sort,
     is_client,
     is_secret,
-    withholds,
+    may_hide,
 )
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class LocalEngine:
         self.actor = USER
         self._analyzer = Analyzer(settings.index.language, source=source_of(settings.origins, "index.language"))
         unbound = store or addresses.open_store(settings)
-        self.store: OwnerStore = unbound.of(settings.memory.owner)
+        self.store: OwnerStore = unbound.for_owner(settings.memory.owner)
         self.workplace = projects.Workplace(self.store, folder, settings.project)
         self._maintenance = unbound.maintenance
         self._close_store = unbound.close if store is None else lambda: None
@@ -351,7 +351,7 @@ class LocalEngine:
         """Apply changes as one journaled transaction."""
         sealed = [self.vault.sealed(change) for change in self.workplace.placed(changes)]
         outcomes = self.store.apply(sealed, batch=batch or new_batch(), actor=self.actor, undoes=undoes)
-        if any(map(withholds, changes)):
+        if any(map(may_hide, changes)):
             self.runtime.take_back()
         self.runtime.wake()
         return outcomes

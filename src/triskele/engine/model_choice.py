@@ -153,7 +153,7 @@ def switch(
         is_switched = untested or (comparison is not None and comparison.is_not_worse)
         if is_switched:
             model_switch.put_in_force(engine.store, name, before, comparison.evidence() if comparison else {})
-            engine.store.vectors.queue_for(fingerprint)
+            engine.store.vectors.use_model(fingerprint)
     finally:
         rival.close()
     return ModelSwitch(name=name, before=before, is_switched=is_switched, comparison=comparison)

@@ -26,7 +26,7 @@ def statistics(engine: LocalEngine) -> Statistics:
     return Statistics(
         **asdict(store.census()),
         jobs=store.jobs.counts(),
-        names=store.entities.counts(),
+        names=store.names.counts(),
         adopted=_adopted(engine),
         agreement=measures.agreement(store),
         most_used=most_used,

@@ -17,18 +17,18 @@ from triskele.types import (
     LASTING,
     USER,
     Action,
-    Bind,
     Change,
     Connect,
     Disconnect,
     Forget,
     JournalEntry,
     Link,
+    MakePrivate,
     Memory,
+    MoveFolder,
     Outcome,
     Revise,
     Sensitivity,
-    Withdraw,
     is_raised,
 )
 
@@ -62,7 +62,7 @@ class UndoPlan:
     def of_memories(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
         """The outcomes without those of withdrawals, which follow a change of the same memory."""
         pairs = zip(self.changes, outcomes, strict=True)
-        return [outcome for change, outcome in pairs if not isinstance(change, Withdraw)]
+        return [outcome for change, outcome in pairs if not isinstance(change, MakePrivate)]
 
 
 def changeable(memory: Memory) -> Memory:
@@ -241,7 +241,7 @@ def _restoring(previous: Memory, now: Memory, actor: str) -> list[Change]:
             return []
     changes: list[Change] = [Revise(previous, base=now.version)]
     if previous.sensitivity is Sensitivity.PRIVATE and is_raised(now.sensitivity, Sensitivity.PRIVATE):
-        changes.append(Withdraw(now.id))
+        changes.append(MakePrivate(now.id))
     return changes
 
 
@@ -282,7 +282,7 @@ def _opposite(entry: JournalEntry) -> Change:
 
 def _bound_back(entry: JournalEntry) -> Change:
     assert entry.other is not None
-    return Bind(int(entry.id.removeprefix("place ")), entry.other)
+    return MoveFolder(int(entry.id.removeprefix("place ")), entry.other)
 
 
 def _start(entry: JournalEntry, store: OwnerStore) -> int:

@@ -262,7 +262,7 @@ class Upkeep:
 
         mentions = self._engine.runtime.open_indexes().mentions
         read = grouping.rebuild(self._store, self._engine.lexical, mentions, progress=progress)
-        return RebuiltGraph(read, self._store.entities.counts())
+        return RebuiltGraph(read, self._store.names.counts())
 
     def _curator(self) -> Curator:
         from triskele.curation.curator import Curator

@@ -70,7 +70,7 @@ def history(store: OwnerStore, entries: Sequence[JournalEntry]) -> History:
 def folders(store: OwnerStore, entries: Iterable[JournalEntry]) -> tuple[RegisteredFolder, ...]:
     """The folders that entries bound to another project."""
     bound = {entry.id for entry in entries if entry.action is Action.BOUND}
-    registered = store.places() if bound else []
+    registered = store.folders() if bound else []
     return tuple(
         RegisteredFolder(each.number, each.key, each.project) for each in registered if f"place {each.number}" in bound
     )

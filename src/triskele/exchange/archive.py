@@ -165,7 +165,7 @@ class _Models:
             if other != fingerprint and not other.startswith(HOSTED):
                 while page := store.vectors.page(other):
                     store.vectors.drop([slot for slot, _, _ in page])
-        store.vectors.queue_for(fingerprint)
+        store.vectors.use_model(fingerprint)
         return store.vectors.count_waiting()
 
     def add_tokens(self, owner: str, rows: Sequence[archive.Values], added: int) -> None:
@@ -179,7 +179,7 @@ class _Models:
         semantic.tokens.add({slot: bits for slot, bits in made.items() if bits is not None})
 
     def _store(self, owner: str) -> OwnerStore:
-        return self._own if owner == self._own.owner else self._unbound.of(owner)
+        return self._own if owner == self._own.owner else self._unbound.for_owner(owner)
 
     @cached_property
     def _unbound(self) -> Store:

@@ -29,7 +29,7 @@ class Snapshot:
     """Memories with their versions oldest first, the links among them, and how many were left out.
 
     `left_out_versions` counts private or secret versions of memories that are open now.
-    Secrets are titles; if their texts are exported, they are `Unsealed`.
+    Secrets are titles; if their texts are exported, they are `SecretDraft`.
     """
 
     histories: tuple[tuple[Memory, ...], ...]

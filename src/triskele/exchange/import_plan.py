@@ -28,8 +28,8 @@ from triskele.types import (
     Memory,
     Origin,
     Revise,
+    SecretDraft,
     Sensitivity,
-    Unsealed,
     is_secret,
 )
 
@@ -76,7 +76,7 @@ def for_notes(engine: StoreAccess, notes: Sequence[Note], ties: Iterable[NamedLi
         except BadInput as error:
             problems.append(Problem(note.place, str(error)))
             continue
-        if isinstance(memory, Unsealed):
+        if isinstance(memory, SecretDraft):
             # Secrets with equal titles may differ: their texts are compared.
             sealed = _secrets(engine) if sealed is None else sealed
             id = sealed.setdefault(_identity(memory, content_hash(memory.text)), memory.id)

@@ -42,7 +42,7 @@ from triskele.types import (
     Origin,
     Reveal,
     Revise,
-    Unsealed,
+    SecretDraft,
     is_secret,
     least_trusted,
 )
@@ -160,7 +160,7 @@ def _report(
         read=planned.read,
         added=len(planned.groups),
         duplicates=planned.duplicates,
-        secrets=sum(any(isinstance(_memory(change), Unsealed) for change in group) for group in planned.groups),
+        secrets=sum(any(isinstance(_memory(change), SecretDraft) for change in group) for group in planned.groups),
         links=len(planned.links),
         batch=batch,
         problems=problems,
@@ -214,9 +214,9 @@ def _revealed(engine: StoreAccess, taken: Snapshot) -> tuple[Snapshot, int]:
     return replace(taken, histories=histories), len(ids)
 
 
-def _with_text(memory: Memory, texts: Mapping[tuple[str, int], str]) -> Unsealed:
+def _with_text(memory: Memory, texts: Mapping[tuple[str, int], str]) -> SecretDraft:
     values = {each.name: getattr(memory, each.name) for each in fields(Memory)}
-    return Unsealed(**values, text=texts[memory.id, memory.version])
+    return SecretDraft(**values, text=texts[memory.id, memory.version])
 
 
 def _distrusted(memory: Memory) -> Memory:

@@ -19,23 +19,23 @@ def merge(view: View, one: str, other: str) -> Regrouped:
     concept = view.concept(target)
     if moving.concept == target.concept:
         return Regrouped((), concept.name)
-    names = view.store.entities.members([moving.concept])
-    view.store.entities.regroup({name.name: target.concept for name in names}, BY_HAND)
+    names = view.store.names.members([moving.concept])
+    view.store.names.set_concepts({name.name: target.concept for name in names}, BY_HAND)
     return Regrouped(tuple(name.text for name in names), concept.name)
 
 
 def split(view: View, text: str) -> Regrouped:
     """Split a name from its concept, with those that were merged together with it; returns the concept it left."""
     name = view.find(text)
-    group = view.store.entities.members([name.concept])
-    leaving = _leaving(name, group, view.store.entities.merges(each.name for each in group))
+    group = view.store.names.members([name.concept])
+    leaving = _leaving(name, group, view.store.names.merges(each.name for each in group))
     staying = [each for each in group if each not in leaving]
     if not staying:
         return Regrouped((), view.concept(name).name)
     # The number of a concept is that of one of its names: the side that loses it takes its first name's.
     moving = staying if any(each.name == name.concept for each in leaving) else leaving
     head = min(each.name for each in moving)
-    view.store.entities.regroup({each.name: head for each in moving}, BY_HAND)
+    view.store.names.set_concepts({each.name: head for each in moving}, BY_HAND)
     left = head if moving is staying else name.concept
     return Regrouped(tuple(each.text for each in leaving), view.concepts([left])[left].name)
 
@@ -56,7 +56,7 @@ def rebuild(
     store: OwnerStore, words: LexicalIndex, mentions: MentionIndex, *, progress: Callable[[int], None] | None = None
 ) -> int:
     """Link the names of every version again; returns how many versions were read."""
-    store.entities.forget()
+    store.names.forget()
     # The file still holds deleted mentions.
     mentions.rebuild()
     return read_names(store, words, progress=progress)

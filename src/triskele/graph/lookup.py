@@ -57,9 +57,9 @@ def _unseen(view: View, concept: Concept) -> NotFound:
 
 
 def _other_names(view: View, concept: Concept) -> tuple[OtherName, ...]:
-    names = [name for name in view.store.entities.members([concept.number]) if name.name != concept.number]
+    names = [name for name in view.store.names.members([concept.number]) if name.name != concept.number]
     # The last word counts: a name may have been joined and parted before.
-    joined = {merge.name: merge for merge in view.store.entities.merges(name.name for name in names)}
+    joined = {merge.name: merge for merge in view.store.names.merges(name.name for name in names)}
     return tuple(
         OtherName(name.text, merge.reason, merge.at) if (merge := joined.get(name.name)) else OtherName(name.text)
         for name in names
@@ -97,7 +97,7 @@ def _neighbours(view: View, concept: Concept, rows: Ints, limit: int) -> tuple[N
 
 
 def _edges(view: View, concept: Concept, *, limit: int, closed: bool) -> tuple[ConceptEdge, ...]:
-    edges = view.store.entities.edges(concept.number, projects=view.scope.projects, closed=closed, limit=limit)
+    edges = view.store.names.edges(concept.number, projects=view.scope.projects, closed=closed, limit=limit)
     named = view.concepts({end for edge in edges for end in (edge.source, edge.target)})
     return tuple(
         ConceptEdge(**edge._asdict() | {"source": named[edge.source].name, "target": named[edge.target].name})
@@ -160,7 +160,7 @@ def overview(view: View, mentions: MentionIndex) -> ConceptOverview:
     place, concepts = np.unique(np.stack([place, concepts]), axis=1)
     counted = np.bincount(concepts)
     usable = (counted[concepts] >= 2) & view.connects(concepts)
-    counts = view.store.entities.counts()
+    counts = view.store.names.counts()
     return ConceptOverview(
         names=counts,
         memories=len(view.rows),

@@ -125,7 +125,7 @@ def _ties(view: View, named: Mapping[int, Concept]) -> Iterable[GraphEdge]:
     """Edges between concepts, with the time that they held."""
     moment, seen = view.scope.as_of, set()
     for number in list(named)[:_TIED]:
-        for edge in view.store.entities.edges(number, closed=True, limit=_MOST_TIES):
+        for edge in view.store.names.edges(number, closed=True, limit=_MOST_TIES):
             pair = (edge.source, edge.kind, edge.target)
             if edge.source not in named or edge.target not in named or pair in seen:
                 continue

@@ -68,7 +68,7 @@ class View:
 
     def concepts(self, numbers: Iterable[int]) -> dict[int, Concept]:
         """Concepts of the reader by their numbers."""
-        names = self.store.entities.numbered(numbers)
+        names = self.store.names.numbered(numbers)
         return {number: Concept(number, name.text) for number, name in names.items()}
 
     def concept(self, name: Name) -> Concept:
@@ -80,7 +80,7 @@ class View:
         own = key(text)
         if not own:
             raise BadInput(f"not the name of anything: {text[:40]!r} (give a word or more)")
-        names = self.store.entities
+        names = self.store.names
         if (known := names.find([own]).get(own)) is not None:
             return known
         for name in names.akin([block(text)]):
@@ -94,12 +94,12 @@ class View:
             return f": did you mean {near}?"
         if self.store.position() == START:
             return ': nothing has been remembered yet (triskele add "…")'
-        waiting = self.store.entities.count_unread()
+        waiting = self.store.names.count_unread()
         return f": {waiting:,} still to be read (triskele reindex reads everything)" if waiting else ""
 
     def _near(self, own: str) -> list[str]:
         """Names in the scope with the same words, most mentioned first, and names with similar spelling."""
-        known = {name.key: name for name in self.store.entities.known()}
+        known = {name.key: name for name in self.store.names.known()}
         words = own.split()
         wider = [name for key, name in known.items() if all(f" {word}" in f" {key}" for word in words)]
         wider = sorted(wider, key=lambda name: (len(name.key), name.key))[:_CONSIDERED]

@@ -48,7 +48,7 @@ class SemanticIndex:
             return None
         # A store that cannot be written now is read as it is.
         with suppress(StoreUnavailable):
-            store.vectors.queue_for(embedder.fingerprint)
+            store.vectors.use_model(embedder.fingerprint)
         return SemanticIndex.of(embedder, folder, store, tail_cap=tail_cap)
 
     @staticmethod
@@ -292,12 +292,12 @@ class LocalCorpus(LocalVectors):
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
         """The concepts known under some keys, and whether the name is written in any case."""
-        found = self._indexes.store.entities.find(keys)
+        found = self._indexes.store.names.find(keys)
         return {key: (name.concept, name.any_case) for key, name in found.items()}
 
     def names(self, concepts: Iterable[int]) -> dict[int, str]:
         """The names of some concepts."""
-        return {number: name.text for number, name in self._indexes.store.entities.numbered(concepts).items()}
+        return {number: name.text for number, name in self._indexes.store.names.numbered(concepts).items()}
 
 
 def _other(model: str) -> Embedder:

@@ -190,7 +190,7 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
         if fresh := self._past(tail.newest):
             if self._common is not None:
                 # No other name can have become more common.
-                self._common |= self._store.entities.common(COMMON_FROM, {one.name for one in fresh})
+                self._common |= self._store.names.common(COMMON_FROM, {one.name for one in fresh})
             tail = _Tail(stamp, np.concatenate([tail.triples, _triples(fresh)]), fresh[-1].mention)
         self._tail = tail
         return tail
@@ -217,7 +217,7 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
     def _spread(self, concepts: Ints) -> Ints:
         """The number of texts that contain the terms of a concept's commonest name."""
         if self._common is None:
-            self._common = dict(self._store.entities.common(COMMON_FROM))
+            self._common = dict(self._store.names.common(COMMON_FROM))
         names, spread = (np.array(list(part), dtype=np.int64) for part in (self._common, self._common.values()))
         grouped = _concept_of(names, concepts)
         found = np.zeros(int(grouped.max(initial=-1)) + 1, dtype=np.int64)
@@ -228,7 +228,7 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
         """The concept of every name by its number."""
         stamp = (epoch, self._store.heads().regrouping)
         if self._groups is None or self._groups[0] != stamp:
-            grouped = np.array(self._store.entities.grouped(), dtype=np.int64).reshape(-1, 2)
+            grouped = np.array(self._store.names.grouped(), dtype=np.int64).reshape(-1, 2)
             concepts = np.arange(int(grouped.max(initial=-1)) + 1)
             concepts[grouped[:, 0]] = grouped[:, 1]
             self._groups = (stamp, concepts)
@@ -236,7 +236,7 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
 
     def _past(self, mention: int) -> list[Mentioned]:
         found: list[Mentioned] = []
-        while page := self._store.entities.mentions(after=mention):
+        while page := self._store.names.mentions(after=mention):
             found += page
             mention = page[-1].mention
         return found

@@ -53,10 +53,10 @@ def read_names(
     and without a limit the call ends when nothing waits, here or in other processes.
     """
     done = 0
-    while (limit is None or done < limit) and (waiting := store.entities.count_unread()):
+    while (limit is None or done < limit) and (waiting := store.names.count_unread()):
         most = min(SWEEP, waiting if limit is None else limit - done)
         with alone(store, _READER, LEASE_S + _LEASE_S_PER_TEXT * most, wait=wait) as is_reader:
-            sweep = store.entities.unread(most) if is_reader else []
+            sweep = store.names.unread(most) if is_reader else []
             for read in _read(sweep, store, lexical, wait=wait) if sweep else ():
                 done += read
                 if progress is not None:
@@ -71,7 +71,7 @@ def read_names(
 def _wait_for_reader(store: OwnerStore, waiting: int) -> None:
     """Wait until another reader has read more of what waits, or may have died."""
     ends = time.monotonic() + LEASE_S
-    while store.entities.count_unread() == waiting and time.monotonic() < ends:
+    while store.names.count_unread() == waiting and time.monotonic() < ends:
         time.sleep(_POLL_S)
 
 
@@ -87,11 +87,11 @@ def _read(sweep: Unread, store: OwnerStore, lexical: LexicalIndex, *, wait: bool
         for row, named in _older(names, fresh, store, before=sweep[0][0]):
             older.setdefault(row, []).append(named)
     if older:
-        store.entities.keep(older, wait=wait)
+        store.names.save(older, wait=wait)
     for start in range(0, len(sweep), BATCH):
         batch = sweep[start : start + BATCH]
         found = {row: known[memory.owner].named(memory) for row, memory in batch}
-        store.entities.keep(found, read=[row for row, _ in batch], wait=wait)
+        store.names.save(found, read=[row for row, _ in batch], wait=wait)
         yield len(batch)
 
 
@@ -159,13 +159,13 @@ class _Known:
     def at_hand(owner: str, store: OwnerStore, texts: _Texts, sweep: Unread) -> _Known:
         """Every name for many texts; for a few, those that they could contain."""
         if len(sweep) > BATCH:
-            names = list(store.entities.known())
+            names = list(store.names.known())
             return _Known(owner, texts, names, names)
         memories = [memory for _, memory in sweep if memory.owner == owner]
         keys = {run for memory in memories for run in runs(memory.content)}
         blocks = {block(mention.text) for memory in memories for mention in _mentioned(memory)}
-        names = sorted(store.entities.find(keys).values(), key=lambda name: name.name)
-        return _Known(owner, texts, names, store.entities.akin(blocks))
+        names = sorted(store.names.find(keys).values(), key=lambda name: name.name)
+        return _Known(owner, texts, names, store.names.akin(blocks))
 
     def meet(self, memories: Iterable[Memory]) -> dict[str, str]:
         """Add the names of more memories; returns the new ones by key."""

@@ -66,7 +66,9 @@ def embed_waiting(
 def take_queue(store: OwnerStore, semantic: SemanticIndex) -> bool:
     """Queue for a model what it lacks; False if the queue is that of a later release, which would make it again."""
     own = release(semantic.embedder.fingerprint)
-    return store.vectors.queue_for(semantic.embedder.fingerprint, taking=lambda model: not own or release(model) <= own)
+    return store.vectors.use_model(
+        semantic.embedder.fingerprint, replacing=lambda model: not own or release(model) <= own
+    )
 
 
 def _claim(store: OwnerStore, count: int, *, wait: bool) -> dict[str, str]:
@@ -193,9 +195,9 @@ def _embed(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex,
     if store.vectors.keeps_tokens:
         # The index reads them from there, in every process.
         raw = {digest: to_row(made) for digest, made in tokens.items()}
-        store.vectors.keep(semantic.embedder.fingerprint, vectors, tokens=raw, wait=wait)
+        store.vectors.save(semantic.embedder.fingerprint, vectors, tokens=raw, wait=wait)
         return
-    slots = store.vectors.keep(semantic.embedder.fingerprint, vectors, completes=False, wait=wait)
+    slots = store.vectors.save(semantic.embedder.fingerprint, vectors, completes=False, wait=wait)
     try:
         semantic.tokens.add({slot: tokens[digest] for digest, slot in slots.items()}, wait=wait)
     finally:
@@ -281,7 +283,7 @@ class Worker:
     def _queue_for(self, fingerprint: str) -> None:
         """Queue what a model lacks that was put in force meanwhile: a recall may open it, and cannot write."""
         if fingerprint != self._model:
-            self._store.vectors.queue_for(fingerprint)
+            self._store.vectors.use_model(fingerprint)
             self._model = fingerprint
 
     def _pause_s(self) -> float | None:

@@ -207,7 +207,7 @@ def _resolved(
 
 def _heirs(rows: Sequence[int], scope: Scope, store: OwnerStore, *, show_superseded: bool) -> dict[int, _Heir]:
     """By place what is served for the candidates that have links of succession; most have none."""
-    chained = store.chained(rows)
+    chained = store.superseding_ids(rows)
     if not chained:
         return {}
     succession = Succession(chained.values(), store, scope)

@@ -399,12 +399,12 @@ class DatabaseCorpus:
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
         """The concepts known under some keys, and whether the name is written in any case."""
-        found = self._indexes.store.entities.find(keys)
+        found = self._indexes.store.names.find(keys)
         return {key: (name.concept, name.any_case) for key, name in found.items()}
 
     def names(self, concepts: Iterable[int]) -> dict[int, str]:
         """The names of some concepts."""
-        return {number: name.text for number, name in self._indexes.store.entities.numbered(concepts).items()}
+        return {number: name.text for number, name in self._indexes.store.names.numbered(concepts).items()}
 
 
 def is_quicker_exactly(size: ScopeSize, limit: int) -> bool:

@@ -22,7 +22,6 @@ from triskele.store.rows import LINK_COLUMNS, VERSION_COLUMNS, from_link, row_ha
 from triskele.types import (
     Action,
     Add,
-    Bind,
     Change,
     Connect,
     Disconnect,
@@ -30,6 +29,7 @@ from triskele.types import (
     Link,
     LinkKind,
     Memory,
+    MoveFolder,
     Outcome,
     Revise,
     Sensitivity,
@@ -85,7 +85,7 @@ class Performer:
             raise _MoreOwners(missing)
 
 
-def in_order(
+def run_with_owner_locks(
     transactions: OwnerTransactions, work: Callable[[Connection, frozenset[str]], Result], others: Iterable[str] = ()
 ) -> Result:
     """Do some work in one transaction that holds the locks of every owner whose rows it writes.
@@ -167,7 +167,7 @@ def _ids(change: Change) -> tuple[str, ...]:
             return (memory.id,)
         case Connect(link) | Disconnect(link):
             return (link.source, link.target)
-        case Bind():
+        case MoveFolder():
             return ()
     return (change.id,)
 

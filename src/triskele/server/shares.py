@@ -11,7 +11,7 @@ from psycopg import errors
 from triskele.edge.http.keys import check_user
 from triskele.errors import BadInput, Conflict, NotAllowed, NotFound, StoreUnavailable
 from triskele.replies import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
-from triskele.server.fan_out import Performer, in_order, rows_of, shared_ids, spread
+from triskele.server.fan_out import Performer, rows_of, run_with_owner_locks, shared_ids, spread
 from triskele.server.postgres import erasure
 from triskele.server.postgres.connections import (
     HIDE_ACCOUNTS,
@@ -172,7 +172,7 @@ class PostgresShares:
             spread(writer, Performer(self._owner, actor, locked))
             return share
 
-        return in_order(self._transactions, change)
+        return run_with_owner_locks(self._transactions, change)
 
 
 _GROUPS = "SELECT name, user_name FROM groups LEFT JOIN group_members ON group_name = name ORDER BY name, user_name"
@@ -269,7 +269,7 @@ class Groups:
                         writer.touched.update(_covered(writer, share))
                 spread(writer, performer, frozenset({user}))
 
-        in_order(OwnerTransactions(self._connections, user), work)
+        run_with_owner_locks(OwnerTransactions(self._connections, user), work)
         return self._one(name)
 
     def _sharers(self, kind: GranteeKind, grantee: str) -> list[str]:

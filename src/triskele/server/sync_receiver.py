@@ -263,7 +263,7 @@ class _Receiver:
         self._store.documents.put(_WITHDRAWN, {memory.id: Document(str(sensitivity))})
         private = replace(memory, sensitivity=Sensitivity.PRIVATE)
         try:
-            self._engine.acting_as(states.WITHDRAWAL).apply(states.taking(private, memory))
+            self._engine.acting_as(states.WITHDRAWAL).apply(states.changes_for(private, memory))
         except (Conflict, NotFound):
             return False
         return True
@@ -348,14 +348,14 @@ class _Receiver:
         if token and not (token.startswith(WITHDRAWN) and item.base == token):
             return _Planned(item, self._stale(item))
         is_duplicate_sought = not item.base and memory.known_to is None
-        return _Planned(item, None, tuple(states.taking(memory, None, verbatim=not is_duplicate_sought)), memory)
+        return _Planned(item, None, tuple(states.changes_for(memory, None, verbatim=not is_duplicate_sought)), memory)
 
     def _against(self, item: SyncItem, memory: Memory, known: Memory) -> _Planned:
         token = token_of(known)
         if known.sensitivity is Sensitivity.OPEN and fingerprint(known) == fingerprint(memory):
             return _Planned(item, PushResult(item.id, Status.DONE, token))
         if item.base == token:
-            changes = tuple(states.taking(memory, known))
+            changes = tuple(states.changes_for(memory, known))
             return _Planned(item, None, changes, states.taken(memory, known), known)
         said = fingerprint(_standing(memory))
         # A forget makes no version: it may be of the one that it was based on.

@@ -60,7 +60,7 @@ class JobStore(Protocol):
         """How many jobs wait, claimed ones included."""
         ...
 
-    def given_up(self, kind: str) -> list[Job]:
+    def failed(self, kind: str) -> list[Job]:
         """The jobs that failed at every try, oldest first."""
         ...
 
@@ -114,11 +114,11 @@ class VectorStore(Protocol):
         """How many contents wait for a vector."""
         ...
 
-    def queue_for(self, fingerprint: str, *, taking: Callable[[str], bool] | None = None) -> bool:
+    def use_model(self, fingerprint: str, *, replacing: Callable[[str], bool] | None = None) -> bool:
         """Queue for this model from now on: at once every content that it has not seen.
 
-        With `taking` only where that is true of the model whose queue it is. Returns whether the queue is that of this
-        model now, or of none: otherwise this model must not work it off.
+        With `replacing`, only if that holds for the model before. Returns whether the queue is this model's now, or
+        nobody's: otherwise this model must not process it.
         """
         ...
 
@@ -127,7 +127,7 @@ class VectorStore(Protocol):
         """Whether the store keeps token vectors; otherwise they are only in index files."""
         ...
 
-    def keep(
+    def save(
         self,
         fingerprint: str,
         vectors: Mapping[str, bytes],
@@ -173,9 +173,9 @@ class VectorStore(Protocol):
         ...
 
 
-def is_taken(model: str | None, fingerprint: str, taking: Callable[[str], bool] | None) -> bool:
+def is_taken(model: str | None, fingerprint: str, replacing: Callable[[str], bool] | None) -> bool:
     """Whether a queue of `model` becomes that of another; None where it is of none, as of a store without a model."""
-    return model != fingerprint and (taking is None or (model is not None and taking(model)))
+    return model != fingerprint and (replacing is None or (model is not None and replacing(model)))
 
 
 class ModelStore(Protocol):
@@ -197,7 +197,7 @@ class ModelStore(Protocol):
         """How many contents a hosted model may see and has not."""
         ...
 
-    def keep(self, fingerprint: str, vectors: Mapping[str, bytes]) -> None:
+    def save(self, fingerprint: str, vectors: Mapping[str, bytes]) -> None:
         """Keep a hosted model's vectors, without those of texts that became private or were erased meanwhile."""
         ...
 
@@ -271,7 +271,7 @@ class Merge(NamedTuple):
     at: datetime
 
 
-class EntityStore(Protocol):
+class NameStore(Protocol):
     """What memories mention: names, their concepts, and the edges that follow from them."""
 
     def unread(self, limit: int = 256) -> list[tuple[int, Memory]]:
@@ -282,7 +282,7 @@ class EntityStore(Protocol):
         """How many versions wait to be read."""
         ...
 
-    def keep(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:
+    def save(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:
         """Write what some versions mention; the rows in `read` no longer wait.
 
         Without `wait` a store that is being written refuses at once.
@@ -321,7 +321,7 @@ class EntityStore(Protocol):
         """The names of some concepts, in their order."""
         ...
 
-    def regroup(self, concepts: Mapping[int, int], reason: str) -> None:
+    def set_concepts(self, concepts: Mapping[int, int], reason: str) -> None:
         """Move names to other concepts, all at once; the merges record their earlier concepts."""
         ...
 

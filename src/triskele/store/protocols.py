@@ -1,7 +1,7 @@
 """What a store can do: truth, documents, usage and maintenance; `tests/contract` checks every store against it.
 
-A store is opened unbound. `Store.of` binds it to one owner, and everything else works with the bound store, in which
-the memories, links, journal, documents and derived values of other owners do not exist.
+A store is opened unbound. `Store.for_owner` binds it to one owner, and everything else works with the bound store: the
+memories, links, journal, documents and derived values of other owners do not exist in it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from triskele.replies import ConversationUse, DayCount, InjectedMemory, UseCount
 from triskele.store.archive import ArchiveStore
 from triskele.store.corpus_protocol import CorpusStore
-from triskele.store.derived import EntityStore, JobStore, ModelStore, VectorStore
+from triskele.store.derived import JobStore, ModelStore, NameStore, VectorStore
 from triskele.store.sharing import OwnerShares
 from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
@@ -99,7 +99,7 @@ class Census:
     by_project: Mapping[str, int]
 
 
-class KnownPlace(NamedTuple):
+class FolderRow(NamedTuple):
     """A folder or git remote whose project is known, and since when; sync sends remotes, never folders."""
 
     number: int
@@ -222,7 +222,7 @@ class UsageStore(Protocol):
         ...
 
 
-class Truth(Protocol):
+class MemoryStore(Protocol):
     """Memories in all their versions, links and the journal of one owner, changed only by `apply`."""
 
     def apply(
@@ -247,11 +247,11 @@ class Truth(Protocol):
         """Replace sealed texts by the same texts under another key, and leave no byte of the old ones."""
         ...
 
-    def places(self) -> list[KnownPlace]:
+    def folders(self) -> list[FolderRow]:
         """The places whose project is known, oldest first."""
         ...
 
-    def claim(self, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
+    def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
         """Give keys without a project the one that is chosen among the places of that moment, and return it."""
         ...
 
@@ -275,7 +275,7 @@ class Truth(Protocol):
         """The versions behind the row numbers of an index."""
         ...
 
-    def chained(self, rows: Iterable[int]) -> dict[int, str]:
+    def superseding_ids(self, rows: Iterable[int]) -> dict[int, str]:
         """The ids behind those row numbers of an index whose memories replace others or were replaced, at any time."""
         ...
 
@@ -334,7 +334,7 @@ class Truth(Protocol):
         ...
 
 
-class OwnerStore(Truth, Protocol):
+class OwnerStore(MemoryStore, Protocol):
     """A store bound to one owner: its truth, what is derived from it, and its documents."""
 
     @property
@@ -352,7 +352,7 @@ class OwnerStore(Truth, Protocol):
         ...
 
     @property
-    def entities(self) -> EntityStore:
+    def names(self) -> NameStore:
         """What memories mention."""
         ...
 
@@ -451,7 +451,7 @@ class Store(Protocol):
         """Care for its files; None if it has none."""
         ...
 
-    def of(self, owner: str) -> OwnerStore:
+    def for_owner(self, owner: str) -> OwnerStore:
         """What one owner sees of the store."""
         ...
 

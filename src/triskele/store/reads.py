@@ -32,7 +32,7 @@ class Wording:
     has_tag: Callable[[str], Condition]
 
 
-class OwnerTruth(ABC):
+class OwnerReads(ABC):
     """Reads the versions and the journal of one owner."""
 
     # The columns of a version as its owner sees it.

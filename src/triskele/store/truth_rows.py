@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from triskele.store.protocols import VAULT, KnownPlace, SealedRow
+from triskele.store.protocols import VAULT, FolderRow, SealedRow
 from triskele.store.rows import (
     JOURNAL_COLUMNS,
     LINK_COLUMNS,
@@ -31,7 +31,7 @@ from triskele.text.ids import content_hash
 from triskele.text.timestamps import from_micros, to_micros
 from triskele.types import Action, Link, Memory, Sensitivity
 
-PLACES = f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? ORDER BY place"
+FOLDERS = f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? ORDER BY place"
 _JOURNAL_MARKS = ",".join("?" * (len(JOURNAL_COLUMNS.split(",")) + 2))
 
 
@@ -41,7 +41,7 @@ class TruthRows(ABC):
     # Takes the owner, a content hash and all else that makes two memories the same.
     _SAME_CONTENT: ClassVar[str]
     # An id as a value that is compared with ids of rows.
-    _AN_ID: ClassVar[str] = "?"
+    ID_PARAMETER: ClassVar[str] = "?"
     # Whether a value is in the list that `_listed` makes.
     _LISTED: ClassVar[str]
     # Leaves out the versions that others share.
@@ -162,7 +162,7 @@ class TruthRows(ABC):
                 [closed.sensitivity.value, version_hash(from_memory(closed)), self.owner, id, closed.version],
             )
 
-    def standing_link(self, link: Link) -> tuple[int, Link] | None:
+    def open_link(self, link: Link) -> tuple[int, Link] | None:
         """The open link of the same kind between the same memories, and its row number."""
         values = self._one(
             f"SELECT row, {LINK_COLUMNS} FROM links WHERE owner = ? AND source = ? AND kind = ? AND target = ?"
@@ -191,29 +191,29 @@ class TruthRows(ABC):
     def is_superseded_by(self, id: str, suspect: str) -> bool:
         """Whether `suspect` is a direct or indirect successor of `id`."""
         sql = (
-            f"WITH RECURSIVE above (id) AS (SELECT {self._AN_ID} UNION SELECT links.source FROM links JOIN above"
+            f"WITH RECURSIVE above (id) AS (SELECT {self.ID_PARAMETER} UNION SELECT links.source FROM links JOIN above"
             " ON links.owner = ? AND links.target = above.id WHERE links.kind = 'supersedes'"
             " AND links.known_to IS NULL) SELECT 1 FROM above WHERE id = ?"
         )
         return self._run(sql, [id, self.owner, suspect]).fetchone() is not None
 
-    def places(self) -> list[KnownPlace]:
+    def folders(self) -> list[FolderRow]:
         """Every place whose project is known, oldest first."""
-        return [to_place(row) for row in self._all(PLACES)]
+        return [to_folder(row) for row in self._all(FOLDERS)]
 
-    def place(self, number: int) -> KnownPlace | None:
+    def folder(self, number: int) -> FolderRow | None:
         """A place by its number."""
         found = self._one(f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? AND place = ?", number)
-        return to_place(found) if found else None
+        return to_folder(found) if found else None
 
-    def insert_place(self, key: str, project: str, at: datetime) -> None:
+    def insert_folder(self, key: str, project: str, at: datetime) -> None:
         """Write the project of a new place."""
         values = [self.owner, key, project, to_micros(at)]
         self._run(
             f"INSERT INTO places (owner, {PLACE_COLUMNS}, row_hash) VALUES (?,?,?,?,?)", [*values, row_hash(values)]
         )
 
-    def rebind(self, place: KnownPlace) -> None:
+    def move_folder(self, place: FolderRow) -> None:
         """Write the new project of a place."""
         values = [self.owner, place.key, place.project, to_micros(place.at)]
         self._run(
@@ -272,6 +272,6 @@ class TruthRows(ABC):
         return found
 
 
-def to_place(row: Row) -> KnownPlace:
+def to_folder(row: Row) -> FolderRow:
     """A place from its number and its columns."""
-    return KnownPlace(row[0], row[1], row[2], from_micros(row[3]))
+    return FolderRow(row[0], row[1], row[2], from_micros(row[3]))

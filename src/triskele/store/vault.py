@@ -26,7 +26,7 @@ from triskele.privacy.key_sources import (
 from triskele.store.protocols import VAULT, OwnerStore, SealedRow
 from triskele.text.files import disk_errors
 from triskele.text.ids import content_hash
-from triskele.types import Add, Change, Memory, Revise, Sealed, Unsealed
+from triskele.types import Add, Change, Memory, Revise, Sealed, SecretDraft
 
 PASSPHRASE, NEW_PASSPHRASE = "TRISKELE_PASSPHRASE", "TRISKELE_NEW_PASSPHRASE"
 KEY_VARIABLE = "TRISKELE_VAULT_KEY"
@@ -65,9 +65,9 @@ class StoreVault:
     def sealed(self, change: Change) -> Change:
         """The change as the store takes it: the text of a secret is sealed, and nothing else holds it."""
         match change:
-            case Add(Unsealed() as memory, verbatim):
+            case Add(SecretDraft() as memory, verbatim):
                 return Add(row_of(memory), verbatim, self.seal(memory.id, memory.version, memory.text))
-            case Revise(Unsealed() as memory, base):
+            case Revise(SecretDraft() as memory, base):
                 return Revise(row_of(memory), base, self.seal(memory.id, base + 1, memory.text))
         return change
 

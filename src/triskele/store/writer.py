@@ -8,26 +8,26 @@ from datetime import datetime
 from typing import NamedTuple, TypedDict, Unpack
 
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
-from triskele.store.protocols import KnownPlace, SealedRow
+from triskele.store.protocols import FolderRow, SealedRow
 from triskele.store.truth_rows import TruthRows
 from triskele.text.ids import same_words
 from triskele.types import (
     Action,
     Add,
-    Bind,
     Change,
     Connect,
     Disconnect,
     Forget,
     Link,
     LinkKind,
+    MakePrivate,
     Memory,
+    MoveFolder,
     Outcome,
     Reveal,
     Revise,
     Sealed,
     Sensitivity,
-    Withdraw,
 )
 
 
@@ -118,10 +118,10 @@ class Writer:
             case Reveal(id):
                 latest = self.latest(id)
                 return self._note(Action.REVEALED, latest, version=latest.version)
-            case Withdraw(id):
-                return self._withdraw(id)
-            case Bind(place, project):
-                return self._bind(place, project)
+            case MakePrivate(id):
+                return self._make_private(id)
+            case MoveFolder(number, project):
+                return self._move_folder(number, project)
 
     def hold_limit(self) -> None:
         """Raise if more memories are current than before, and than allowed."""
@@ -238,7 +238,7 @@ class Writer:
             raise Conflict(f"version {source} of {id} has no sealed text that could be kept")
         self._rows.insert_sealed(found._replace(version=target))
 
-    def _withdraw(self, id: str) -> Outcome:
+    def _make_private(self, id: str) -> Outcome:
         latest = self.latest(id)
         self._rows.close(id)
         self._rows.withdraw(id)
@@ -258,7 +258,7 @@ class Writer:
         if link.source == link.target:
             raise Conflict(f"memory {link.source} cannot be linked to itself")
         if link.known_to is None:
-            if self._rows.standing_link(link) is not None:
+            if self._rows.open_link(link) is not None:
                 return self._outcome(Action.UNCHANGED, source)
             if link.kind is LinkKind.SUPERSEDES and self._rows.is_superseded_by(link.source, link.target):
                 raise Conflict(f"{link.target} already supersedes {link.source}: that would be a circle")
@@ -266,22 +266,22 @@ class Writer:
         return self._note(Action.LINKED, source, link=link)
 
     def _disconnect(self, link: Link) -> Outcome:
-        standing = self._rows.standing_link(link)
+        standing = self._rows.open_link(link)
         if standing is None:
             return Outcome(action=Action.UNCHANGED, id=link.source, batch=self.batch)
         row, known = standing
         self._rows.end_link(row, replace(known, known_to=max(self.at, known.known_from)))
         return self._note(Action.UNLINKED, self.latest(link.source), link=link)
 
-    def _bind(self, number: int, project: str) -> Outcome:
-        place = self._rows.place(number)
+    def _move_folder(self, number: int, project: str) -> Outcome:
+        place = self._rows.folder(number)
         if place is None:
             raise NotFound(f"no place {number}")
         # The journal names the number: a path or a remote stays in its own table.
         id = f"place {number}"
         if place.project == project:
             return Outcome(action=Action.UNCHANGED, id=id, project=project)
-        self._rows.rebind(place._replace(project=project))
+        self._rows.move_folder(place._replace(project=project))
         seq = self.write_entry(Action.BOUND, id, other=place.project)
         return Outcome(action=Action.BOUND, id=id, seq=seq, batch=self.batch, project=project)
 
@@ -318,15 +318,15 @@ class Writer:
         )
 
 
-def claim_places(
-    rows: TruthRows, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str], at: datetime
+def register_folders(
+    rows: TruthRows, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str], at: datetime
 ) -> str:
     """Give the project that is chosen to the keys that have none, in the transaction of the caller."""
-    known = rows.places()
+    known = rows.folders()
     project = choose(known)
     for key in dict.fromkeys(keys):
         if key not in {place.key for place in known}:
-            rows.insert_place(key, project, at)
+            rows.insert_folder(key, project, at)
     return project
 
 

@@ -14,7 +14,7 @@ from triskele.errors import BadInput, Conflict, NotFound, Unavailable
 from triskele.recall.access import StoreAccess
 from triskele.store.protocols import Document
 from triskele.sync import merge, states
-from triskele.sync.merge import CLOSED, ERASED, NEVER, Agreed, Links, MergeStep, Mine, Push, Standing
+from triskele.sync.merge import CLOSED, ERASED, NEVER, Links, LocalState, MergeStep, Push, Standing, SyncedState
 from triskele.sync.notes import RETRY, Notes, plain_record
 from triskele.sync.states import (
     MOST_TIES,
@@ -34,10 +34,10 @@ from triskele.types import (
     Disconnect,
     Forget,
     Link,
+    MakePrivate,
     Memory,
     Revise,
     Sensitivity,
-    Withdraw,
 )
 
 _Item = TypeVar("_Item")
@@ -76,10 +76,10 @@ class _Merged:
 
     erasing: list[str] = field(default_factory=list)
     changes: dict[str, list[Change]] = field(default_factory=lambda: defaultdict(list))
-    taking: dict[str, dict[str, Agreed]] = field(default_factory=lambda: defaultdict(dict))
+    taking: dict[str, dict[str, SyncedState]] = field(default_factory=lambda: defaultdict(dict))
     sealing: list[str] = field(default_factory=list)
     closing: list[str] = field(default_factory=list)
-    agreed: dict[str, Agreed] = field(default_factory=dict)
+    agreed: dict[str, SyncedState] = field(default_factory=dict)
     conflicts: dict[str, Document] = field(default_factory=dict)
     settled: list[str] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class Sync:
                 self._send(batch, actor, mine, agreed)
         return [*kept, *(item.id for items in by_actor.values() for item in items)]
 
-    def _with_resolved(self, ids: Sequence[str], known: Mapping[str, Memory]) -> dict[str, Agreed]:
+    def _with_resolved(self, ids: Sequence[str], known: Mapping[str, Memory]) -> dict[str, SyncedState]:
         """What was agreed; a memory that was changed after its conflict was found is the answer to it."""
         agreed = self._notes.agreed(ids)
         for id, found in self._notes.conflicts(ids).items():
@@ -164,7 +164,7 @@ class Sync:
         return agreed
 
     def _send(
-        self, batch: Sequence[Outgoing], actor: str, mine: Mapping[str, Mine], agreed: Mapping[str, Agreed]
+        self, batch: Sequence[Outgoing], actor: str, mine: Mapping[str, LocalState], agreed: Mapping[str, SyncedState]
     ) -> None:
         records = [item.id for item in batch if item.push is Push.RECORD]
         # Recorded first: if the reply is lost, the notes say what the server may have.
@@ -172,7 +172,7 @@ class Sync:
         reply = self._told(batch, actor)
         self._notes.check_user(reply.user)
         kinds = {item.id: item.push for item in batch}
-        done, stale = dict[str, Agreed](), list[Shown]()
+        done, stale = dict[str, SyncedState](), list[Shown]()
         for result in reply.results:
             if result.status is Status.DONE:
                 done[result.id] = _agreed_after(kinds[result.id], result, mine[result.id], agreed[result.id])
@@ -203,7 +203,7 @@ class Sync:
         results = tuple(result for item in batch for result in self._told([item], actor).results)
         return PushReply(results, self._user)
 
-    def _untied(self, withdrawn: Sequence[str]) -> dict[str, Agreed]:
+    def _untied(self, withdrawn: Sequence[str]) -> dict[str, SyncedState]:
         """The synced states without links to withdrawn memories: if these come back, the links count as new."""
         sources = {link.source for link in self._store.links(withdrawn)} if withdrawn else set()
         agreed = self._notes.agreed(sources)
@@ -320,7 +320,7 @@ class Sync:
             case MergeStep.ERASE:
                 merged.erasing.append(id)
             case MergeStep.TAKE if theirs is not None:
-                changes += states.taking(theirs, known)
+                changes += states.changes_for(theirs, known)
                 merged.taken += 1
             case MergeStep.ABSORB if theirs is not None and known is not None:
                 changes += _absorbing(theirs, known)
@@ -363,7 +363,7 @@ class Sync:
             if known.sensitivity is Sensitivity.OPEN:
                 self._engine.apply(_withdrawing(known))
 
-    def _conflict(self, item: Shown, mine: Mine, theirs: str) -> Document:
+    def _conflict(self, item: Shown, mine: LocalState, theirs: str) -> Document:
         before = self._notes.conflicts([item.id]).get(item.id)
         assert item.record is not None
         value = {"mine": mine.fingerprint, "theirs": theirs, "token": item.token, "record": plain_record(item.record)}
@@ -414,7 +414,7 @@ class Sync:
                 self._notes.forget_waiting([id])
 
 
-def _outgoing(push: Push, id: str, agreed: Agreed, memory: Memory | None, projects: ProjectNames) -> Outgoing:
+def _outgoing(push: Push, id: str, agreed: SyncedState, memory: Memory | None, projects: ProjectNames) -> Outgoing:
     if push is Push.RECORD:
         assert memory is not None
         projects.note(memory.project)
@@ -429,16 +429,16 @@ def _tying(id: str, linked: Sequence[tuple[str, str]], unlinked: Sequence[tuple[
     return closing + [Outgoing(id, Push.NOTHING, linked=tuple(some)) for some in _chunks(linked, MOST_TIES)]
 
 
-def _sending(agreed: Agreed, fingerprint: str) -> Agreed:
+def _sending(agreed: SyncedState, fingerprint: str) -> SyncedState:
     before = tuple(each for each in agreed.sent if each != fingerprint)
     return replace(agreed, sent=(*before, fingerprint)[-_MOST_SENT:])
 
 
-def _agreed_after(push: Push, result: PushResult, mine: Mine, agreed: Agreed) -> Agreed:
+def _agreed_after(push: Push, result: PushResult, mine: LocalState, agreed: SyncedState) -> SyncedState:
     if push is Push.ERASURE:
-        return Agreed(theirs=ERASED)
+        return SyncedState(theirs=ERASED)
     links: Links = frozenset() if push is Push.WITHDRAWAL else agreed.links
-    return Agreed(mine.fingerprint, result.token, links=links)
+    return SyncedState(mine.fingerprint, result.token, links=links)
 
 
 def _absorbing(theirs: Memory, known: Memory) -> list[Change]:
@@ -448,14 +448,14 @@ def _absorbing(theirs: Memory, known: Memory) -> list[Change]:
     if same_words(version, known):
         return []
     changes: list[Change] = [Revise(version, base=known.version)]
-    changes += [Revise(replace(known, known_to=None), base=known.version + 1), Withdraw(known.id)]
+    changes += [Revise(replace(known, known_to=None), base=known.version + 1), MakePrivate(known.id)]
     return [*changes, *([Forget(known.id)] if known.known_to else [])]
 
 
 def _withdrawing(known: Memory) -> list[Change]:
     """Make a memory private in all its versions."""
     private = replace(known, sensitivity=Sensitivity.PRIVATE, known_to=None)
-    changes: list[Change] = [Revise(private, base=known.version), Withdraw(known.id)]
+    changes: list[Change] = [Revise(private, base=known.version), MakePrivate(known.id)]
     return [*changes, *([Forget(known.id)] if known.known_to else [])]
 
 
@@ -463,7 +463,7 @@ def _targets(links: Iterable[Links]) -> set[str]:
     return {target for some in links for _, target in some}
 
 
-def _shared(links: Links, agreed: Mapping[str, Agreed]) -> Links:
+def _shared(links: Links, agreed: Mapping[str, SyncedState]) -> Links:
     """Those links whose other end both sides hold."""
     return frozenset(tie for tie in links if agreed[tie[1]].is_shared)
 

@@ -32,7 +32,7 @@ CLOSED = (Standing.PRIVATE, Standing.SECRET)
 
 
 @dataclass(frozen=True, slots=True)
-class Mine:
+class LocalState:
     """The state on this machine."""
 
     standing: Standing
@@ -40,7 +40,7 @@ class Mine:
 
 
 @dataclass(frozen=True, slots=True)
-class Theirs:
+class ServerState:
     """The state on the server, with the fingerprint that it would have here."""
 
     standing: Standing
@@ -49,7 +49,7 @@ class Theirs:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class SyncedState:
     """The last synced state; `sent` are the fingerprints of pushes whose replies may not have arrived."""
 
     mine: str = ""
@@ -63,7 +63,7 @@ class Agreed:
         return is_shown(self.theirs)
 
 
-NEVER = Agreed()
+NEVER = SyncedState()
 
 
 class Push(StrEnum):
@@ -93,7 +93,7 @@ def is_shown(token: str) -> bool:
     return bool(token) and token != ERASED and not token.startswith(WITHDRAWN)
 
 
-def to_push(agreed: Agreed, mine: Mine) -> Push:
+def to_push(agreed: SyncedState, mine: LocalState) -> Push:
     """What to push about a memory that changed here."""
     may_be_there = agreed.is_shared or bool(agreed.sent)
     if mine.standing is Standing.ABSENT:
@@ -107,11 +107,11 @@ def to_push(agreed: Agreed, mine: Mine) -> Push:
     return Push.NOTHING if is_new_and_gone else Push.RECORD
 
 
-def merge(agreed: Agreed, mine: Mine, theirs: Theirs) -> tuple[MergeStep, Agreed]:
+def merge(agreed: SyncedState, mine: LocalState, theirs: ServerState) -> tuple[MergeStep, SyncedState]:
     """What to do with a state of the server, and what is agreed once that is done."""
     settled = replace(agreed, mine=mine.fingerprint, theirs=theirs.token, sent=())
     if theirs.standing is Standing.ERASED:
-        return (MergeStep.SETTLE if mine.standing is Standing.ABSENT else MergeStep.ERASE), Agreed(theirs=ERASED)
+        return (MergeStep.SETTLE if mine.standing is Standing.ABSENT else MergeStep.ERASE), SyncedState(theirs=ERASED)
     if theirs.standing in CLOSED:
         return _merge_withdrawn(agreed, mine, theirs, settled)
     if theirs.fingerprint in agreed.sent:
@@ -133,7 +133,9 @@ def merge(agreed: Agreed, mine: Mine, theirs: Theirs) -> tuple[MergeStep, Agreed
     return MergeStep.CONFLICT, agreed
 
 
-def _merge_withdrawn(agreed: Agreed, mine: Mine, theirs: Theirs, settled: Agreed) -> tuple[MergeStep, Agreed]:
+def _merge_withdrawn(
+    agreed: SyncedState, mine: LocalState, theirs: ServerState, settled: SyncedState
+) -> tuple[MergeStep, SyncedState]:
     if theirs.token == agreed.theirs:
         is_open = mine.standing in (Standing.OPEN, Standing.FORGOTTEN)
         return (MergeStep.PUSH if is_open and mine.fingerprint != agreed.mine else MergeStep.NOTHING), agreed
@@ -142,16 +144,18 @@ def _merge_withdrawn(agreed: Agreed, mine: Mine, theirs: Theirs, settled: Agreed
     return (MergeStep.SETTLE if mine.standing in CLOSED else MergeStep.WITHDRAW), settled
 
 
-def _merge_absent(agreed: Agreed, theirs: Theirs) -> tuple[MergeStep, Agreed]:
+def _merge_absent(agreed: SyncedState, theirs: ServerState) -> tuple[MergeStep, SyncedState]:
     if agreed.theirs or agreed.sent:
         # Erased here; the server does not know it yet.
         return MergeStep.PUSH, agreed
     if theirs.standing is Standing.FORGOTTEN:
         return MergeStep.NOTHING, agreed
-    return MergeStep.TAKE, Agreed(theirs.fingerprint, theirs.token)
+    return MergeStep.TAKE, SyncedState(theirs.fingerprint, theirs.token)
 
 
-def _merge_closed(agreed: Agreed, mine: Mine, theirs: Theirs, taken: Agreed) -> tuple[MergeStep, Agreed]:
+def _merge_closed(
+    agreed: SyncedState, mine: LocalState, theirs: ServerState, taken: SyncedState
+) -> tuple[MergeStep, SyncedState]:
     """Closed here and open there: taken back, unless it was opened there since; a secret is never opened by others."""
     if not agreed.theirs.startswith(WITHDRAWN):
         return MergeStep.ABSORB, replace(agreed, mine=theirs.fingerprint, theirs=theirs.token, sent=())

@@ -12,7 +12,7 @@ from triskele.recall.access import StoreAccess
 from triskele.replies import Proposal, Verdict
 from triskele.store.protocols import START, Cursor, Document, OwnerStore
 from triskele.sync import CONFLICTS, merge, states
-from triskele.sync.merge import NEVER, Agreed, Links, Push
+from triskele.sync.merge import NEVER, Links, Push, SyncedState
 from triskele.sync.states import ProjectNames, Record
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
@@ -99,20 +99,20 @@ class Notes:
         pushes = {id: merge.to_push(agreed[id], states.mine_of(known.get(id))) for id in ids}
         return [id for id, push in pushes.items() if push is not Push.NOTHING and id not in conflicts]
 
-    def agreed(self, ids: Iterable[str]) -> dict[str, Agreed]:
+    def agreed(self, ids: Iterable[str]) -> dict[str, SyncedState]:
         """What was agreed on for some memories."""
         wanted = sorted(set(ids))
         found = self._documents.some(SYNCED, wanted) if wanted else {}
         return {id: _agreed(found[id]) if id in found else NEVER for id in wanted}
 
-    def put_agreed(self, agreed: Mapping[str, Agreed]) -> None:
+    def put_agreed(self, agreed: Mapping[str, SyncedState]) -> None:
         """Note what is agreed on now."""
         before = self.agreed(agreed)
         changed = {id: each for id, each in agreed.items() if each != before[id]}
         if changed:
             self._documents.put(SYNCED, {id: Document(_values(each)) for id, each in changed.items()})
 
-    def put_taking(self, agreed: Mapping[str, Agreed]) -> str:
+    def put_taking(self, agreed: Mapping[str, SyncedState]) -> str:
         """Note what will be agreed on by a batch of changes, and give it a name; `begin` sees whether it was made."""
         batch = new_batch()
         if agreed:
@@ -190,18 +190,18 @@ def resolve(engine: StoreAccess, id: str, *, keep_mine: bool, batch: str | None 
         raise NotFound(f"{id} has no conflict: `triskele list --conflicts` shows all")
     if not keep_mine:
         theirs = states.memory_of(id, _record(found["record"]), store.owner, ProjectNames(store))
-        engine.apply(states.taking(theirs, states.latest(store, [id]).get(id)), batch=batch)
+        engine.apply(states.changes_for(theirs, states.latest(store, [id]).get(id)), batch=batch)
     [agreed] = notes.agreed([id]).values()
     notes.put_agreed({id: replace(agreed, mine=found["theirs"], theirs=found["token"], sent=())})
     notes.put_waiting({id: RETRY})
     notes.forget_conflicts([id])
 
 
-def _agreed(value: Mapping[str, Any]) -> Agreed:
-    return Agreed(value["mine"], value["theirs"], tuple(value["sent"]), _links(value["links"]))
+def _agreed(value: Mapping[str, Any]) -> SyncedState:
+    return SyncedState(value["mine"], value["theirs"], tuple(value["sent"]), _links(value["links"]))
 
 
-def _values(agreed: Agreed) -> dict[str, Any]:
+def _values(agreed: SyncedState) -> dict[str, Any]:
     return {"mine": agreed.mine, "theirs": agreed.theirs, "sent": agreed.sent, "links": sorted(agreed.links)}
 
 

@@ -19,7 +19,7 @@ from triskele.errors import BadInput
 from triskele.ingest import refuse_secret_labels
 from triskele.privacy import detect
 from triskele.store.protocols import Document, OwnerStore
-from triskele.sync.merge import ERASED, Links, Mine, Push, Standing, Theirs
+from triskele.sync.merge import ERASED, Links, LocalState, Push, ServerState, Standing
 from triskele.text import timestamps
 from triskele.text.folders import REMOTE
 from triskele.text.ids import content_hash, same_words
@@ -179,9 +179,9 @@ def version_in(token: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def mine_of(memory: Memory | None) -> Mine:
+def mine_of(memory: Memory | None) -> LocalState:
     """The state of this machine, by the last version."""
-    return Mine(Standing.ABSENT) if memory is None else Mine(standing_of(memory), fingerprint(memory))
+    return LocalState(Standing.ABSENT) if memory is None else LocalState(standing_of(memory), fingerprint(memory))
 
 
 def latest(store: OwnerStore, ids: Sequence[str]) -> dict[str, Memory]:
@@ -226,7 +226,7 @@ class ProjectNames:
 
     def __init__(self, store: OwnerStore) -> None:
         self._store = store
-        self._places = {place.key: place.project for place in store.places()}
+        self._places = {place.key: place.project for place in store.folders()}
         self._names: dict[str, str] = store.documents.all(_NAMES)
 
     def keys(self, name: str) -> tuple[str, ...]:
@@ -252,7 +252,7 @@ class ProjectNames:
         chosen = known if known is not None else self._chosen(keys, name)
         remotes = [key for key in keys if key.startswith(REMOTE) and key not in self._places]
         if remotes:
-            chosen = self._store.claim(remotes, lambda _: chosen)
+            chosen = self._store.register_folder(remotes, lambda _: chosen)
             self._places |= dict.fromkeys(remotes, chosen)
         self._keep([key for key in keys if key.startswith(_NAME) and key not in self._names], chosen)
         return chosen
@@ -338,15 +338,15 @@ def checked(memory: Memory, settings: MemorySettings) -> Memory:
     return found
 
 
-def theirs_of(shown: Shown, owner: str, projects: ProjectNames) -> tuple[Theirs, Memory | None]:
+def theirs_of(shown: Shown, owner: str, projects: ProjectNames) -> tuple[ServerState, Memory | None]:
     """A state of the server, and the memory that it would be here."""
     if shown.record is None:
-        return Theirs(shown.standing, shown.token), None
+        return ServerState(shown.standing, shown.token), None
     memory = memory_of(shown.id, shown.record, owner, projects)
-    return Theirs(shown.standing, shown.token, fingerprint(memory)), memory
+    return ServerState(shown.standing, shown.token, fingerprint(memory)), memory
 
 
-def taking(memory: Memory, known: Memory | None, *, verbatim: bool = True) -> list[Change]:
+def changes_for(memory: Memory, known: Memory | None, *, verbatim: bool = True) -> list[Change]:
     """The changes that give a memory another state; they fail if it was changed meanwhile."""
     if known is None:
         standing = replace(memory, known_to=None)
@@ -358,7 +358,7 @@ def taking(memory: Memory, known: Memory | None, *, verbatim: bool = True) -> li
 
 
 def taken(memory: Memory, known: Memory | None) -> Memory:
-    """The last version after `taking`."""
+    """The last version after `changes_for`."""
     if known is None:
         return memory
     aligned = replace(memory, version=known.version, known_to=None)

@@ -148,7 +148,7 @@ class Hosted:
             if texts:
                 vectors = self.texts.encode_documents(list(texts.values()))
                 kept = {digest: row_of(v) for digest, v in zip(texts, vectors, strict=True)}
-                self.store.models.keep(self.texts.fingerprint, kept)
+                self.store.models.save(self.texts.fingerprint, kept)
             done += len(texts)
         return done
 

@@ -19,7 +19,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from triskele.config import shown_url
 from triskele.errors import BadInput, StoreClosed, StoreDamaged, StoreNewer, StoreUnavailable, TriskeleError
 from triskele.server.postgres import migrations, round_trips
-from triskele.server.postgres.heads import BEGINNING, Beginning
+from triskele.server.postgres.heads import SNAPSHOT_START, SnapshotStart
 from triskele.server.postgres.replicas import OWNER_EPOCH, WRITTEN, Positions, Replica, epoch_of, give_back
 
 SCHEMA = migrations.SCHEMA
@@ -142,7 +142,7 @@ class Connections:
         while True:
             connection = self._borrowed(until)
             try:
-                if first is BEGINNING and is_direct(connection):
+                if first is SNAPSHOT_START and is_direct(connection):
                     return connection, round_trips.asked(connection, (begin, ()), settings, (first, bindings))
                 with connection.pipeline():
                     connection.execute(begin)
@@ -201,9 +201,9 @@ class OwnerTransactions:
         return self.connections.address
 
     @property
-    def beginning(self) -> Beginning | None:
+    def snapshot_start(self) -> SnapshotStart | None:
         """What the snapshot of this thread has read as it began; None outside of one, and on a replica."""
-        found: Beginning | None = getattr(self._local, "beginning", None)
+        found: SnapshotStart | None = getattr(self._local, "snapshot_start", None)
         return found
 
     def all(self, sql: str, bindings: Bindings = ()) -> list[Any]:
@@ -253,7 +253,7 @@ class OwnerTransactions:
     def snapshot(self, model: str = "") -> Iterator[None]:
         """Let this thread read the database as of one moment, or a replica; inside, nothing may be written.
 
-        `beginning` is read with it for a model. One inside another is part of it.
+        `snapshot_start` is read with it for a model. One inside another is part of it.
         """
         if self._current() is not None:
             yield
@@ -261,12 +261,12 @@ class OwnerTransactions:
         replica = self.connections.replica
         connection = None if replica is None else self._begun_at(replica)
         if replica is None or connection is None:
-            with self._entered(SNAPSHOT, BEGINNING, {"owner": self.owner, "model": model}) as (_, [row]):
-                self._local.beginning = Beginning.of(model, row)
+            with self._entered(SNAPSHOT, SNAPSHOT_START, {"owner": self.owner, "model": model}) as (_, [row]):
+                self._local.snapshot_start = SnapshotStart.of(model, row)
                 try:
                     yield
                 finally:
-                    self._local.beginning = None
+                    self._local.snapshot_start = None
             return
         with ExitStack() as instead:
             self._local.connection, self._local.instead = connection, instead

@@ -44,9 +44,9 @@ class PostgresDocuments:
 
     def all(self, kind: str) -> dict[str, Any]:
         """The values of a kind, ordered by key."""
-        beginning = self._transactions.beginning
-        if beginning is not None and kind in beginning.documents:
-            return _values(kind, beginning.documents[kind].items())
+        start = self._transactions.snapshot_start
+        if start is not None and kind in start.documents:
+            return _values(kind, start.documents[kind].items())
         return self._read(kind, "")
 
     def some(self, kind: str, keys: Iterable[str]) -> dict[str, Any]:

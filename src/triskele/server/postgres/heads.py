@@ -37,7 +37,7 @@ HEADS = ", ".join(
     )
 )
 _KINDS = ", ".join(f"'{kind}'" for kind in READ_BY_EVERY_RECALL)
-BEGINNING = (
+SNAPSHOT_START = (
     f"SELECT {HEADS}, (SELECT coalesce(max(row), 0) FROM links WHERE owner = %(owner)s),"
     " (SELECT coalesce(max(name), 0) FROM names WHERE owner = %(owner)s),"
     " (SELECT json_agg(json_build_array(kind, key, value) ORDER BY key) FROM documents"
@@ -61,7 +61,7 @@ _LONGEST_KEPT = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class SnapshotStart:
     """What the first statement of a snapshot has read: the heads for one model, and what every recall asks for."""
 
     model: str
@@ -71,13 +71,13 @@ class Beginning:
     documents: Mapping[str, Mapping[str, str]]
 
     @staticmethod
-    def of(model: str, row: tuple[Any, ...]) -> Beginning:
+    def of(model: str, row: tuple[Any, ...]) -> SnapshotStart:
         """From the row of the statement."""
         *heads, link, name, listed = row
         documents: dict[str, dict[str, str]] = {kind: {} for kind in READ_BY_EVERY_RECALL}
         for kind, key, value in listed or ():
             documents[kind][key] = value
-        return Beginning(model, to_heads(heads), link, name, documents)
+        return SnapshotStart(model, to_heads(heads), link, name, documents)
 
 
 def to_heads(row: Iterable[Any]) -> Heads:
@@ -96,16 +96,16 @@ class _Followed(ABC, Generic[Kept]):
     def __init__(self, read: Callable[..., list[Any]], owner: str) -> None:
         self._read = read
         self._owner = owner
-        self._first: Beginning | None = None
+        self._first: SnapshotStart | None = None
         self._kept: tuple[str, int, Kept | None] = ("", 0, None)
 
-    def _up_to(self, newest: int, beginning: Beginning, sql: str, most: int) -> Kept | None:
-        epoch = beginning.heads.epoch
+    def _up_to(self, newest: int, start: SnapshotStart, sql: str, most: int) -> Kept | None:
+        epoch = start.heads.epoch
         known, last, kept = self._kept
         if known != epoch:
-            self._first, self._kept = beginning, (epoch, 0, None)
+            self._first, self._kept = start, (epoch, 0, None)
             return None
-        if self._first is beginning:
+        if self._first is start:
             return None
         if last < newest:
             bindings = {"owner": self._owner, "last": last, "most": max(most - self._size(kept), 0)}
@@ -137,17 +137,17 @@ class _Ends(NamedTuple):
 class LinkEnds(_Followed[_Ends]):
     """The memories that ever had a link, and whether one of them says what supersedes what."""
 
-    def among(self, ids: Iterable[str], kind: LinkKind | None, beginning: Beginning) -> list[str]:
+    def among(self, ids: Iterable[str], kind: LinkKind | None, start: SnapshotStart) -> list[str]:
         """Those of some memories that may have links of a kind, or of any: the others have none."""
-        known = self._up_to(beginning.link, beginning, _LINKS, _MOST_LINKS)
+        known = self._up_to(start.link, start, _LINKS, _MOST_LINKS)
         if known is None:
             return list(ids)
         wants_chains, of = kind is LinkKind.SUPERSEDES, known.is_chained
         return [id for id in ids if (is_chained := of.get(id)) is not None and (is_chained or not wants_chains)]
 
-    def has_chains(self, beginning: Beginning) -> bool:
+    def has_chains(self, start: SnapshotStart) -> bool:
         """Whether a memory may ever have replaced another."""
-        known = self._up_to(beginning.link, beginning, _LINKS, _MOST_LINKS)
+        known = self._up_to(start.link, start, _LINKS, _MOST_LINKS)
         return known is None or known.has_chains
 
     def _size(self, kept: _Ends | None) -> int:
@@ -164,10 +164,10 @@ class LinkEnds(_Followed[_Ends]):
 class KnownKeys(_Followed["NDArray[np.int64]"]):
     """The keys of all names, as hashes: most words of a question are no name."""
 
-    def among(self, keys: Iterable[str], beginning: Beginning) -> list[str]:
+    def among(self, keys: Iterable[str], start: SnapshotStart) -> list[str]:
         """Those of some keys that are probably the key of a name: the others are certainly not."""
         listed = list(keys)
-        known = self._up_to(beginning.name, beginning, _KEYS, _MOST_NAMES)
+        known = self._up_to(start.name, start, _KEYS, _MOST_NAMES)
         if known is None or not listed:
             return listed
         if not len(known):
@@ -198,12 +198,12 @@ class KeptVersions:
         self._lock = Lock()
         self._kept: tuple[tuple[str, Cursor], dict[int, Memory]] = (("", Cursor("")), {})
 
-    def of(self, rows: Iterable[int], beginning: Beginning | None) -> dict[int, Memory]:
+    def of(self, rows: Iterable[int], start: SnapshotStart | None) -> dict[int, Memory]:
         """The versions behind some row numbers; what is not kept is read."""
         wanted = sorted(map(int, rows))
-        if beginning is None:
+        if start is None:
             return self._read(wanted)
-        position = beginning.heads.epoch, beginning.heads.journal
+        position = start.heads.epoch, start.heads.journal
         known, kept = self._kept
         if known != position:
             kept = {}

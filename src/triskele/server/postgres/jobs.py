@@ -63,21 +63,21 @@ class PostgresJobs:
         """How many jobs wait, claimed ones included."""
         return count_jobs(self._transactions, kind)
 
-    def given_up(self, kind: str) -> list[Job]:
+    def failed(self, kind: str) -> list[Job]:
         """The jobs that failed at every try, oldest first."""
         sql = f"SELECT {_JOB} FROM jobs WHERE owner = %s AND kind = %s AND tries >= {MOST_TRIES} ORDER BY job"
         return [_to_job(row) for row in self._transactions.all(sql, [self._owner, kind])]
 
     def retry(self, kind: str) -> None:
         """Queue the jobs that were given up again; their last errors are kept."""
-        if given_up := self.given_up(kind):
+        if given_up := self.failed(kind):
             self._update("lease = 0, tries = 0", kind, [job.key for job in given_up])
 
     def counts(self) -> JobCounts:
         """How many jobs wait and were given up, and why the newest that failed did."""
         sql = "SELECT error FROM jobs WHERE owner = %s AND error <> '' ORDER BY job DESC LIMIT 1"
         errors = self._transactions.all(sql, [self._owner])
-        given_up = sum(len(self.given_up(kind)) for kind in (EMBED, NAMES))
+        given_up = sum(len(self.failed(kind)) for kind in (EMBED, NAMES))
         return JobCounts(self.count(EMBED), self.count(NAMES), given_up, str(errors[0][0]) if errors else "")
 
     def _update(self, change: str, kind: str, keys: Iterable[str], *bindings: Any) -> None:

@@ -56,7 +56,7 @@ SELECT (SELECT count(*) FROM names WHERE owner = %(owner)s),
 """
 
 
-class PostgresEntities:
+class PostgresNames:
     """The names and mentions of one owner."""
 
     def __init__(self, transactions: OwnerTransactions) -> None:
@@ -74,7 +74,7 @@ class PostgresEntities:
         """How many versions wait to be read."""
         return count_jobs(self._transactions, NAMES)
 
-    def keep(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:
+    def save(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:
         """Write what some versions mention; the rows in `read` no longer wait."""
         with self._transactions.writing(wait=wait) as connection:
             sql = "SELECT row FROM versions WHERE owner = %s AND row = ANY(%s)"
@@ -97,9 +97,9 @@ class PostgresEntities:
 
     def find(self, keys: Iterable[str]) -> dict[str, Name]:
         """The names that are known under some keys."""
-        beginning = self._transactions.beginning
-        if beginning is not None:
-            keys = self._keys.among(keys, beginning)
+        start = self._transactions.snapshot_start
+        if start is not None:
+            keys = self._keys.among(keys, start)
         return {name.key: name for name in self._names("key", keys)}
 
     def akin(self, blocks: Iterable[str]) -> list[Name]:
@@ -124,7 +124,7 @@ class PostgresEntities:
         """The names of some concepts, in their order."""
         return self._names("concept", concepts)
 
-    def regroup(self, concepts: Mapping[int, int], reason: str) -> None:
+    def set_concepts(self, concepts: Mapping[int, int], reason: str) -> None:
         """Move names to other concepts, all at once; the merges record their earlier concepts."""
         at = timestamps.now()
         numbers = sorted({*concepts, *concepts.values()})

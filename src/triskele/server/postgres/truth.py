@@ -9,14 +9,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from triskele.server.fan_out import Performer, carry_out, in_order, refuse_shared, spread
+from triskele.server.fan_out import Performer, carry_out, refuse_shared, run_with_owner_locks, spread
 from triskele.server.postgres import erasure
 from triskele.server.postgres.connections import Connections, OwnerTransactions
 from triskele.server.postgres.corpus_rows import PostgresCorpus
 from triskele.server.postgres.documents import PostgresDocuments
 from triskele.server.postgres.heads import HEADS, NEWEST_ENTRY, KeptVersions, LinkEnds, to_heads
 from triskele.server.postgres.jobs import PostgresJobs
-from triskele.server.postgres.names import PostgresEntities
+from triskele.server.postgres.names import PostgresNames
 from triskele.server.postgres.replicas import OWNER_EPOCH
 from triskele.server.postgres.scopes import READ_COLUMNS, WORDING
 from triskele.server.postgres.truth_rows import PostgresRows, PostgresWriter, marked
@@ -24,10 +24,10 @@ from triskele.server.postgres.upkeep import PostgresMaintenance
 from triskele.server.postgres.usage import PostgresUsage
 from triskele.server.postgres.vectors import PostgresModels, PostgresVectors
 from triskele.server.shares import PostgresShares
-from triskele.store.protocols import Census, Cursor, Heads, KnownPlace, SealedRow
-from triskele.store.reads import OwnerTruth, common_prefix, standing
+from triskele.store.protocols import Census, Cursor, FolderRow, Heads, SealedRow
+from triskele.store.reads import OwnerReads, common_prefix, standing
 from triskele.store.rows import LINK_COLUMNS, to_link, to_memory
-from triskele.store.writer import MemoryLimits, claim_places, replace_sealed
+from triskele.store.writer import MemoryLimits, register_folders, replace_sealed
 from triskele.text import timestamps
 from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
 
@@ -69,7 +69,7 @@ class PostgresStore:
         self._lock = threading.Lock()
         self.maintenance = PostgresMaintenance(self._connections, folder)
 
-    def of(self, owner: str) -> PostgresOwnerStore:
+    def for_owner(self, owner: str) -> PostgresOwnerStore:
         """What one owner sees of the store."""
         with self._lock:
             if owner not in self._bound:
@@ -84,7 +84,7 @@ class PostgresStore:
         self._connections.close()
 
 
-class PostgresOwnerStore(OwnerTruth):
+class PostgresOwnerStore(OwnerReads):
     """The memories of one owner; every statement names the owner, and row-level security is a second guard."""
 
     _COLUMNS = READ_COLUMNS
@@ -99,7 +99,7 @@ class PostgresOwnerStore(OwnerTruth):
         self._versions = KeptVersions(self._read_rows)
         self.written = transactions.written
         self.vectors = PostgresVectors(transactions)
-        self.entities = PostgresEntities(transactions)
+        self.names = PostgresNames(transactions)
         self.corpus = PostgresCorpus(transactions)
         self.jobs = PostgresJobs(transactions)
         self.models = PostgresModels(transactions)
@@ -159,7 +159,7 @@ class PostgresOwnerStore(OwnerTruth):
     ) -> Result:
         """Write under the locks of this owner and of those that its changes reach."""
         # The time is read under the locks: numbers and times of a journal rise together.
-        return in_order(
+        return run_with_owner_locks(
             self._transactions,
             lambda connection, locked: work(
                 PostgresWriter(connection, self.owner, timestamps.now(), batch, actor, undoes, self._limits), locked
@@ -176,14 +176,14 @@ class PostgresOwnerStore(OwnerTruth):
             replace_sealed(PostgresRows(connection, self.owner), blobs)
         erasure.vacuum(self._transactions, "encrypted again")
 
-    def places(self) -> list[KnownPlace]:
+    def folders(self) -> list[FolderRow]:
         """The places whose project is known, oldest first."""
-        return self._transactions.read(lambda connection: PostgresRows(connection, self.owner).places())
+        return self._transactions.read(lambda connection: PostgresRows(connection, self.owner).folders())
 
-    def claim(self, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
+    def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
         """Give keys without a project the one that is chosen among the places of that moment, and return it."""
         with self._transactions.writing() as connection:
-            return claim_places(PostgresRows(connection, self.owner), keys, choose, timestamps.now())
+            return register_folders(PostgresRows(connection, self.owner), keys, choose, timestamps.now())
 
     def shorten(self, ids: Iterable[str], shortest: int = 8) -> dict[str, str]:
         """The shortest prefix of each id that no other id shares."""
@@ -208,16 +208,16 @@ class PostgresOwnerStore(OwnerTruth):
 
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         """The versions behind the row numbers of an index."""
-        return self._versions.of(rows, self._transactions.beginning)
+        return self._versions.of(rows, self._transactions.snapshot_start)
 
     def _read_rows(self, rows: list[int]) -> dict[int, Memory]:
         sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = %s AND row = ANY(%s::bigint[]) ORDER BY row"
         return {row[0]: to_memory(row[1:]) for row in self._transactions.asked(sql, [self.owner, _array(rows)])}
 
-    def chained(self, rows: Iterable[int]) -> dict[int, str]:
+    def superseding_ids(self, rows: Iterable[int]) -> dict[int, str]:
         """The ids behind those row numbers of an index whose memories replace others or were replaced, at any time."""
-        beginning = self._transactions.beginning
-        if beginning is not None and not self._link_ends.has_chains(beginning):
+        start = self._transactions.snapshot_start
+        if start is not None and not self._link_ends.has_chains(start):
             return {}
         links = "SELECT 1 FROM links WHERE links.owner = ? AND kind = 'supersedes'"
         ends = " OR ".join(f"EXISTS ({links} AND {end} = versions.id)" for end in _ENDS)
@@ -244,8 +244,8 @@ class PostgresOwnerStore(OwnerTruth):
         self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
     ) -> list[Link]:
         """The links of any of these memories that are open now, or were at a moment."""
-        if (beginning := self._transactions.beginning) is not None:
-            ids = self._link_ends.among(ids, kind, beginning)
+        if (start := self._transactions.snapshot_start) is not None:
+            ids = self._link_ends.among(ids, kind, start)
         if not ids:
             return []
         condition, bindings = standing(known_at)
@@ -274,9 +274,9 @@ class PostgresOwnerStore(OwnerTruth):
 
     def heads(self, fingerprint: str = "") -> Heads:
         """How far the journal, the vectors of a model, mentions and jobs have come, all at one moment."""
-        if (beginning := self._transactions.beginning) is not None:
-            if beginning.model == fingerprint:
-                return beginning.heads
+        if (start := self._transactions.snapshot_start) is not None:
+            if start.model == fingerprint:
+                return start.heads
             # The next snapshot probably asks for the same.
             self._model = fingerprint
         [row] = self._transactions.all(f"SELECT {HEADS}", {"owner": self.owner, "model": fingerprint})

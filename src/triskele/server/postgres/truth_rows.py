@@ -45,7 +45,7 @@ class PostgresRows(TruthRows):
         " AND known_to IS NULL AND shared_by IS NULL AND sensitivity <> 'secret' AND project = ?"
         f" AND {_SAME} AND content = ?"
     )
-    _AN_ID = '?::text COLLATE "C"'
+    ID_PARAMETER = '?::text COLLATE "C"'
     _LISTED = "= ANY(?)"
     _OWN = " AND shared_by IS NULL"
 
@@ -143,9 +143,9 @@ class PostgresWriter(Writer):
         self.touched.update((id,) if entry.other is None or entry.kind is None else (id, entry.other))
         return entry.seq
 
-    def _withdraw(self, id: str) -> Outcome:
+    def _make_private(self, id: str) -> Outcome:
         self.touched.add(id)
-        return super()._withdraw(id)
+        return super()._make_private(id)
 
 
 @lru_cache(maxsize=1024)

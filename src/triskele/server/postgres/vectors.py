@@ -84,14 +84,14 @@ class PostgresVectors:
         """How many contents wait for a vector."""
         return count_jobs(self._transactions, EMBED)
 
-    def queue_for(self, fingerprint: str, *, taking: Callable[[str], bool] | None = None) -> bool:
-        """Queue for this model from now on, with `taking` only from models it is true of; False if another keeps it."""
+    def use_model(self, fingerprint: str, *, replacing: Callable[[str], bool] | None = None) -> bool:
+        """Queue for this model from now on, if `replacing` holds for the model before; False if another keeps it."""
         model = self._transactions.read(lambda connection: model_in_use(connection, self._owner))
-        if not is_taken(model, fingerprint, taking):
+        if not is_taken(model, fingerprint, replacing):
             return model in (None, fingerprint)
         with self._transactions.writing() as connection:
             model = model_in_use(connection, self._owner)
-            if not is_taken(model, fingerprint, taking):
+            if not is_taken(model, fingerprint, replacing):
                 # Another process was faster, and may have claimed jobs since.
                 return model in (None, fingerprint)
             connection.execute(
@@ -106,7 +106,7 @@ class PostgresVectors:
             )
         return True
 
-    def keep(
+    def save(
         self,
         fingerprint: str,
         vectors: Mapping[str, bytes],
@@ -214,7 +214,7 @@ class PostgresModels:
         sql = f"SELECT count(DISTINCT content_hash) FROM versions AS one WHERE {_CLEAR} AND {_UNSEEN}"
         return int(self._all(sql, fingerprint)[0][0])
 
-    def keep(self, fingerprint: str, vectors: Mapping[str, bytes]) -> None:
+    def save(self, fingerprint: str, vectors: Mapping[str, bytes]) -> None:
         """Keep a hosted model's vectors, without those of texts that became private or were erased meanwhile."""
         sql = f"SELECT DISTINCT content_hash FROM versions AS one WHERE one.content_hash = ANY(%(hashes)s) AND {_CLEAR}"
         with self._transactions.writing() as connection:

@@ -26,7 +26,7 @@ _EDGE = "source, kind, target, weight, evidence, valid_from, valid_to, known_fro
 _LISTED, _SECOND, _PROJECTS = listed(), listed("?2"), listed("?4")
 
 
-class SqliteEntities:
+class SqliteNames:
     """The names and mentions of one owner."""
 
     def __init__(self, database: Database, owner: str) -> None:
@@ -47,7 +47,7 @@ class SqliteEntities:
         """How many versions wait to be read."""
         return vectors.count_jobs(self._database, self._owner, NAMES)
 
-    def keep(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:
+    def save(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:
         """Write what some versions mention; the rows in `read` no longer wait."""
         with self._database.writing(wait=wait) as connection:
             for row, named in found.items():
@@ -104,7 +104,7 @@ class SqliteEntities:
         others = f"SELECT name FROM names WHERE concept <> name AND concept {_SECOND}"
         return self._names(f"name IN (SELECT value FROM json_each(?2) UNION {others}) AND concept {_SECOND}", concepts)
 
-    def regroup(self, concepts: Mapping[int, int], reason: str) -> None:
+    def set_concepts(self, concepts: Mapping[int, int], reason: str) -> None:
         """Move names to other concepts, all at once; the merges record their earlier concepts."""
         at = timestamps.now()
         with self._database.writing() as connection:

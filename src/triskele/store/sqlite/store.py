@@ -14,19 +14,19 @@ import apsw
 
 from triskele.errors import StoreUnavailable
 from triskele.store.derived import EMBED, MOST_TRIES, NAMES
-from triskele.store.protocols import Census, Cursor, Heads, KnownPlace, SealedRow
-from triskele.store.reads import Condition, OwnerTruth, Wording, common_prefix, standing
+from triskele.store.protocols import Census, Cursor, FolderRow, Heads, SealedRow
+from triskele.store.reads import Condition, OwnerReads, Wording, common_prefix, standing
 from triskele.store.rows import LINK_COLUMNS, VERSION_COLUMNS, to_link, to_memory
 from triskele.store.sqlite import lost_writes, maintenance
 from triskele.store.sqlite.database import Database, listed
 from triskele.store.sqlite.documents import SqliteDocuments
 from triskele.store.sqlite.maintenance import SqliteMaintenance
-from triskele.store.sqlite.names import SqliteEntities
+from triskele.store.sqlite.names import SqliteNames
 from triskele.store.sqlite.truth_rows import SqliteRows
 from triskele.store.sqlite.usage import SqliteUsage
 from triskele.store.sqlite.vectors import SqliteJobs, SqliteModels, SqliteVectors
-from triskele.store.truth_rows import PLACES, to_place
-from triskele.store.writer import MemoryLimits, Writer, claim_places, replace_sealed
+from triskele.store.truth_rows import FOLDERS, to_folder
+from triskele.store.writer import MemoryLimits, Writer, register_folders, replace_sealed
 from triskele.text import timestamps
 from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
 
@@ -66,7 +66,7 @@ class SqliteStore:
         self.maintenance = SqliteMaintenance(self._database)
         self.maintenance.give_back()
 
-    def of(self, owner: str) -> SqliteOwnerStore:
+    def for_owner(self, owner: str) -> SqliteOwnerStore:
         """What one owner sees of the store."""
         with self._lock:
             if owner not in self._bound:
@@ -88,7 +88,7 @@ def _has_tag(tag: str) -> Condition:
     return "EXISTS (SELECT 1 FROM json_each(versions.tags) WHERE value = ?)", [tag]
 
 
-class SqliteOwnerStore(OwnerTruth):
+class SqliteOwnerStore(OwnerReads):
     """The memories of one owner; every statement names the owner."""
 
     _WORDING = Wording(_one_of, _has_tag)
@@ -101,7 +101,7 @@ class SqliteOwnerStore(OwnerTruth):
         self.epoch = database.epoch
         self.snapshot = database.snapshot
         self.vectors = SqliteVectors(database, owner)
-        self.entities = SqliteEntities(database, owner)
+        self.names = SqliteNames(database, owner)
         self.corpus = None
         self.shares = None
         self.jobs = SqliteJobs(database, owner)
@@ -152,14 +152,14 @@ class SqliteOwnerStore(OwnerTruth):
             replace_sealed(SqliteRows(connection, self.owner), blobs)
         self._scrub("encrypted again")
 
-    def places(self) -> list[KnownPlace]:
+    def folders(self) -> list[FolderRow]:
         """The places whose project is known, oldest first."""
-        return [to_place(row) for row in self._database.kept(PLACES, [self.owner])]
+        return [to_folder(row) for row in self._database.kept(FOLDERS, [self.owner])]
 
-    def claim(self, keys: Sequence[str], choose: Callable[[Sequence[KnownPlace]], str]) -> str:
+    def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
         """Give keys without a project the one that is chosen among the places of that moment, and return it."""
         with self._database.writing() as connection:
-            return claim_places(SqliteRows(connection, self.owner), keys, choose, timestamps.now())
+            return register_folders(SqliteRows(connection, self.owner), keys, choose, timestamps.now())
 
     def shorten(self, ids: Iterable[str], shortest: int = 8) -> dict[str, str]:
         """The shortest prefix of each id that no other id shares."""
@@ -180,7 +180,7 @@ class SqliteOwnerStore(OwnerTruth):
         sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE +owner = ? AND row {_LISTED}"
         return {row[0]: to_memory(row[1:]) for row in self._all(sql, json.dumps(list(rows)))}
 
-    def chained(self, rows: Iterable[int]) -> dict[int, str]:
+    def superseding_ids(self, rows: Iterable[int]) -> dict[int, str]:
         """The ids behind those row numbers of an index whose memories replace others or were replaced, at any time."""
         if not self._has_links():
             return {}

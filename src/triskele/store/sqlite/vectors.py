@@ -101,21 +101,21 @@ class SqliteJobs:
         """How many jobs wait, claimed ones included."""
         return count_jobs(self._database, self._owner, kind)
 
-    def given_up(self, kind: str) -> list[Job]:
+    def failed(self, kind: str) -> list[Job]:
         """The jobs that failed at every try, oldest first."""
         sql = f"SELECT {_JOB} FROM jobs WHERE owner = ? AND kind = ? AND tries >= {MOST_TRIES} ORDER BY job"
         return [_to_job(row) for row in self._database.all(sql, [self._owner, kind])]
 
     def retry(self, kind: str) -> None:
         """Queue the jobs that were given up again; their last errors are kept."""
-        if given_up := self.given_up(kind):
+        if given_up := self.failed(kind):
             self._update("lease = 0, tries = 0", kind, [job.key for job in given_up])
 
     def counts(self) -> JobCounts:
         """How many jobs wait and were given up, and why the newest that failed did."""
         sql = "SELECT error FROM jobs WHERE owner = ? AND error <> '' ORDER BY job DESC LIMIT 1"
         errors = self._database.all(sql, [self._owner])
-        given_up = sum(len(self.given_up(kind)) for kind in (EMBED, NAMES))
+        given_up = sum(len(self.failed(kind)) for kind in (EMBED, NAMES))
         return JobCounts(self.count(EMBED), self.count(NAMES), given_up, str(errors[0][0]) if errors else "")
 
     def _update(self, change: str, kind: str, keys: Iterable[str], *bindings: str) -> None:
@@ -153,15 +153,15 @@ class SqliteVectors:
         """How many contents wait for a vector."""
         return count_jobs(self._database, self._owner, EMBED)
 
-    def queue_for(self, fingerprint: str, *, taking: Callable[[str], bool] | None = None) -> bool:
-        """Queue for this model from now on, with `taking` only from models it is true of; False if another keeps it."""
+    def use_model(self, fingerprint: str, *, replacing: Callable[[str], bool] | None = None) -> bool:
+        """Queue for this model from now on, if `replacing` holds for the model before; False if another keeps it."""
         with self._database.reading() as connection:
             model = _model(connection, self._owner)
-        if not is_taken(model, fingerprint, taking):
+        if not is_taken(model, fingerprint, replacing):
             return model in (None, fingerprint)
         with self._database.writing() as connection:
             model = _model(connection, self._owner)
-            if not is_taken(model, fingerprint, taking):
+            if not is_taken(model, fingerprint, replacing):
                 # Another process was faster, and may have claimed jobs since.
                 return model in (None, fingerprint)
             connection.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", [self._owner, _MODEL, fingerprint])
@@ -173,7 +173,7 @@ class SqliteVectors:
             )
         return True
 
-    def keep(
+    def save(
         self,
         fingerprint: str,
         vectors: Mapping[str, bytes],
@@ -277,7 +277,7 @@ class SqliteModels:
         sql = f"SELECT count(DISTINCT content_hash) FROM versions WHERE {_CLEAR} AND {_UNSEEN}"
         return int(self._all(sql, fingerprint)[0][0])
 
-    def keep(self, fingerprint: str, vectors: Mapping[str, bytes]) -> None:
+    def save(self, fingerprint: str, vectors: Mapping[str, bytes]) -> None:
         """Keep a hosted model's vectors, without those of texts that became private or were erased meanwhile."""
         sql = f"SELECT 1 FROM versions AS one WHERE one.content_hash = ?2 AND {_CLEAR_ROW} LIMIT 1"
         with self._database.writing() as connection:
