@@ -32,7 +32,7 @@ from triskele.bench.datasets import Dataset, windows
 from triskele.bench.harness import BenchHarness
 from triskele.bench.loaders import load_dataset
 from triskele.engine.local import LocalEngine
-from triskele.server.postgres.scopes import in_scope
+from triskele.server.postgres.truth_rows import in_scope
 from triskele.store.corpus_protocol import WeightedTerms
 from triskele.text.analysis import memory_terms
 from triskele.types import Scope, Sort

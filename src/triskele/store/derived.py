@@ -117,8 +117,8 @@ class VectorStore(Protocol):
     def use_model(self, fingerprint: str, *, replacing: Callable[[str], bool] | None = None) -> bool:
         """Queue for this model from now on: at once every content that it has not seen.
 
-        With `replacing`, only if that holds for the model before. Returns whether the queue is this model's now, or
-        nobody's: otherwise this model must not process it.
+        With `replacing`, only if that holds for the model before. Returns whether the queue is now this model's, or
+        no model's: otherwise this model must not process it.
         """
         ...
 

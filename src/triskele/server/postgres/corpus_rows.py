@@ -11,7 +11,7 @@ from psycopg import sql
 from triskele.server.postgres import postings, vector_extension
 from triskele.server.postgres.connections import Connection, OwnerTransactions
 from triskele.server.postgres.migrations import EMBEDDINGS, SCHEMA
-from triskele.server.postgres.scopes import in_scope, may_read
+from triskele.server.postgres.truth_rows import in_scope, may_read
 from triskele.server.postgres.vector_extension import VectorExtension
 from triskele.store.corpus_protocol import (
     CandidateRow,

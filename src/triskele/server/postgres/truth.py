@@ -18,8 +18,7 @@ from triskele.server.postgres.heads import HEADS, NEWEST_ENTRY, KeptVersions, Li
 from triskele.server.postgres.jobs import PostgresJobs
 from triskele.server.postgres.names import PostgresNames
 from triskele.server.postgres.replicas import OWNER_EPOCH
-from triskele.server.postgres.scopes import READ_COLUMNS, WORDING
-from triskele.server.postgres.truth_rows import PostgresRows, PostgresWriter, marked
+from triskele.server.postgres.truth_rows import READ_COLUMNS, WORDING, PostgresRows, PostgresWriter, marked
 from triskele.server.postgres.upkeep import PostgresMaintenance
 from triskele.server.postgres.usage import PostgresUsage
 from triskele.server.postgres.vectors import PostgresModels, PostgresVectors

@@ -1,10 +1,11 @@
-"""The rows of one owner in one Postgres transaction: the statements that are specific to Postgres.
+"""The rows of one owner in one Postgres transaction, and the conditions on versions that only Postgres words so.
 
 `PostgresWriter` records the changes for the copies of shared memories (`fan_out`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -13,11 +14,15 @@ from typing import Any, NamedTuple, Unpack
 from triskele.server.postgres import erasure, jobs, vectors
 from triskele.server.postgres.connections import HIDE_ACCOUNTS, SEE_ACCOUNTS, Connection
 from triskele.server.postgres.documents import delete_about
+from triskele.store import reads
+from triskele.store.reads import Condition, Wording
 from triskele.store.rows import VERSION_COLUMNS, from_memory, version_hash
 from triskele.store.truth_rows import TruthRows
 from triskele.store.writer import EntryDetails, MemoryLimits, Writer
-from triskele.types import Action, Memory, Outcome, Sensitivity
+from triskele.types import Action, Memory, Outcome, Scope, Sensitivity
 
+# A version as a reader sees it.
+READ_COLUMNS = f"{VERSION_COLUMNS}, shared_by"
 _VERSION_MARKS = ",".join("?" * (len(VERSION_COLUMNS.split(",")) + 2))
 _SAME = " AND ".join(
     f"{column} IS NOT DISTINCT FROM ?"
@@ -152,3 +157,24 @@ class PostgresWriter(Writer):
 def marked(sql: str) -> str:
     """A statement with the marks of this database; once for each text."""
     return sql.replace("?", "%s")
+
+
+def _has_tag(tag: str) -> Condition:
+    # Most rows have other tags: looking for its text costs far less than reading them as JSON.
+    return "strpos(tags, ?) > 0 AND jsonb_exists(tags::jsonb, ?)", [json.dumps(tag, ensure_ascii=False), tag]
+
+
+WORDING = Wording(lambda column, values: (f"{column} = ANY(?)", [list(values)]), _has_tag)
+
+
+def in_scope(scope: Scope) -> Condition:
+    """Versions that a scope contains."""
+    condition, bindings = reads.in_scope(scope, WORDING)
+    return marked(condition), bindings
+
+
+def may_read(scope: Scope) -> Condition:
+    """Versions that the reader of a scope may read at all."""
+    allowed = {"sensitivity": scope.sensitivities, "origin": scope.origins}
+    limits = {column: sorted(map(str, values)) for column, values in allowed.items() if values is not None}
+    return " AND ".join(f"{column} = ANY(%s)" for column in limits) or "true", list(limits.values())
