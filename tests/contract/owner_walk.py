@@ -295,7 +295,6 @@ WHOLE: Calls = {"heads": [_heads]}
 VECTORS: Calls = {
     "waiting": [lambda store, _: store.vectors.waiting()],
     "texts": [lambda store, known: store.vectors.texts([memory.content_hash for memory in known.memories])],
-    "count_waiting": [lambda store, _: store.vectors.count_waiting()],
     "use_model": [lambda store, _: store.vectors.use_model("their model")],
     "keeps_tokens": [lambda store, _: store.vectors.keeps_tokens],
     "save": [
@@ -401,7 +400,6 @@ MODELS: Calls = {
 
 MENTIONED_NAMES: Calls = {
     "unread": [lambda store, _: store.names.unread()],
-    "count_unread": [lambda store, _: store.names.count_unread()],
     "save": [
         lambda store, known: store.names.save(
             {known.rows[0]: [Named("kite", "k", "Kite", False, "name")]}, read=known.rows

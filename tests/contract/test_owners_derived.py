@@ -181,9 +181,9 @@ def test_a_text_waits_for_each_owner_and_model_by_itself(pair: Pair, make_memory
     assert [digest for digest, _ in bob.vectors.waiting()] == [one.content_hash]
     bob.vectors.save(owner_walk.MODEL, {one.content_hash: b"bob"})
     _add(bob, again)
-    assert (alice.vectors.count_waiting(), bob.vectors.count_waiting()) == (1, 0)
+    assert (alice.jobs.count(EMBED), bob.jobs.count(EMBED)) == (1, 0)
     alice.vectors.save("model of alice", {one.content_hash: b"alice"})
-    assert (alice.vectors.count_waiting(), bob.vectors.count_waiting()) == (0, 0)
+    assert (alice.jobs.count(EMBED), bob.jobs.count(EMBED)) == (0, 0)
 
 
 def test_a_slot_is_one_owners_own(pair: Pair, make_memory: Callable[..., Memory]) -> None:

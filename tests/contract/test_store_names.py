@@ -9,7 +9,7 @@ import pytest
 
 from triskele.errors import NotFound
 from triskele.replies import NameCounts
-from triskele.store.derived import BY_HAND, Named
+from triskele.store.derived import BY_HAND, NAMES, Named
 from triskele.store.protocols import OwnerStore
 from triskele.text import timestamps
 from triskele.types import Connect, Forget, Link, LinkKind, Memory, Outcome, Revise
@@ -38,7 +38,7 @@ def test_versions_are_read_once_in_order(store: OwnerStore, do: Do, add: Make) -
     store.names.save({}, read=[store.names.unread(1)[0][0]])
     assert [memory.id for _, memory in store.names.unread()] == [second.id]
     _read(store, {})
-    assert store.names.count_unread() == 0
+    assert store.jobs.count(NAMES) == 0
     do(Revise(replace(first, content="one again"), base=1))
     assert [memory.content for _, memory in store.names.unread()] == ["one again"]
 
@@ -266,7 +266,7 @@ def test_everything_can_be_forgotten_and_read_again(store: OwnerStore, add: Make
     _read(store, {"one": [_named("Argo")]})
     store.names.forget()
     assert list(store.names.known()) == []
-    assert store.names.count_unread() == 1
+    assert store.jobs.count(NAMES) == 1
 
 
 def test_what_was_decided_by_hand_outlives_forgetting(store: OwnerStore, add: Make) -> None:
@@ -281,7 +281,7 @@ def test_what_was_decided_by_hand_outlives_forgetting(store: OwnerStore, add: Ma
     store.names.set_concepts({chart.name: helm.name}, BY_HAND)
     store.names.forget()
     assert {name.key for name in store.names.known()} == {"argo", "helm", "argos", "chart"}
-    assert store.names.count_unread() == 2
+    assert store.jobs.count(NAMES) == 2
     assert store.heads().mention == 0
     _read(store, said)
     found = store.names.find(["argo", "helm", "argos", "chart", "kite"])

@@ -11,6 +11,7 @@ import pytest
 
 from triskele.errors import NotFound, StoreUnavailable
 from triskele.server.postgres import vectors as vector_rows
+from triskele.store.derived import EMBED
 from triskele.store.protocols import Maintenance, OwnerStore
 from triskele.store.sqlite import vectors
 from triskele.text import timestamps
@@ -45,7 +46,7 @@ def test_contents_wait_oldest_first_with_their_hashes(store: OwnerStore, add: Ma
     memories = [add(f"number {number}") for number in range(5)]
     assert store.vectors.waiting() == [(memory.content_hash, memory.content) for memory in memories]
     assert [text for _, text in store.vectors.waiting(2)] == ["number 0", "number 1"]
-    assert store.vectors.count_waiting() == 5
+    assert store.jobs.count(EMBED) == 5
 
 
 def test_a_text_that_several_memories_say_waits_once(store: OwnerStore, add: Make) -> None:
@@ -86,7 +87,7 @@ def test_keeping_vectors_takes_their_contents_off_the_queue(store: OwnerStore, a
     slots = _embed(store, only=2)
     assert len(slots) == 2
     assert _waiting(store) == ["number 2", "number 3", "number 4"]
-    assert store.vectors.count_waiting() == 3
+    assert store.jobs.count(EMBED) == 3
     assert store.vectors.save(ONE, {}) == {}
 
 
@@ -213,7 +214,7 @@ def test_a_vector_that_comes_after_its_text_was_erased_is_not_kept(store: OwnerS
     store.erase([memory.id], batch="erase")
     assert set(store.vectors.save(ONE, under_way)) == {other.content_hash}
     assert _said(store) == [b"still there"]
-    assert store.vectors.count_waiting() == 0
+    assert store.jobs.count(EMBED) == 0
 
 
 def test_vectors_thrown_away_wait_again(store: OwnerStore, add: Make) -> None:
@@ -331,7 +332,7 @@ def test_without_waiting_a_store_that_is_being_written_refuses_vectors_at_once(
 
     store.apply(write_meanwhile(), batch="two")  # type: ignore[arg-type]
     assert refused == [StoreUnavailable]
-    assert store.vectors.count_waiting() == 2
+    assert store.jobs.count(EMBED) == 2
 
 
 def test_token_vectors_come_back_by_slot_where_the_store_keeps_them(store: OwnerStore, add: Make) -> None:

@@ -15,6 +15,7 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.index.token_vectors import compressed
 from triskele.models.bundled import bundled
+from triskele.store.derived import EMBED
 from triskele.store.vector_bytes import row_bytes, row_of
 from triskele.text.ids import content_hash
 from triskele.types import Add, Answer
@@ -223,7 +224,7 @@ def test_a_backup_brings_the_vectors_back_without_the_model(engine: LocalEngine,
     engine.upkeep.backup(tmp_path / "copy.db")
     with _open(tmp_path / "second") as other:
         other.upkeep.restore_backup(tmp_path / "copy.db")
-        assert other.store.vectors.count_waiting() == 0
+        assert other.store.jobs.count(EMBED) == 0
         assert _contents(other.recall("who waters the greenery?"))[0] == NOTES[1]
 
 
@@ -232,7 +233,7 @@ def test_a_backup_that_knew_another_model_waits_for_this_one(engine: LocalEngine
         other.remember("Pixel is a cat")
         other.store.vectors.use_model("an-older-model@0")
         other.store.vectors.save("an-older-model@0", {content_hash("Pixel is a cat"): b"old"})
-        assert other.store.vectors.count_waiting() == 0
+        assert other.store.jobs.count(EMBED) == 0
         other.upkeep.backup(tmp_path / "copy.db")
     engine.upkeep.restore_backup(tmp_path / "copy.db")
     assert engine.recall("which animal lives here?").waiting == 1
@@ -251,7 +252,7 @@ def test_an_index_of_another_model_is_not_believed(engine: LocalEngine, tmp_path
         older = {digest: row_of(np.ones(384, dtype=np.float32)) for digest, _ in plain.store.vectors.waiting()}
         plain.store.vectors.use_model("an-older-model@0")
         plain.store.vectors.save("an-older-model@0", older)
-        assert plain.store.vectors.count_waiting() == 0
+        assert plain.store.jobs.count(EMBED) == 0
     with _open(tmp_path / "home") as again:
         answer = again.recall("plants Ingrid")
         assert answer.waiting == len(NOTES)

@@ -16,6 +16,7 @@ from triskele.index import worker
 from triskele.index.lexical import LexicalIndex
 from triskele.index.token_vectors import TokenIndex
 from triskele.index.worker import Worker
+from triskele.store.derived import EMBED
 from triskele.store.sqlite.store import SqliteStore
 from triskele.text.analysis import Analyzer
 
@@ -32,17 +33,17 @@ def test_the_background_survives_a_text_that_breaks_the_model(engine: LocalEngin
     assert engine.store.jobs.counts().last_error == "ValueError"
     toy.before = lambda: None
     engine.remember("memory number 2 here")
-    until(lambda: engine.store.vectors.count_waiting() == 0)
+    until(lambda: engine.store.jobs.count(EMBED) == 0)
 
 
 def test_the_background_embeds_what_is_there_and_what_comes(engine: LocalEngine) -> None:
     fill(engine, 3)
     engine.work_in_background()
-    until(lambda: engine.store.vectors.count_waiting() == 0)
+    until(lambda: engine.store.jobs.count(EMBED) == 0)
     engine.remember("written later")
-    until(lambda: engine.store.vectors.count_waiting() == 0)
+    until(lambda: engine.store.jobs.count(EMBED) == 0)
     engine.edit(engine.recall("later").hits[0].memory.id, content="edited later still")
-    until(lambda: engine.store.vectors.count_waiting() == 0)
+    until(lambda: engine.store.jobs.count(EMBED) == 0)
     semantic = engine.semantic()
     assert semantic is not None
     until(lambda: not len(semantic.tokens.missing(np.unique(semantic.catalog.view().slots))))
@@ -65,7 +66,7 @@ def test_a_write_returns_before_it_is_embedded(engine: LocalEngine, toy: Toy) ->
     assert [hit.memory.content for hit in answer.hits] == ["the plums are ripe"]
     assert answer.waiting == 2
     go_on.set()
-    until(lambda: engine.store.vectors.count_waiting() == 0)
+    until(lambda: engine.store.jobs.count(EMBED) == 0)
 
 
 def test_lost_tokens_come_back_in_the_background(engine: LocalEngine) -> None:
@@ -96,11 +97,11 @@ def test_the_background_survives_a_failure_and_tries_again(
     engine.work_in_background()
     engine.remember("first")
     assert failed.wait(PATIENCE_S)
-    assert engine.store.vectors.count_waiting() == 1
+    assert engine.store.jobs.count(EMBED) == 1
     assert engine.recall("first").hits
     toy.before = lambda: None
     engine.remember("second")
-    until(lambda: engine.store.vectors.count_waiting() == 0)
+    until(lambda: engine.store.jobs.count(EMBED) == 0)
     assert engine.runtime._worker is not None and engine.runtime._worker._thread is not None
     assert engine.runtime._worker._thread.is_alive()
 
@@ -117,11 +118,11 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_background(
         patched.setattr(TokenIndex, "_lock_path", refuse)
         engine.work_in_background()
         engine.remember("first")
-        until(lambda: engine.store.vectors.count_waiting() == 0)
+        until(lambda: engine.store.jobs.count(EMBED) == 0)
     engine.remember("second")
     semantic = engine.semantic()
     assert semantic is not None
-    until(lambda: engine.store.vectors.count_waiting() == 0)
+    until(lambda: engine.store.jobs.count(EMBED) == 0)
     until(lambda: not len(semantic.tokens.missing(np.unique(semantic.catalog.view().slots))))
     assert_whole(engine, 2)
 
@@ -147,7 +148,7 @@ def test_closing_the_engine_ends_the_batch_and_the_thread(tmp_path: Path, toy: T
     assert [thread for thread in threading.enumerate() if thread.name == "triskele-worker"] == []
     with open_toy(tmp_path / "home") as engine:
         # Whole batches were embedded, perhaps all of them.
-        assert (300 - engine.store.vectors.count_waiting()) % worker.BATCH in (0, 300 % worker.BATCH)
+        assert (300 - engine.store.jobs.count(EMBED)) % worker.BATCH in (0, 300 % worker.BATCH)
         engine.upkeep.embed()
         assert_whole(engine, 300)
 

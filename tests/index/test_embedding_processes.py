@@ -14,6 +14,7 @@ import pytest
 from toy_model import Toy, assert_whole, fill, open_toy, until
 
 from triskele.engine.local import LocalEngine
+from triskele.store.derived import EMBED
 
 
 def _start(home: Path) -> subprocess.Popen[str]:
@@ -24,8 +25,8 @@ def _start(home: Path) -> subprocess.Popen[str]:
 
 def _kill_in_the_middle(process: subprocess.Popen[str], engine: LocalEngine, after: float) -> None:
     """Kill a process some time after it has embedded anything."""
-    left = engine.store.vectors.count_waiting()
-    until(lambda: engine.store.vectors.count_waiting() < left or process.poll() is not None)
+    left = engine.store.jobs.count(EMBED)
+    until(lambda: engine.store.jobs.count(EMBED) < left or process.poll() is not None)
     time.sleep(after)
     process.send_signal(signal.SIGKILL)
     process.wait()

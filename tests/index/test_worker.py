@@ -29,7 +29,7 @@ def test_what_waits_is_embedded_in_batches(engine: LocalEngine, toy: Toy, monkey
     fill(engine, 10)
     told: list[int] = []
     sizes: list[int] = []
-    toy.before = lambda: sizes.append(engine.store.vectors.count_waiting())
+    toy.before = lambda: sizes.append(engine.store.jobs.count(EMBED))
     assert engine.upkeep.embed(progress=told.append) == 10
     assert (told, sizes) == ([4, 8, 10], [10, 6, 2])
     assert set(toy.asked.values()) == {1}
@@ -42,7 +42,7 @@ def test_no_more_than_asked_for_is_embedded(engine: LocalEngine) -> None:
     semantic = engine.semantic()
     assert semantic is not None
     assert embed_waiting(engine.store, semantic, limit=3) == 3
-    assert engine.store.vectors.count_waiting() == 7
+    assert engine.store.jobs.count(EMBED) == 7
 
 
 def test_what_the_model_has_seen_is_not_shown_to_it_again(engine: LocalEngine, toy: Toy) -> None:
@@ -149,7 +149,7 @@ def test_what_another_process_claimed_is_left_to_it_until_its_lease_ends(engine:
     fill(engine, 5)
     claimed = engine.store.jobs.claim(EMBED, 2, lease_s=1.0)
     assert engine.upkeep.embed(limit=5) == 3
-    assert engine.store.vectors.count_waiting() == 2
+    assert engine.store.jobs.count(EMBED) == 2
     # Without a limit it waits for the other one, which is gone.
     assert engine.upkeep.embed() == 2
     assert len(claimed) == 2 and set(toy.asked.values()) == {1}

@@ -17,6 +17,7 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable
 from triskele.index import local, worker
 from triskele.models.embedder import Encoding
+from triskele.store.derived import EMBED
 from triskele.store.vector_bytes import row_of
 from triskele.types import Add
 
@@ -80,7 +81,7 @@ def assert_whole(engine: LocalEngine, count: int) -> None:
     """Every content has one vector and one record of tokens, and each is what the model says."""
     semantic = engine.semantic()
     assert semantic is not None
-    assert engine.store.vectors.count_waiting() == 0
+    assert engine.store.jobs.count(EMBED) == 0
     toy = Toy(semantic.embedder.fingerprint)
     kept = {}
     last = 0
@@ -105,7 +106,7 @@ def work(home: str) -> None:
     local.bundled = lambda: toy  # type: ignore[assignment, return-value]
     worker.BATCH = 2
     with open_toy(Path(home)) as engine:
-        engine.store.vectors.count_waiting()
+        engine.store.jobs.count(EMBED)
         sys.stdout.write("begun\n")
         sys.stdout.flush()
         engine.upkeep.embed()

@@ -12,6 +12,7 @@ from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.recall import graph_leg
 from triskele.recall.plan import Plan
+from triskele.store.derived import NAMES
 from triskele.types import Add, Answer, Hit
 
 BRIDGE = "Kestrel is the billing service that Marta Lindqvist maintains"
@@ -138,6 +139,6 @@ def test_what_waits_to_be_read_is_read_by_the_next_recall(tmp_path: Path) -> Non
     with LocalEngine(settings, tmp_path) as opened:
         for text in (BRIDGE, "the Kestrel repository has a long history", FAR):
             opened.remember(text)
-        assert opened.store.names.count_unread() == 3
+        assert opened.store.jobs.count(NAMES) == 3
         assert "graph" in _hit(opened.recall(QUESTION), FAR).legs
-        assert opened.store.names.count_unread() == 0
+        assert opened.store.jobs.count(NAMES) == 0

@@ -14,6 +14,7 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
 from triskele.recall.plan import Plan
+from triskele.store.derived import EMBED
 
 BUNDLED = sys.modules["triskele.models.bundled"]
 
@@ -90,7 +91,7 @@ def test_a_broken_model_does_not_stop_what_needs_none(
     assert engine.why_not(ids[1], "something else altogether").verdict
     with pytest.raises(ModelUnavailable):
         engine.upkeep.embed()
-    assert engine.store.vectors.count_waiting() == len(NOTES) - 1
+    assert engine.store.jobs.count(EMBED) == len(NOTES) - 1
 
 
 def test_a_sound_model_has_no_problem(embedded: tuple[LocalEngine, list[str]]) -> None:

@@ -152,7 +152,7 @@ def test_text_written_during_an_update_is_found_by_meaning_at_once(
         updated.work_in_background()
     updated.remember(CRANE)
     ends = time.monotonic() + 60
-    while is_at_work and updated.store.vectors.count_waiting() and time.monotonic() < ends:
+    while is_at_work and updated.store.jobs.count(EMBED) and time.monotonic() < ends:
         time.sleep(0.01)
     updated.upkeep.embed(limit=1)
     assert _is_by_meaning(_asked(updated, "hoisting equipment"), CRANE) and _model(updated) == earlier.fingerprint

@@ -23,6 +23,7 @@ from triskele.models.bundled import BundledEmbedder
 from triskele.recall.plan import Plan
 from triskele.replies import HookCall
 from triskele.server.accounts import Accounts
+from triskele.store.derived import EMBED
 from triskele.store.sharing import shares_of
 from triskele.types import Action, Add, LinkKind
 
@@ -155,7 +156,7 @@ def test_vectors_are_copied_and_no_text_is_embedded_again(open_as: Open, monkeyp
 
     monkeypatch.setattr(BundledEmbedder, "encode_documents", refuse)
     _shares(alice).share("memory", heron, "user", "bob")
-    assert bob.store.vectors.count_waiting() == 0
+    assert bob.store.jobs.count(EMBED) == 0
     assert [hit.memory.id for hit in bob.recall("a bird at a river", legs={"dense"}, logged=False).hits] == [heron]
 
 

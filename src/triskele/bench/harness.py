@@ -149,7 +149,7 @@ class Harness(ABC):
     @cached_property
     def _model(self) -> SemanticIndex | None:
         """The model, after memories without vectors are embedded; an interrupted run continues where it stopped."""
-        total = self.engine.store.vectors.count_waiting()
+        total = self.engine.store.heads().unembedded
         self.engine.upkeep.embed(progress=lambda done: self._progress("embedding", done, total))
         return with_precomputed_queries(self._other_model or self.engine.semantic())
 

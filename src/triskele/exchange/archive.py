@@ -29,6 +29,7 @@ from triskele.recall.access import StoreAccess
 from triskele.recall.model_switch import in_force
 from triskele.store import addresses, archive
 from triskele.store.archive import OwnerRows
+from triskele.store.derived import EMBED
 from triskele.store.protocols import OwnerStore, Store
 from triskele.store.vector_bytes import row_bytes
 from triskele.text.files import disk_errors, settle_folder
@@ -166,7 +167,7 @@ class _Models:
                 while page := store.vectors.page(other):
                     store.vectors.drop([slot for slot, _, _ in page])
         store.vectors.use_model(fingerprint)
-        return store.vectors.count_waiting()
+        return store.jobs.count(EMBED)
 
     def add_tokens(self, owner: str, rows: Sequence[archive.Values], added: int) -> None:
         """Write token vectors into files; `added` leads from the slots of the archive to those of the store."""

@@ -13,7 +13,7 @@ from triskele.index.catalog import Columns
 from triskele.index.corpus import Bools, Ints
 from triskele.index.mentions import Layers, MentionIndex
 from triskele.recall.graph_leg import hub
-from triskele.store.derived import Name
+from triskele.store.derived import NAMES, Name
 from triskele.store.protocols import START, OwnerStore
 from triskele.text.spellings import block, key, same
 from triskele.types import Scope
@@ -94,7 +94,7 @@ class View:
             return f": did you mean {near}?"
         if self.store.position() == START:
             return ': nothing has been remembered yet (triskele add "…")'
-        waiting = self.store.names.count_unread()
+        waiting = self.store.jobs.count(NAMES)
         return f": {waiting:,} still to be read (triskele reindex reads everything)" if waiting else ""
 
     def _near(self, own: str) -> list[str]:

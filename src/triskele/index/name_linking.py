@@ -10,7 +10,7 @@ from typing import NamedTuple
 from triskele.index.lease import alone
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.shard import Found
-from triskele.store.derived import Name, Named
+from triskele.store.derived import NAMES, Name, Named
 from triskele.store.protocols import OwnerStore
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
@@ -53,7 +53,7 @@ def read_names(
     and without a limit the call ends when nothing waits, here or in other processes.
     """
     done = 0
-    while (limit is None or done < limit) and (waiting := store.names.count_unread()):
+    while (limit is None or done < limit) and (waiting := store.jobs.count(NAMES)):
         most = min(SWEEP, waiting if limit is None else limit - done)
         with alone(store, _READER, LEASE_S + _LEASE_S_PER_TEXT * most, wait=wait) as is_reader:
             sweep = store.names.unread(most) if is_reader else []
@@ -71,7 +71,7 @@ def read_names(
 def _wait_for_reader(store: OwnerStore, waiting: int) -> None:
     """Wait until another reader has read more of what waits, or may have died."""
     ends = time.monotonic() + LEASE_S
-    while store.names.count_unread() == waiting and time.monotonic() < ends:
+    while store.jobs.count(NAMES) == waiting and time.monotonic() < ends:
         time.sleep(_POLL_S)
 
 

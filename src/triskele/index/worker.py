@@ -65,10 +65,9 @@ def embed_waiting(
 
 def take_queue(store: OwnerStore, semantic: SemanticIndex) -> bool:
     """Queue for a model what it lacks; False if the queue is that of a later release, which would make it again."""
-    own = release(semantic.embedder.fingerprint)
-    return store.vectors.use_model(
-        semantic.embedder.fingerprint, replacing=lambda model: not own or release(model) <= own
-    )
+    fingerprint = semantic.embedder.fingerprint
+    own = release(fingerprint)
+    return store.vectors.use_model(fingerprint, replacing=lambda model: not own or release(model) <= own)
 
 
 def _claim(store: OwnerStore, count: int, *, wait: bool) -> dict[str, str]:

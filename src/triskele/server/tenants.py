@@ -17,6 +17,7 @@ from triskele.config import ServerSettings, Settings
 from triskele.edge.http.access import Access, Principal
 from triskele.errors import QuotaExceeded
 from triskele.store import addresses
+from triskele.store.derived import EMBED
 from triskele.store.writer import MemoryLimits
 from triskele.text import timestamps
 
@@ -185,7 +186,7 @@ class Tenants:
         """How many contents of the open memories wait for their vectors."""
         with self._mutex:
             engines = list(self._engines.values())
-        return sum(engine.store.vectors.count_waiting() for engine in engines)
+        return sum(engine.store.jobs.count(EMBED) for engine in engines)
 
     def open_engines(self) -> int:
         """How many memories are open."""

@@ -110,10 +110,6 @@ class VectorStore(Protocol):
         """The texts of some contents by hash; erased ones are left out."""
         ...
 
-    def count_waiting(self) -> int:
-        """How many contents wait for a vector."""
-        ...
-
     def use_model(self, fingerprint: str, *, replacing: Callable[[str], bool] | None = None) -> bool:
         """Queue for this model from now on: at once every content that it has not seen.
 
@@ -276,10 +272,6 @@ class NameStore(Protocol):
 
     def unread(self, limit: int = 256) -> list[tuple[int, Memory]]:
         """Versions whose names are not read yet, in order of rows."""
-        ...
-
-    def count_unread(self) -> int:
-        """How many versions wait to be read."""
         ...
 
     def save(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:

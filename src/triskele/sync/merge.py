@@ -88,6 +88,10 @@ class MergeStep(StrEnum):
     CONFLICT = "conflict"
 
 
+# The step, and what both sides agree on once it is done.
+MergeResult = tuple[MergeStep, SyncedState]
+
+
 def is_shown(token: str) -> bool:
     """Whether a token is that of a memory that the server shows."""
     return bool(token) and token != ERASED and not token.startswith(WITHDRAWN)
@@ -107,7 +111,7 @@ def to_push(agreed: SyncedState, mine: LocalState) -> Push:
     return Push.NOTHING if is_new_and_gone else Push.RECORD
 
 
-def merge(agreed: SyncedState, mine: LocalState, theirs: ServerState) -> tuple[MergeStep, SyncedState]:
+def merge(agreed: SyncedState, mine: LocalState, theirs: ServerState) -> MergeResult:
     """What to do with a state of the server, and what is agreed once that is done."""
     settled = replace(agreed, mine=mine.fingerprint, theirs=theirs.token, sent=())
     if theirs.standing is Standing.ERASED:
@@ -133,9 +137,7 @@ def merge(agreed: SyncedState, mine: LocalState, theirs: ServerState) -> tuple[M
     return MergeStep.CONFLICT, agreed
 
 
-def _merge_withdrawn(
-    agreed: SyncedState, mine: LocalState, theirs: ServerState, settled: SyncedState
-) -> tuple[MergeStep, SyncedState]:
+def _merge_withdrawn(agreed: SyncedState, mine: LocalState, theirs: ServerState, settled: SyncedState) -> MergeResult:
     if theirs.token == agreed.theirs:
         is_open = mine.standing in (Standing.OPEN, Standing.FORGOTTEN)
         return (MergeStep.PUSH if is_open and mine.fingerprint != agreed.mine else MergeStep.NOTHING), agreed
@@ -144,7 +146,7 @@ def _merge_withdrawn(
     return (MergeStep.SETTLE if mine.standing in CLOSED else MergeStep.WITHDRAW), settled
 
 
-def _merge_absent(agreed: SyncedState, theirs: ServerState) -> tuple[MergeStep, SyncedState]:
+def _merge_absent(agreed: SyncedState, theirs: ServerState) -> MergeResult:
     if agreed.theirs or agreed.sent:
         # Erased here; the server does not know it yet.
         return MergeStep.PUSH, agreed
@@ -153,9 +155,7 @@ def _merge_absent(agreed: SyncedState, theirs: ServerState) -> tuple[MergeStep, 
     return MergeStep.TAKE, SyncedState(theirs.fingerprint, theirs.token)
 
 
-def _merge_closed(
-    agreed: SyncedState, mine: LocalState, theirs: ServerState, taken: SyncedState
-) -> tuple[MergeStep, SyncedState]:
+def _merge_closed(agreed: SyncedState, mine: LocalState, theirs: ServerState, taken: SyncedState) -> MergeResult:
     """Closed here and open there: taken back, unless it was opened there since; a secret is never opened by others."""
     if not agreed.theirs.startswith(WITHDRAWN):
         return MergeStep.ABSORB, replace(agreed, mine=theirs.fingerprint, theirs=theirs.token, sent=())

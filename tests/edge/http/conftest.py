@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from triskele.edge.http.app import AppContext, Application, Rules
 from triskele.engine.local import LocalEngine
+from triskele.store.derived import EMBED
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -42,7 +43,7 @@ def application(engine: LocalEngine, lines: list[str], requests_logged: list[dic
             lambda: None,
             lambda _: None,
             log_request=requests_logged.append,
-            waiting=lambda: engine.store.vectors.count_waiting(),
+            waiting=lambda: engine.store.jobs.count(EMBED),
         )
     )
 

@@ -11,6 +11,7 @@ import pytest
 
 from triskele.config import HOSTED
 from triskele.engine.local import LocalEngine
+from triskele.store.derived import EMBED
 from triskele.types import Answer, Sensitivity
 
 OPEN = ("The heron nests by the old mill", "A loaf costs two crowns at the market", "Mr Abel repairs clocks")
@@ -53,7 +54,7 @@ def test_the_local_model_still_waits_for_its_own(configured: Any) -> None:
     for text in OPEN:
         engine.remember(text)
     assert engine.runtime.embed_hosted() == 3
-    assert engine.store.vectors.count_waiting() == 3 and engine.upkeep.embed() == 3
+    assert engine.store.jobs.count(EMBED) == 3 and engine.upkeep.embed() == 3
 
 
 def test_what_the_hosted_model_knows_counts(configured: Any) -> None:
@@ -289,4 +290,4 @@ def test_the_background_reads_for_both(configured: Any) -> None:
         if _hosted_vectors(engine):
             break
         worker._thread.join(0.01)
-    assert _hosted_vectors(engine) == 1 and engine.store.vectors.count_waiting() == 0
+    assert _hosted_vectors(engine) == 1 and engine.store.jobs.count(EMBED) == 0

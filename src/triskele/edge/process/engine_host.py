@@ -262,7 +262,7 @@ class EngineHost:
 
     def waiting(self) -> int:
         """How many contents wait for their vectors; 0 before the engine is open."""
-        return 0 if (store := self._store) is None else store.store.vectors.count_waiting()
+        return 0 if (store := self._store) is None else store.store.heads().unembedded
 
     def open_engines(self) -> int:
         """Whether the engine is open, as a number."""

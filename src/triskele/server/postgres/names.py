@@ -70,10 +70,6 @@ class PostgresNames:
         sql = f"SELECT row, {VERSION_COLUMNS} FROM versions WHERE owner = %s AND row = ANY(%s) ORDER BY row"
         return [(int(row[0]), to_memory(row[1:])) for row in self._all(sql, waiting)]
 
-    def count_unread(self) -> int:
-        """How many versions wait to be read."""
-        return count_jobs(self._transactions, NAMES)
-
     def save(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:
         """Write what some versions mention; the rows in `read` no longer wait."""
         with self._transactions.writing(wait=wait) as connection:
@@ -155,7 +151,7 @@ class PostgresNames:
         """How much there is."""
         with self._transactions.reading():
             [row] = self._transactions.all(_COUNTS, {"owner": self._owner, "hand": BY_HAND})
-            waiting = self.count_unread()
+            waiting = count_jobs(self._transactions, NAMES)
         names, concepts, mentions, merges, by_hand, versions, size = map(int, row)
         return NameCounts(
             names=names,

@@ -8,7 +8,7 @@ from typing import Any
 
 from triskele.config import HOSTED
 from triskele.server.postgres.connections import Connection, OwnerTransactions
-from triskele.server.postgres.jobs import MODEL, complete_jobs, count_jobs, model_in_use, waiting_keys
+from triskele.server.postgres.jobs import MODEL, complete_jobs, model_in_use, waiting_keys
 from triskele.store.derived import EMBED, MOST_TRIES, CatalogRow, is_taken
 from triskele.store.rows import VERSION_COLUMNS, to_memory
 from triskele.types import Memory, Sensitivity
@@ -79,10 +79,6 @@ class PostgresVectors:
         sql = "SELECT DISTINCT ON (content_hash) content_hash, content FROM versions WHERE owner = %s AND content_hash"
         known = dict(self._transactions.all(f"{sql} = ANY(%s) ORDER BY content_hash, row", [self._owner, wanted]))
         return {digest: known[digest] for digest in wanted if digest in known}
-
-    def count_waiting(self) -> int:
-        """How many contents wait for a vector."""
-        return count_jobs(self._transactions, EMBED)
 
     def use_model(self, fingerprint: str, *, replacing: Callable[[str], bool] | None = None) -> bool:
         """Queue for this model from now on, if `replacing` holds for the model before; False if another keeps it."""

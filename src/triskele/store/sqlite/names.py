@@ -43,10 +43,6 @@ class SqliteNames:
             ).fetchall()
         return [(int(row[0]), to_memory(row[1:])) for row in rows]  # type: ignore[arg-type]
 
-    def count_unread(self) -> int:
-        """How many versions wait to be read."""
-        return vectors.count_jobs(self._database, self._owner, NAMES)
-
     def save(self, found: Mapping[int, Sequence[Named]], *, read: Iterable[int] = (), wait: bool = True) -> None:
         """Write what some versions mention; the rows in `read` no longer wait."""
         with self._database.writing(wait=wait) as connection:

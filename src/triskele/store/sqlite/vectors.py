@@ -149,10 +149,6 @@ class SqliteVectors:
         found = ((digest, self._database.all(sql, [self._owner, digest])) for digest in hashes)
         return {digest: str(rows[0][0]) for digest, rows in found if rows}
 
-    def count_waiting(self) -> int:
-        """How many contents wait for a vector."""
-        return count_jobs(self._database, self._owner, EMBED)
-
     def use_model(self, fingerprint: str, *, replacing: Callable[[str], bool] | None = None) -> bool:
         """Queue for this model from now on, if `replacing` holds for the model before; False if another keeps it."""
         with self._database.reading() as connection:
