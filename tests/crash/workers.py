@@ -214,7 +214,7 @@ DEEDS: dict[str, Callable[[LocalEngine, Path], object]] = {
 
 def stall_in_project_rename(store: str, log: str) -> None:
     """Stop when the memories of a project were renamed and its folder was not."""
-    _stall(Writer, "_bind", Log(log))
+    _stall(Writer, "_move_folder", Log(log))
     engine = open_store(store)
     engine.apply(projects.rename(engine.store, "crash", "renamed"))
 

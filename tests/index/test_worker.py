@@ -207,7 +207,7 @@ def _die_in_the_middle_of_values(self: AppendFile, name: str, offset: int, conte
 
 
 MOMENTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
-    "before the vectors are kept": (SqliteVectors, "keep", _die),
+    "before the vectors are kept": (SqliteVectors, "save", _die),
     "before the tokens are added": (TokenIndex, "add", _die),
     "in the middle of a file": (AppendFile, "_write", _die_in_the_middle_of_values),
     "before the stamp": (Path, "replace", _die),

@@ -259,7 +259,7 @@ def _out_of_reach(*_: object, **__: object) -> None:
 
 HINDRANCES = {
     "an index folder that cannot be written": (TokenIndex, "_lock_path", _refuse),
-    "a store that cannot be written": (SqliteVectors, "keep", _out_of_reach),
+    "a store that cannot be written": (SqliteVectors, "save", _out_of_reach),
 }
 
 

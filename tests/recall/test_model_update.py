@@ -230,7 +230,7 @@ def test_store_that_cannot_be_written_answers_by_the_kept_weights(
     def refused(*_: object, **__: object) -> bool:
         raise StoreUnavailable("the store is read-only")
 
-    for writer, method in ((updated.store.vectors, "queue_for"), (updated.store.jobs, "claim")):
+    for writer, method in ((updated.store.vectors, "use_model"), (updated.store.jobs, "claim")):
         monkeypatch.setattr(type(writer), method, refused)
     engine = opened()
     assert _is_by_meaning(_asked(engine)) and _model(engine) == earlier.fingerprint
