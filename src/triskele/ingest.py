@@ -97,8 +97,8 @@ class Drafter:
         )
         validation.check_period(memory)
         validation.check_words(memory)
-        given = None if sensitivity is None else validation.check_sensitivity(sensitivity)
-        return classified(memory, given, settings, title=title)
+        chosen = None if sensitivity is None else validation.check_sensitivity(sensitivity)
+        return classified(memory, chosen, settings, title=title)
 
     def draft_with_dates(self, content: str, **details: Any) -> Memory:
         """A draft with the validity that its words state, as in "Since May …"; a given one wins, a secret has none."""
@@ -131,20 +131,20 @@ class Drafter:
 
     def revised(self, memory: Memory, changes: Mapping[str, Any], open_text: Callable[[], str]) -> Memory:
         """The memory with changes to its content or details; `open_text` returns the text of a secret."""
-        given = dict(changes)
-        if "tags" in given:
-            given["tags"] = validation.check_texts(given["tags"], "tags")
-        title = given.pop("title", None)
-        checked = self._checked(given, _EDITABLE)
-        refuse_secret_labels(**{name: given[name] for name in given.keys() & _LABELS})
+        values = dict(changes)
+        if "tags" in values:
+            values["tags"] = validation.check_texts(values["tags"], "tags")
+        title = values.pop("title", None)
+        checked = self._checked(values, _EDITABLE)
+        refuse_secret_labels(**{name: values[name] for name in values.keys() & _LABELS})
         sensitivity = checked.get("sensitivity")
         was_secret = memory.sensitivity is Sensitivity.SECRET
         now = timestamps.now()
-        if not given.keys() & {"content", "sensitivity"} and title is None:
+        if not values.keys() & {"content", "sensitivity"} and title is None:
             revised = replace(memory, **checked, updated_at=now)
             validation.check_period(revised)
             validation.check_words(revised)
-            if was_secret and given.keys() & _LABELS:
+            if was_secret and values.keys() & _LABELS:
                 text = open_text()
                 _refuse_repeats(revised, _values(text, detect.find(text)))
             return revised
@@ -155,7 +155,7 @@ class Drafter:
         if sensitivity is None and memory.sensitivity is not Sensitivity.OPEN:
             sensitivity = memory.sensitivity
         result = classified(revised, sensitivity, self.settings, title=title)
-        keeps_title = title is None and was_secret and "content" not in given and isinstance(result, SecretDraft)
+        keeps_title = title is None and was_secret and "content" not in values and isinstance(result, SecretDraft)
         return replace(result, content=memory.content, content_hash=memory.content_hash) if keeps_title else result
 
     def _checked(self, values: Mapping[str, Any], allowed: Set[str]) -> dict[str, Any]:
@@ -194,9 +194,9 @@ def sealable(memory: Memory, findings: Sequence[Finding], title: str | None = No
     text = memory.content
     _refuse_repeats(memory, _values(text, findings))
     name = title or detect.title_for(text, findings)
-    kept = {each: getattr(memory, each) for each in _MEMORY_FIELDS}
+    values = {each: getattr(memory, each) for each in _MEMORY_FIELDS}
     return SecretDraft(
-        **{**kept, "content": name, "content_hash": content_hash(name), "sensitivity": Sensitivity.SECRET}, text=text
+        **{**values, "content": name, "content_hash": content_hash(name), "sensitivity": Sensitivity.SECRET}, text=text
     )
 
 
@@ -220,8 +220,8 @@ def refuse_secret_labels(
 
 
 def _values(text: str, findings: Sequence[Finding]) -> list[str]:
-    found = [text[finding.start : finding.end] for finding in findings] or [text]
-    return [value.lower() for value in found if len(value) >= _LEAST_REPEATED]
+    secrets = [text[finding.start : finding.end] for finding in findings] or [text]
+    return [value.lower() for value in secrets if len(value) >= _LEAST_REPEATED]
 
 
 def _refuse_repeats(memory: Memory, values: Sequence[str]) -> None:

@@ -144,11 +144,11 @@ class Changes(Labels, total=False):
 
 def unknown_keyword(method: str, names: Iterable[str], request: Any) -> TypeError | None:
     """The error of a call that misspells a keyword; None if all are known."""
-    known = [*request.__required_keys__, *request.__optional_keys__]
+    keywords = [*request.__required_keys__, *request.__optional_keys__]
     for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f": choose from {', '.join(sorted(known))}"
+        if name not in keywords:
+            near = get_close_matches(name, keywords, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f": choose from {', '.join(sorted(keywords))}"
             return TypeError(f"{method}() has no keyword {name!r}{hint}")
     return None
 

@@ -121,9 +121,9 @@ def clean_tag(tag: str) -> str:
 def check_tags(tags: Iterable[str], settings: MemorySettings) -> tuple[str, ...]:
     """Lower-case tags without duplicates, in the given order."""
     cleaned = map(clean_tag, check_texts(tags, "tags"))
-    kept = tuple(dict.fromkeys(tag for tag in cleaned if tag))
-    _check_length(", ".join(kept), "the tags", settings)
-    return kept
+    distinct = tuple(dict.fromkeys(tag for tag in cleaned if tag))
+    _check_length(", ".join(distinct), "the tags", settings)
+    return distinct
 
 
 def check_keywords(keywords: str, settings: MemorySettings) -> str:
@@ -201,16 +201,16 @@ def _choices(check: Callable[[str], _Kind], names: Iterable[str] | None, what: s
 
 def role_called(name: str) -> Role:
     """The role for the name that another program uses; `other` if it is unknown."""
-    said = name.strip().lower()
-    return _OTHER_NAMES.get(said) or (Role(said) if said in tuple(Role) else Role.OTHER)
+    lowered = name.strip().lower()
+    return _OTHER_NAMES.get(lowered) or (Role(lowered) if lowered in tuple(Role) else Role.OTHER)
 
 
 def check_position(position: int) -> int:
     """A position in a conversation or document that a store can hold."""
-    place = _whole(position, "a position")
-    if not 0 <= place <= MAX_POSITION:
+    number = _whole(position, "a position")
+    if not 0 <= number <= MAX_POSITION:
         raise BadInput(f"a position must be between 0 and {MAX_POSITION:,}")
-    return place
+    return number
 
 
 def usual_category(settings: MemorySettings) -> str:
@@ -372,15 +372,15 @@ def narrowed(
     trusted: frozenset[str] | None = None,
 ) -> Scope:
     """A scope with the filters that a reader asks for, checked."""
-    known, (start, end) = check_when(known_at), check_range(since, until)
+    recorded, (start, end) = check_when(known_at), check_range(since, until)
     return replace(
         scope,
         sensitivities=_choices(check_sensitivity, sensitivities, "sensitivities"),
         origins=_choices(check_origin, origins, "origins"),
         category=None if category is None else check_category(category, settings),
         tags=frozenset(check_tags(tags, settings) if tags else ()),
-        as_of=check_when(as_of) or known or scope.as_of,
-        known_at=known,
+        as_of=check_when(as_of) or recorded or scope.as_of,
+        known_at=recorded,
         since=start,
         until=end,
         trusted=trusted,

@@ -67,13 +67,13 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
 def parse(text: str, settings: MemorySettings) -> Iterator[Note | Skipped]:
     """The notes of a text, those that hold a secret marked, and what is left out."""
     items = list(_parsed(text, settings))
-    notes = [each for each in items if isinstance(each, Note)]
+    notes = [item for item in items if isinstance(item, Note)]
     # Comments are left out: a secret in one does not seal the rest.
-    kept = "\n".join(each.content for each in notes)
-    sealed = iter(sealed_pieces(kept, [(each.content, each.sensitivity is not None) for each in notes]))
-    for each in items:
-        is_sealed = isinstance(each, Note) and next(sealed)
-        yield replace(each, sensitivity=Sensitivity.SECRET.value) if isinstance(each, Note) and is_sealed else each
+    whole = "\n".join(item.content for item in notes)
+    sealed = iter(sealed_pieces(whole, [(item.content, item.sensitivity is not None) for item in notes]))
+    for item in items:
+        is_sealed = isinstance(item, Note) and next(sealed)
+        yield replace(item, sensitivity=Sensitivity.SECRET.value) if isinstance(item, Note) and is_sealed else item
 
 
 def _parsed(text: str, settings: MemorySettings) -> Iterator[Note | Skipped]:
@@ -122,16 +122,16 @@ def _notes(block: Block, settings: MemorySettings, lead: str = "") -> Iterator[N
 def category_of(text: str, headings: Sequence[str], settings: MemorySettings) -> str:
     """The category of an instruction, by its own words and by the heading above it."""
     under = next((kind for name in reversed(headings) for kind, words in _HEADINGS.items() if words.search(name)), "")
-    said = text.split("```", 1)[0]
+    prose = text.split("```", 1)[0]
     if under in ("lessons", "decisions", "people"):
         wanted = under
-    elif under != "lessons" and _LESSON.search(said):
+    elif under != "lessons" and _LESSON.search(prose):
         wanted = "lessons"
-    elif _DECISION.search(said):
+    elif _DECISION.search(prose):
         wanted = "decisions"
-    elif _TASTE.search(said) or under == "preferences":
+    elif _TASTE.search(prose) or under == "preferences":
         wanted = "preferences"
-    elif _STEP.search(said) or "```" in text or under == "procedures":
+    elif _STEP.search(prose) or "```" in text or under == "procedures":
         wanted = "procedures"
     else:
         wanted = "facts"
@@ -148,15 +148,15 @@ def _instructions(text: str) -> Iterator[str]:
         if fence or (mark and not in_comment):
             yield line
             continue
-        kept, in_comment = _without_comment(line, in_comment)
-        yield "" if _IMPORT.match(kept) else kept
+        shown, in_comment = _without_comment(line, in_comment)
+        yield "" if _IMPORT.match(shown) else shown
 
 
 def _without_comment(line: str, in_comment: bool) -> tuple[str, bool]:
-    kept: list[str] = []
+    outside: list[str] = []
     while line:
         before, mark, line = line.partition("-->" if in_comment else "<!--")
         if not in_comment:
-            kept.append(before)
+            outside.append(before)
         in_comment = in_comment != bool(mark)
-    return "".join(kept), in_comment
+    return "".join(outside), in_comment

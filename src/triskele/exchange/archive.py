@@ -176,8 +176,8 @@ class _Models:
             return
         own = [row for row in rows if row["fingerprint"] == semantic.embedder.fingerprint]
         width = semantic.embedder.token_dimensions
-        made = {row["slot"] + added: from_row(row["tokens"], width) for row in own}
-        semantic.tokens.add({slot: bits for slot, bits in made.items() if bits is not None})
+        token_vectors = {row["slot"] + added: from_row(row["tokens"], width) for row in own}
+        semantic.tokens.add({slot: bits for slot, bits in token_vectors.items() if bits is not None})
 
     def _store(self, owner: str) -> OwnerStore:
         return self._own if owner == self._own.owner else self._unbound.for_owner(owner)
@@ -212,9 +212,9 @@ def _token_rows(path: Path) -> Iterator[tuple[str, list[archive.Values]]]:
     """The rows of an archive that have token vectors, some at a time, each with its owner."""
     owner = ""
     with open(path, "rb") as file:
-        found = archive.records(archive.lines_of(file))
-        next(found)
-        for table, batch in archive.batches(found):
+        records = archive.records(archive.lines_of(file))
+        next(records)
+        for table, batch in archive.batches(records):
             if isinstance(batch, OwnerRows):
                 owner = batch.owner
             elif table == "vectors":

@@ -42,10 +42,10 @@ def recognises(path: Path, _head: str) -> bool:
 def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
     """The lines of MEMORY.md and the notes next to it."""
     root = path if path.is_dir() else path.parent
-    found, skipped = sources.files(root, markdown.SUFFIXES) if path.is_dir() else ([path], [])
+    files, skipped = sources.files(root, markdown.SUFFIXES) if path.is_dir() else ([path], [])
     yield from skipped
-    names = {file.name for file in found}
-    for file in found:
+    names = {file.name for file in files}
+    for file in files:
         place = sources.place(file, root)
         try:
             text = sources.text(file)

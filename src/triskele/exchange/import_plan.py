@@ -64,7 +64,7 @@ def _preview(memory: Memory, action: Action, id: str, place: str = "") -> Previe
 def for_notes(engine: StoreAccess, notes: Sequence[Note], ties: Iterable[NamedLink], project: str | None) -> ImportPlan:
     """A plan for notes of other programs; a text that the project already holds is a duplicate."""
     problems: list[Problem] = []
-    known = {_identity(memory): memory.id for memory in _standing(engine)} if notes else {}
+    stored = {_identity(memory): memory.id for memory in _standing(engine)} if notes else {}
     sealed: dict[Identity, str] | None = None
     names: dict[str, str] = {}
     groups: list[tuple[Change, ...]] = []
@@ -81,7 +81,7 @@ def for_notes(engine: StoreAccess, notes: Sequence[Note], ties: Iterable[NamedLi
             sealed = _secrets(engine) if sealed is None else sealed
             id = sealed.setdefault(_identity(memory, content_hash(memory.text)), memory.id)
         else:
-            id = known.setdefault(_identity(memory), memory.id)
+            id = stored.setdefault(_identity(memory), memory.id)
         if is_new := id == memory.id:
             groups.append((Add(memory),))
         known_as = "" if id in new else id
@@ -115,12 +115,12 @@ def for_export(store: OwnerStore, versions: Sequence[StoredVersion], links: Sequ
             groups.append(tuple(_new_versions(id, history, here.get(id, []))))
         except BadInput as error:
             problems.append(Problem(history[0].place, str(error)))
-    known = histories.keys() | here.keys()
+    ids = histories.keys() | here.keys()
     problems += [
         Problem(tie.place, f"links to {end}, which is neither in the file nor in the store")
         for tie in links
         for end in (tie.link.source, tie.link.target)
-        if end not in known
+        if end not in ids
     ]
     problems += _circles(store, [tie.link for tie in links])
     return ImportPlan(
@@ -176,17 +176,17 @@ def _standing(engine: StoreAccess) -> Iterator[Memory]:
 def _secrets(engine: StoreAccess) -> dict[Identity, str]:
     """The current secrets by the hashes of their texts."""
     rows = {(row.id, row.version): row for row in engine.store.sealed()}
-    standing = engine.store.memories(sorted({id for id, _ in rows}))
-    found = ((memory, rows.get((memory.id, memory.version))) for memory in standing.values())
+    memories = engine.store.memories(sorted({id for id, _ in rows}))
+    secrets = ((memory, rows.get((memory.id, memory.version))) for memory in memories.values())
     return {
-        _identity(memory, content_hash(engine.vault.open(row))): memory.id for memory, row in found if row is not None
+        _identity(memory, content_hash(engine.vault.open(row))): memory.id for memory, row in secrets if row is not None
     }
 
 
 def _identity(memory: Memory, digest: str | None = None) -> Identity:
     """The values by which the store detects a duplicate."""
-    place = (memory.project, memory.session, memory.position, memory.speaker, memory.role)
-    return (digest or memory.content_hash, *place, memory.valid_from, memory.valid_to)
+    context = (memory.project, memory.session, memory.position, memory.speaker, memory.role)
+    return (digest or memory.content_hash, *context, memory.valid_from, memory.valid_to)
 
 
 def _tied_links(store: OwnerStore, names: dict[str, str], ties: Iterable[NamedLink]) -> Iterator[Link]:
@@ -202,12 +202,12 @@ def _tied_links(store: OwnerStore, names: dict[str, str], ties: Iterable[NamedLi
 def _new_versions(id: str, read: Sequence[StoredVersion], here: Sequence[Memory]) -> Iterator[Change]:
     history = sorted((version.memory for version in read), key=lambda memory: memory.version)
     _check_history(id, history)
-    known = {memory.version: memory for memory in here}
+    stored = {memory.version: memory for memory in here}
     for memory in history:
-        there = known.get(memory.version)
+        there = stored.get(memory.version)
         if there is not None and replace(there, known_to=memory.known_to, origin=memory.origin) != row_of(memory):
             raise BadInput(f"memory {id} has a different version {memory.version} in this store")
-    new = [memory for memory in history if memory.version not in known]
+    new = [memory for memory in history if memory.version not in stored]
     if not new:
         yield from _brought_back(history[-1], max(here, key=lambda memory: memory.version))
         return
@@ -231,12 +231,12 @@ def _check_history(id: str, history: Sequence[Memory]) -> None:
 
 
 def _check_succession(id: str, new: Sequence[Memory], here: Sequence[Memory]) -> None:
-    standing = next((memory for memory in here if memory.known_to is None), None)
+    current = next((memory for memory in here if memory.known_to is None), None)
     latest = max((memory.version for memory in here), default=0)
     for memory in new:
-        if standing is not None and memory.version > standing.version:
+        if current is not None and memory.version > current.version:
             raise BadInput(
-                f"memory {id} is at version {standing.version} in this store and at {memory.version} in the file:"
+                f"memory {id} is at version {current.version} in this store and at {memory.version} in the file:"
                 " forget it here first, or import into another store"
             )
         if memory.known_to is None and memory.version < latest:
@@ -245,13 +245,13 @@ def _check_succession(id: str, new: Sequence[Memory], here: Sequence[Memory]) ->
 
 def _missing_links(store: OwnerStore, links: Sequence[Link]) -> Iterator[Link]:
     here = list(store.all_links())
-    standing = {_ends(link) for link in here if link.known_to is None}
+    open_links = {_ends(link) for link in here if link.known_to is None}
     begun = {(*_ends(link), link.known_from) for link in here}
     now = timestamps.now()
     for link in links:
         key = (*_ends(link), link.known_from)
-        if link.known_to is None and _ends(link) not in standing:
-            standing.add(_ends(link))
+        if link.known_to is None and _ends(link) not in open_links:
+            open_links.add(_ends(link))
             # A link that was removed here gets a new start, because it did not exist all the time.
             yield replace(link, known_from=now) if key in begun else link
         elif link.known_to is not None and key not in begun:

@@ -67,14 +67,14 @@ def _read_export(
     if isinstance(header, Problem):
         yield header
         return
-    found = dict.fromkeys(header, 0)
+    counts = dict.fromkeys(header, 0)
     for place, record in records:
         for name in _COUNTED.keys() & (record if isinstance(record, dict) else ()):
-            found[_COUNTED[name]] += 1
+            counts[_COUNTED[name]] += 1
         yield _attempt(record, place, lambda values, place: _stored(values, place, settings))
     for name, announced in header.items():
-        if found[name] != announced:
-            yield Problem("the end", f"{announced} {name} announced, {found[name]} found: the file is incomplete")
+        if counts[name] != announced:
+            yield Problem("the end", f"{announced} {name} announced, {counts[name]} found: the file is incomplete")
 
 
 def _records(path: Path) -> Iterator[_Placed]:

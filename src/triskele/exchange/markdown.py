@@ -55,12 +55,12 @@ def recognises(path: Path, _head: str) -> bool:
 
 def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
     """The notes of a file, or of every Markdown and text file in a folder."""
-    found, skipped = sources.files(path, SUFFIXES) if path.is_dir() else ([path], [])
+    files, skipped = sources.files(path, SUFFIXES) if path.is_dir() else ([path], [])
     yield from skipped
-    if not found:
+    if not files:
         raise BadInput(f"no Markdown or text files in {sources.printable(path.name)}")
     is_empty = True
-    for file in found:
+    for file in files:
         place = sources.place(file, path)
         try:
             reader = parse_plain if file.name.lower().endswith(PLAIN) else parse
@@ -76,10 +76,10 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
 def parse_plain(text: str, place: str, stem: str, settings: MemorySettings) -> Iterator[Item]:
     """The memories of a text without markup: one for each paragraph or list item."""
     limit = settings.max_characters
-    found = [part for block in blocks(text) for part in parted(block, limit)]
+    pieces = [part for block in blocks(text) for part in parted(block, limit)]
     details = _details({}, text, stem, settings)
-    sealed = sealed_pieces(text, [(piece, holds_secret) for _, piece, holds_secret in found])
-    for (line, piece, _), is_secret in zip(found, sealed, strict=True):
+    sealed = sealed_pieces(text, [(piece, holds_secret) for _, piece, holds_secret in pieces])
+    for (line, piece, _), is_secret in zip(pieces, sealed, strict=True):
         yield Note(place=f"{place} line {line}", content=piece, **_classed(details, is_secret))
 
 
@@ -151,13 +151,13 @@ def sealed_pieces(whole: str, pieces: Sequence[tuple[str, bool]]) -> list[bool]:
     cut divides a secret, because no piece would be recognised.
     """
     flags = [holds_secret for _, holds_secret in pieces]
-    found = find(whole)
-    if found and is_cut(whole, [piece for piece, _ in pieces]):
+    findings = find(whole)
+    if findings and is_cut(whole, [piece for piece, _ in pieces]):
         return [True] * len(flags)
-    for value in dict.fromkeys(whole[each.start : each.end] for each in found):
-        places = [place for place, (piece, _) in enumerate(pieces) if value in piece]
-        if not any(flags[place] or find(pieces[place][0]) for place in places):
-            flags = [flag or place in places for place, flag in enumerate(flags)]
+    for value in dict.fromkeys(whole[each.start : each.end] for each in findings):
+        positions = [position for position, (piece, _) in enumerate(pieces) if value in piece]
+        if not any(flags[position] or find(pieces[position][0]) for position in positions):
+            flags = [flag or position in positions for position, flag in enumerate(flags)]
     return flags
 
 
@@ -169,11 +169,11 @@ def _classed(details: dict[str, Any], is_secret: bool) -> dict[str, Any]:
 
 def fitting(tags: tuple[str, ...], settings: MemorySettings) -> tuple[str, ...]:
     """The first tags, as many as a memory may have."""
-    kept: list[str] = []
+    fitted: list[str] = []
     for tag in tags:
-        if len(", ".join([*kept, tag])) <= settings.max_label_characters:
-            kept.append(tag)
-    return tuple(kept)
+        if len(", ".join([*fitted, tag])) <= settings.max_label_characters:
+            fitted.append(tag)
+    return tuple(fitted)
 
 
 def file_of(memory: Memory) -> tuple[str, str]:
@@ -216,10 +216,10 @@ def _details(values: dict[str, Value], body: str, stem: str, settings: MemorySet
 
 def _keywords(values: dict[str, Value], body: str, stem: str) -> str:
     """The given keywords; without any, the file's name if the text does not contain it."""
-    given = " ".join(_text(values.get(name, ""), " ") for name in ("keywords", "aliases")).strip()
+    keywords = " ".join(_text(values.get(name, ""), " ") for name in ("keywords", "aliases")).strip()
     name = re.sub(r"[-_\s]+", " ", stem).strip()
-    if given or "id" in values or name.lower() in body.lower():
-        return given
+    if keywords or "id" in values or name.lower() in body.lower():
+        return keywords
     return name
 
 
@@ -297,14 +297,15 @@ def _runs(parts: Sequence[str], context: str) -> list[tuple[list[int], bool]]:
     """
     starts = list(accumulate((len(part) + 1 for part in parts), initial=len(context) + 1))
     owners = [0] * len(parts)
-    for number, found in enumerate(find("\n".join((context, *parts))), 1):
-        held = [place for place, part in enumerate(parts) if _overlap(found.start, found.end, starts[place], len(part))]
-        owner = next((owners[place] for place in held if owners[place]), number)
-        for place in held:
-            owners[place] = owner
-    for place in reversed(range(len(parts) - 1)):
-        if not owners[place] and owners[place + 1] and parts[place].rstrip().endswith(":"):
-            owners[place] = owners[place + 1]
+    for number, finding in enumerate(find("\n".join((context, *parts))), 1):
+        spans = enumerate(zip(starts, map(len, parts), strict=False))
+        held = [position for position, span in spans if _overlap(finding.start, finding.end, *span)]
+        owner = next((owners[position] for position in held if owners[position]), number)
+        for position in held:
+            owners[position] = owner
+    for position in reversed(range(len(parts) - 1)):
+        if not owners[position] and owners[position + 1] and parts[position].rstrip().endswith(":"):
+            owners[position] = owners[position + 1]
     return [(list(run), bool(owner)) for owner, run in groupby(range(len(parts)), key=owners.__getitem__)]
 
 

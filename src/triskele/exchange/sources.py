@@ -88,7 +88,7 @@ def decoded(data: bytes) -> str:
 def files(root: Path, suffixes: Iterable[str]) -> tuple[list[Path], list[Skipped]]:
     """The files of a folder with these endings in a fixed order, and the files that were skipped."""
     wanted, skipped, seen = tuple(suffixes), list[Skipped](), 0
-    found: list[Path] = []
+    accepted: list[Path] = []
     for folder, folders, names in os.walk(root, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         seen += len(folders) + len(names)
@@ -98,12 +98,12 @@ def files(root: Path, suffixes: Iterable[str]) -> tuple[list[Path], list[Skipped
                 continue
             reason = _reason_to_skip(path)
             if reason is None:
-                found.append(path)
+                accepted.append(path)
             else:
                 skipped.append(Skipped(place(path, root), reason))
-        if len(found) > MAX_FILES or seen > MAX_ENTRIES:
+        if len(accepted) > MAX_FILES or seen > MAX_ENTRIES:
             raise BadInput(f"{printable(root.name)} holds more than {MAX_FILES:,} files: import its folders one by one")
-    return found, skipped
+    return accepted, skipped
 
 
 def place(path: Path, root: Path) -> str:

@@ -41,8 +41,8 @@ def read_turns(path: Path, offset: int = 0) -> tuple[list[SpokenTurn], int]:
     if head.startswith(b"[") or (head.startswith(b"{") and not _is_lines(data)):
         return _document_turns(data, start)
     end = data.rfind(b"\n") + 1
-    records = [each for line in data[start:end].splitlines() if (each := _record(line))]
-    if start == 0 and end and not any(isinstance(each.get("type"), str) for each in records):
+    records = [record for line in data[start:end].splitlines() if (record := _record(line))]
+    if start == 0 and end and not any(isinstance(record.get("type"), str) for record in records):
         raise BadInput(_NO_TRANSCRIPT)
     return list(_line_turns(records, source.stem, data[:start])), max(end, start)
 
@@ -109,11 +109,11 @@ def _document_turns(data: bytes, start: int) -> tuple[list[SpokenTurn], int]:
     if not isinstance(messages, list):
         raise BadInput(_NO_TRANSCRIPT)
     turns = []
-    for each in messages[start:]:
-        if isinstance(each, dict):
-            text = _text(each.get("content", each.get("message")))
-            session = named or str(each.get("sessionId") or "")
-            turn = _turn(str(each.get("type")), text, each.get("timestamp"), session, is_typed=True)
+    for message in messages[start:]:
+        if isinstance(message, dict):
+            text = _text(message.get("content", message.get("message")))
+            session = named or str(message.get("sessionId") or "")
+            turn = _turn(str(message.get("type")), text, message.get("timestamp"), session, is_typed=True)
             turns += [turn] if turn is not None else []
     return turns, len(messages)
 

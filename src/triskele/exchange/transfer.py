@@ -95,9 +95,9 @@ def choose(path: Path, name: str | None) -> str:
     head = "" if path.is_dir() else sources.head(path)
     if path.is_file() and not head.strip():
         raise BadInput(f"{sources.printable(path.name)} is empty")
-    for known, format in IMPORTS.items():
+    for candidate, format in IMPORTS.items():
         if format.recognises(path, head):
-            return known
+            return candidate
     raise BadInput(f"the format of {sources.printable(path.name)} is unknown: name one of {', '.join(IMPORTS)}")
 
 
@@ -127,23 +127,23 @@ def import_memories(
     name = choose(path, format)
     target = None if project is None else validation.check_name(project, "the project")
     try:
-        found = _collect(IMPORTS[name].read(path, engine.settings.memory), report_progress)
+        items = _collect(IMPORTS[name].read(path, engine.settings.memory), report_progress)
         digest = sources.digest(files_of(path), path)
     except OSError as error:
         raise BadInput(f"cannot read {sources.printable(str(source))}: {error.strerror or error}") from error
-    is_export = bool(found.versions or found.links)
+    is_export = bool(items.versions or items.links)
     if is_export and target is not None:
         raise BadInput("a triskele export keeps the projects of its memories: import it without a project")
     if not keep_origin:
-        found.versions = [replace(each, memory=_distrusted(each.memory)) for each in found.versions]
-    place = "" if is_export else engine.project if target is None else target
-    batch = content_hash(f"{name}\0{place}\0{digest}")[:_BATCH_CHARACTERS]
+        items.versions = [replace(each, memory=_distrusted(each.memory)) for each in items.versions]
+    home = "" if is_export else engine.project if target is None else target
+    batch = content_hash(f"{name}\0{home}\0{digest}")[:_BATCH_CHARACTERS]
     for _ in range(_TRIES):
-        planned = _planned(engine, found, target)
-        problems = (*found.problems, *planned.problems)[:MAX_PROBLEMS]
+        planned = _planned(engine, items, target)
+        problems = (*items.problems, *planned.problems)[:MAX_PROBLEMS]
         if problems and not dry_run:
             raise BadInput(_complaint(path, problems))
-        report = _report(name, planned, batch, problems, tuple(found.skipped))
+        report = _report(name, planned, batch, problems, tuple(items.skipped))
         if dry_run:
             return replace(report, memories=planned.previews)
         # Another process may store the text of a link's end after the plan was made.
@@ -240,26 +240,26 @@ class _Found:
 
 
 def _collect(items: Iterable[Item], progress: Progress) -> _Found:
-    found = _Found()
+    collected = _Found()
     for number, item in enumerate(items, 1):
         match item:
             case Note():
-                found.notes.append(item)
+                collected.notes.append(item)
             case NamedLink():
-                found.ties.append(item)
+                collected.ties.append(item)
             case StoredVersion():
-                found.versions.append(item)
+                collected.versions.append(item)
             case StoredLink():
-                found.links.append(item)
+                collected.links.append(item)
             case Problem():
-                found.problems.append(item)
+                collected.problems.append(item)
             case Skipped():
-                found.skipped.append(item)
-        if len(found.problems) >= MAX_PROBLEMS:
+                collected.skipped.append(item)
+        if len(collected.problems) >= MAX_PROBLEMS:
             break
         if number % CHUNK == 0:
             progress(number, None)
-    return found
+    return collected
 
 
 def _planned(engine: StoreAccess, found: _Found, project: str | None) -> ImportPlan:

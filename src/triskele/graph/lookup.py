@@ -48,9 +48,9 @@ def details(view: View, text: str, *, limit: int = 10, closed: bool = False) -> 
 
 def _unseen(view: View, concept: Concept) -> NotFound:
     if view.scope.projects is not None:
-        place = ", ".join(sorted(filter(None, view.scope.projects)))
+        projects = ", ".join(sorted(filter(None, view.scope.projects)))
         message = (
-            f"nothing in project {place} mentions “{concept.name}” now: look into all projects, or at what is closed"
+            f"nothing in project {projects} mentions “{concept.name}” now: look into all projects, or at what is closed"
         )
         return NotFound(message, remedy="all projects or closed")
     return NotFound(f"nothing that still holds mentions “{concept.name}”: look at what is closed", remedy="closed")
@@ -74,14 +74,14 @@ def _rows(view: View, concept: Concept) -> tuple[Ints, Ints]:
 
 def _newest(view: View, rows: Ints, limit: int) -> tuple[Memory, ...]:
     """The memories behind some rows, the most recently changed first."""
-    found = view.store.rows(rows[-_MOST_LOOKED_AT:].tolist()).values()
-    return tuple(sorted(found, key=lambda memory: (memory.updated_at, memory.id), reverse=True)[:limit])
+    memories = view.store.rows(rows[-_MOST_LOOKED_AT:].tolist()).values()
+    return tuple(sorted(memories, key=lambda memory: (memory.updated_at, memory.id), reverse=True)[:limit])
 
 
 def _neighbours(view: View, concept: Concept, rows: Ints, limit: int) -> tuple[Neighbour, ...]:
     """Concepts that the same memories mention, most often together first, then the rarer one."""
-    place, others, _ = view.layers.concepts(rows[-_MOST_LOOKED_AT:])
-    pairs = np.unique(np.stack([place, others]), axis=1)[1]
+    positions, concepts, _ = view.layers.concepts(rows[-_MOST_LOOKED_AT:])
+    pairs = np.unique(np.stack([positions, concepts]), axis=1)[1]
     numbers, together = np.unique(pairs[pairs != concept.number], return_counts=True)
     connecting = view.connects(numbers)
     numbers, together = numbers[connecting], together[connecting]
@@ -124,16 +124,16 @@ def _shortest(view: View, start: int, goal: int) -> list[tuple[int, int]] | None
     _, ends, _ = view.holders(np.array([goal]))
     level, by_row, by_concept = np.array([start]), dict[int, int](), {start: 0}
     for _ in range(MAX_HOPS):
-        place, rows, _ = view.holders(level)
-        rows, place = _new(rows, place, by_row)
-        by_row |= dict(zip(rows.tolist(), level[place].tolist(), strict=True))
+        positions, rows, _ = view.holders(level)
+        rows, positions = _new(rows, positions, by_row)
+        by_row |= dict(zip(rows.tolist(), level[positions].tolist(), strict=True))
         arrived = rows[np.isin(rows, ends)]
         if len(arrived):
             return _back(int(arrived[0]), goal, by_row, by_concept)
-        place, concepts, _ = view.layers.concepts(rows)
+        positions, concepts, _ = view.layers.concepts(rows)
         open_ones = view.connects(concepts)
-        concepts, place = _new(concepts[open_ones], place[open_ones], by_concept)
-        by_concept |= dict(zip(concepts.tolist(), rows[place].tolist(), strict=True))
+        concepts, positions = _new(concepts[open_ones], positions[open_ones], by_concept)
+        by_concept |= dict(zip(concepts.tolist(), rows[positions].tolist(), strict=True))
         # The rarest concept first: it best explains why two memories belong together.
         level = concepts[np.lexsort((concepts, view.layers.frequency(concepts)))]
     return None
@@ -156,15 +156,15 @@ def _back(row: int, goal: int, by_row: dict[int, int], by_concept: dict[int, int
 
 def overview(view: View, mentions: MentionIndex) -> ConceptOverview:
     """Counts inside a scope, and the size of the whole graph on disk."""
-    place, concepts, _ = view.layers.concepts(view.rows)
-    place, concepts = np.unique(np.stack([place, concepts]), axis=1)
+    positions, concepts, _ = view.layers.concepts(view.rows)
+    positions, concepts = np.unique(np.stack([positions, concepts]), axis=1)
     counted = np.bincount(concepts)
     usable = (counted[concepts] >= 2) & view.connects(concepts)
     counts = view.store.names.counts()
     return ConceptOverview(
         names=counts,
         memories=len(view.rows),
-        connected=len(np.unique(place[usable])),
+        connected=len(np.unique(positions[usable])),
         common=_common(view, counted),
         bytes=counts.bytes + mentions.bytes(),
     )

@@ -59,12 +59,12 @@ def _grown(view: View, rows: Ints, concepts: Ints, most: int) -> tuple[Ints, Int
 def _rows_of(view: View, concepts: Ints, known: Ints, most: int) -> tuple[Ints, int]:
     """Further memories that mention the concepts: those that share most of them, then the newest."""
     _, rows, is_subject = view.holders(concepts)
-    found, at, counts = np.unique(rows, return_inverse=True, return_counts=True)
-    subjects = np.bincount(at, weights=is_subject, minlength=len(found))
-    is_new = ~np.isin(found, known)
-    found, counts, subjects = found[is_new], counts[is_new], subjects[is_new]
-    best = np.lexsort((-found, -subjects, -counts))[: max(most, 0)]
-    return found[best], len(found) - len(best)
+    new_rows, positions, counts = np.unique(rows, return_inverse=True, return_counts=True)
+    subjects = np.bincount(positions, weights=is_subject, minlength=len(new_rows))
+    is_new = ~np.isin(new_rows, known)
+    new_rows, counts, subjects = new_rows[is_new], counts[is_new], subjects[is_new]
+    best = np.lexsort((-new_rows, -subjects, -counts))[: max(most, 0)]
+    return new_rows[best], len(new_rows) - len(best)
 
 
 def _concepts_of(view: View, rows: Ints, known: Ints, most: int) -> tuple[Ints, int]:
@@ -73,17 +73,17 @@ def _concepts_of(view: View, rows: Ints, known: Ints, most: int) -> tuple[Ints, 
     Too common ones connect nothing.
     """
     _, numbers, _ = view.layers.concepts(rows)
-    found, counts = np.unique(numbers, return_counts=True)
-    kept = view.connects(found) & ~np.isin(found, known)
-    found, counts = found[kept], counts[kept]
-    best = np.lexsort((found, view.layers.frequency(found), -counts))[: max(most, 0)]
-    return found[best], len(found) - len(best)
+    concepts, counts = np.unique(numbers, return_counts=True)
+    is_new = view.connects(concepts) & ~np.isin(concepts, known)
+    concepts, counts = concepts[is_new], counts[is_new]
+    best = np.lexsort((concepts, view.layers.frequency(concepts), -counts))[: max(most, 0)]
+    return concepts[best], len(concepts) - len(best)
 
 
 def _drawn(view: View, rows: Ints, concepts: Ints, left_out: int, *, is_memory: bool) -> Neighbourhood:
-    known, names = view.store.rows(rows.tolist()), view.concepts(concepts.tolist())
+    versions, names = view.store.rows(rows.tolist()), view.concepts(concepts.tolist())
     # In the order of their discovery: the focus is the first.
-    memories = {row: known[row] for row in rows.tolist() if row in known}
+    memories = {row: versions[row] for row in rows.tolist() if row in versions}
     named = {number: names[number] for number in concepts.tolist() if number in names}
     focus = f"m{memories[int(rows[0])].id}" if is_memory else f"c{int(concepts[0])}"
     frequency = dict(zip(concepts.tolist(), view.layers.frequency(concepts).tolist(), strict=True))
@@ -111,10 +111,10 @@ def _label(memory: Memory) -> str:
 def _mentions(
     view: View, rows: Ints, memories: Mapping[int, Memory], named: Mapping[int, Concept]
 ) -> Iterable[GraphEdge]:
-    place, numbers, is_subject = view.layers.concepts(rows)
+    positions, numbers, is_subject = view.layers.concepts(rows)
     seen = set()
-    for at, number, subject in zip(place.tolist(), numbers.tolist(), is_subject.tolist(), strict=True):
-        row = int(rows[at])
+    for position, number, subject in zip(positions.tolist(), numbers.tolist(), is_subject.tolist(), strict=True):
+        row = int(rows[position])
         if number in named and row in memories and (row, number) not in seen:
             seen.add((row, number))
             kind = "subject" if subject else "mentions"

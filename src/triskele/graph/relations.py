@@ -101,19 +101,19 @@ class RelationReader:
         done = Extracted(left=len(pending))
         for batch in _batches(pending[:limit], MOST_TEXTS):
             try:
-                found = self._read(llm, batch)
+                triples = self._read(llm, batch)
             except (Unavailable, _BudgetSpentError) as error:
                 return replace(done, problem=str(error))
-            count = sum(map(len, found.values()))
+            count = sum(map(len, triples.values()))
             done = Extracted(
                 done.memories + len(batch), done.triples + count, done.requests + 1, done.left - len(batch)
             )
             progress(done.memories)
         try:
-            asked = self._define(llm) + self._resolve(llm)
+            requests = self._define(llm) + self._resolve(llm)
         except (Unavailable, _BudgetSpentError) as error:
             return replace(done, problem=str(error))
-        return replace(done, requests=done.requests + asked)
+        return replace(done, requests=done.requests + requests)
 
     def _llm(self) -> Llm:
         services = self._host.runtime.services()
@@ -127,12 +127,12 @@ class RelationReader:
 
     def _pending(self) -> tuple[list[Memory], int]:
         """Open memories of which nothing was read, one for each content, and how many may not be sent to a model."""
-        known = self._documents.all(_TRIPLES).keys()
+        read = self._documents.all(_TRIPLES).keys()
         policy = self._host.runtime.egress_policy
         pending: dict[str, Memory] = {}
         withheld = 0
         for memory in live(self._host):
-            if memory.content_hash in known or memory.content_hash in pending:
+            if memory.content_hash in read or memory.content_hash in pending:
                 continue
             if memory.sensitivity is not Sensitivity.OPEN or policy.memory(memory) is None:
                 withheld += 1
@@ -147,45 +147,45 @@ class RelationReader:
         if not shown:
             return {}
         self._call()
-        given = reader.read_triples(llm, [text for _, text in shown])
-        found = {
+        answers = reader.read_triples(llm, [text for _, text in shown])
+        grounded = {
             memory.content_hash: [each for each in dict.fromkeys(triples) if is_grounded(each, memory.content)]
-            for (memory, _), triples in zip(shown, given, strict=True)
+            for (memory, _), triples in zip(shown, answers, strict=True)
         }
         at = timestamps.to_text(timestamps.now())
         documents = {
             memory.content_hash: Document(
-                {"triples": [list(each) for each in found[memory.content_hash]], "model": llm.name, "at": at},
+                {"triples": [list(each) for each in grounded[memory.content_hash]], "model": llm.name, "at": at},
                 about=[memory.id],
             )
             for memory, _ in shown
         }
         self._documents.put(_TRIPLES, documents)
-        return found
+        return grounded
 
     # Which relations and names mean the same
 
     def _define(self, llm: Llm) -> int:
         """Ask what relations mean that are not known yet, together with those that are; returns the requests."""
-        known: Mapping[str, Any] = self._documents.all(_RELATIONS)
+        meanings: Mapping[str, Any] = self._documents.all(_RELATIONS)
         told_by = self._told_by(lambda triple: [_plain(triple.relation)])
-        used = sorted(told_by.keys() - known.keys())
-        asked = 0
+        used = sorted(told_by.keys() - meanings.keys())
+        requests = 0
         half = MOST_RELATIONS // 2
         for fresh in _batches(used, half):
-            leading = sorted({value["canonical"] for value in known.values()})
-            made: dict[str, dict[str, Any]] = {}
+            leading = sorted({value["canonical"] for value in meanings.values()})
+            defined: dict[str, dict[str, Any]] = {}
             # Each is compared with every known one, a part of them at a time, until it is one of them.
             for part in list(_batches(leading, half)) or [[]]:
-                left = [text for text in fresh if text not in made or made[text]["canonical"] not in leading]
-                asked += self._define_beside(llm, part, left, made)
-            documents = {text: Document(value, about=told_by[text]) for text, value in made.items()}
+                left = [text for text in fresh if text not in defined or defined[text]["canonical"] not in leading]
+                requests += self._define_beside(llm, part, left, defined)
+            documents = {text: Document(value, about=told_by[text]) for text, value in defined.items()}
             self._documents.put(_RELATIONS, documents)
-            known = {**known, **made}
-        return asked
+            meanings = {**meanings, **defined}
+        return requests
 
     def _define_beside(
-        self, llm: Llm, known: Sequence[str], fresh: Sequence[str], made: dict[str, dict[str, Any]]
+        self, llm: Llm, known: Sequence[str], fresh: Sequence[str], defined: dict[str, dict[str, Any]]
     ) -> int:
         """Record the meanings of new relations, compared with some known ones; returns the requests."""
         listed = [(text, cleared) for text in (*known, *fresh) if (cleared := self._cleared(text)) is not None]
@@ -194,24 +194,24 @@ class RelationReader:
             return 0
         self._call()
         meanings = reader.define_relations(llm, [cleared for _, cleared in listed])
-        for place, text in enumerate(names):
+        for position, text in enumerate(names):
             if text in fresh:
-                root = _root(names, meanings, place)
-                before = made.get(text, {"canonical": text})["canonical"]
-                made[text] = {"canonical": before if root == text else root, "single": meanings[place].is_single}
+                root = _root(names, meanings, position)
+                before = defined.get(text, {"canonical": text})["canonical"]
+                defined[text] = {"canonical": before if root == text else root, "single": meanings[position].is_single}
         return 1
 
     def _resolve(self, llm: Llm) -> int:
         """Join names that mean one thing: by form, by the cosine of their vectors, and else by asking."""
-        known: Mapping[str, Any] = self._documents.all(_NAMES)
+        heads: Mapping[str, Any] = self._documents.all(_NAMES)
         told_by = self._told_by(lambda triple: [key(triple.subject), key(triple.object)])
         texts = {key(name): name for triple in self._all_triples() for name in (triple.subject, triple.object)}
-        fresh = {own for own in texts if own and own not in known}
+        fresh = {own for own in texts if own and own not in heads}
         if not fresh:
             return 0
         doubtful, joined = self._alike(texts, fresh)
-        asked = 0
-        self._keep_heads(known, fresh - {own for pair in doubtful for own in pair}, joined, told_by)
+        requests = 0
+        self._keep_heads(heads, fresh - {own for pair in doubtful for own in pair}, joined, told_by)
         for start in range(0, len(doubtful), MOST_NAMES):
             pairs, rest = doubtful[start : start + MOST_NAMES], doubtful[start + MOST_NAMES :]
             cleared = []
@@ -221,11 +221,11 @@ class RelationReader:
             if cleared:
                 self._call()
                 answers = reader.same_names(llm, [sides for _, sides in cleared])
-                asked += 1
+                requests += 1
                 joined += [pair for (pair, _), same_thing in zip(cleared, answers, strict=True) if same_thing]
             # What was answered stays where a later request fails.
-            self._keep_heads(known, fresh - {own for pair in rest for own in pair}, joined, told_by)
-        return asked
+            self._keep_heads(heads, fresh - {own for pair in rest for own in pair}, joined, told_by)
+        return requests
 
     def _keep_heads(
         self,
@@ -287,12 +287,12 @@ class RelationReader:
     def _told_by(self, parts: Callable[[Triple], Iterable[str]]) -> dict[str, list[str]]:
         """Which memories hold a name or relation: what is kept of it goes with any of them."""
         read = self._documents.all(_TRIPLES)
-        found: dict[str, list[str]] = {}
+        holders: dict[str, list[str]] = {}
         for memory in live(self._host):
-            for given in read.get(memory.content_hash, {"triples": ()})["triples"]:
-                for part in parts(Triple(*given)):
-                    found.setdefault(part, []).append(memory.id)
-        return found
+            for triple in read.get(memory.content_hash, {"triples": ()})["triples"]:
+                for part in parts(Triple(*triple)):
+                    holders.setdefault(part, []).append(memory.id)
+        return holders
 
     def _cleared(self, text: str) -> Cleared | None:
         return self._host.runtime.egress_policy.question(text)[0]
@@ -314,8 +314,8 @@ def relations(host: StoreAccess, *, about: str | None = None, closed: bool = Fal
     replaced = _replaced(host, memories)
     edges = []
     for memory in memories:
-        for given in read.get(memory.content_hash, {"triples": ()})["triples"]:
-            triple = Triple(*given)
+        for values in read.get(memory.content_hash, {"triples": ()})["triples"]:
+            triple = Triple(*values)
             relation = str(meanings.get(_plain(triple.relation), {}).get("canonical", _plain(triple.relation)))
             ends = [_head(name, names) for name in (triple.subject, triple.object)]
             until = min(filter(None, (memory.valid_to, replaced.get(memory.id))), default=None)
@@ -358,12 +358,12 @@ def _closed(edges: Iterable[RelationEdge], single: set[str], now: datetime) -> l
     listed: list[RelationEdge] = []
     for edge in edges:
         slot = (edge.evidence.project, edge.subject, edge.relation)
-        place = open_ones.get(slot) if edge.relation in single else None
-        if place is not None and not _may_end(edge, listed[place]):
+        index = open_ones.get(slot) if edge.relation in single else None
+        if index is not None and not _may_end(edge, listed[index]):
             listed.append(edge)
             continue
-        if place is not None and listed[place].object != edge.object:
-            listed[place] = replace(listed[place], valid_to=edge.valid_from)
+        if index is not None and listed[index].object != edge.object:
+            listed[index] = replace(listed[index], valid_to=edge.valid_from)
         if edge.holds_at(now):
             open_ones[slot] = len(listed)
         listed.append(edge)
@@ -394,13 +394,13 @@ def _end(heads: Mapping[str, str], own: str) -> str:
     return own
 
 
-def _root(names: Sequence[str], meanings: Sequence[reader.RelationMeaning], place: int) -> str:
+def _root(names: Sequence[str], meanings: Sequence[reader.RelationMeaning], position: int) -> str:
     """The relation at the end of a chain of the same ones; a circle ends at its first."""
     seen: list[int] = []
-    while place not in seen:
-        seen.append(place)
-        place = meanings[place].same_as
-    return names[min(seen[seen.index(place) :])]
+    while position not in seen:
+        seen.append(position)
+        position = meanings[position].same_as
+    return names[min(seen[seen.index(position) :])]
 
 
 def _plain(relation: str) -> str:

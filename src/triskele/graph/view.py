@@ -51,9 +51,9 @@ class View:
 
     def holders(self, concepts: Ints) -> tuple[Ints, Ints, Bools]:
         """The place in the list, the row of a memory that mentions the concept, and whether it is its subject."""
-        place, rows, marks = self.layers.holders(concepts)
+        positions, rows, marks = self.layers.holders(concepts)
         seen = self.sees(rows)
-        return place[seen], rows[seen], marks[seen]
+        return positions[seen], rows[seen], marks[seen]
 
     def sees(self, rows: Ints) -> Bools:
         """Which rows are in the scope."""
@@ -81,8 +81,8 @@ class View:
         if not own:
             raise BadInput(f"not the name of anything: {text[:40]!r} (give a word or more)")
         names = self.store.names
-        if (known := names.find([own]).get(own)) is not None:
-            return known
+        if (name := names.find([own]).get(own)) is not None:
+            return name
         for name in names.akin([block(text)]):
             if same(text, name.text) is not None:
                 return name
@@ -99,20 +99,20 @@ class View:
 
     def _near(self, own: str) -> list[str]:
         """Names in the scope with the same words, most mentioned first, and names with similar spelling."""
-        known = {name.key: name for name in self.store.names.known()}
+        by_key = {name.key: name for name in self.store.names.known()}
         words = own.split()
-        wider = [name for key, name in known.items() if all(f" {word}" in f" {key}" for word in words)]
+        wider = [name for key, name in by_key.items() if all(f" {word}" in f" {key}" for word in words)]
         wider = sorted(wider, key=lambda name: (len(name.key), name.key))[:_CONSIDERED]
-        alike = [key for key in known if abs(len(key) - len(own)) <= _MOST_TYPOS]
-        near = [known[key] for key in get_close_matches(own, alike, n=_SUGGESTED, cutoff=_NEAR)]
-        found: Sequence[Name] = [
+        alike = [key for key in by_key if abs(len(key) - len(own)) <= _MOST_TYPOS]
+        near = [by_key[key] for key in get_close_matches(own, alike, n=_SUGGESTED, cutoff=_NEAR)]
+        suggested: Sequence[Name] = [
             *self._most_mentioned(wider)[: _SUGGESTED - 1],
             *self._most_mentioned(near, ordered=True),
         ]
-        return list({name.concept: name.text for name in found}.values())[:_SUGGESTED]
+        return list({name.concept: name.text for name in suggested}.values())[:_SUGGESTED]
 
     def _most_mentioned(self, names: Sequence[Name], *, ordered: bool = False) -> list[Name]:
-        place, _, _ = self.holders(np.array([name.concept for name in names], dtype=np.int64))
-        counts = np.bincount(place, minlength=len(names)).tolist()
+        positions, _, _ = self.holders(np.array([name.concept for name in names], dtype=np.int64))
+        counts = np.bincount(positions, minlength=len(names)).tolist()
         seen = [(count, name) for count, name in zip(counts, names, strict=True) if count]
         return [name for _, name in (seen if ordered else sorted(seen, key=lambda each: -each[0]))]

@@ -69,10 +69,10 @@ class _Cache(dict[str, tuple[str, ...]]):
         if len(self) >= MAX_CACHED_WORDS:
             self.clear()
             self._words.clear()
-        made = self[word] = self._make(word)
-        for term in made:
+        terms = self[word] = self._make(word)
+        for term in terms:
             self._words.setdefault(term, []).append(word)
-        return made
+        return terms
 
     def forms(self, terms: Iterable[str], words: Iterable[str]) -> set[str]:
         """Among some words, and the cached ones, those with any of these terms."""
@@ -103,14 +103,14 @@ class Analyzer:
         if (pattern := _spaced(text)) is not None:
             matches = pattern.finditer(text)
             return [Token(term, *match.span()) for match in matches for term in self._terms_of[match.group()]]
-        found: list[Token] = []
+        tokens: list[Token] = []
         for match in _token().finditer(text):
             start, end = match.span()
             if IS_UNSPACED.match(match.group()):
-                found += [Token(t, start + a, start + b) for t, a, b in _grams(match.group())]
+                tokens += [Token(t, start + a, start + b) for t, a, b in _grams(match.group())]
             else:
-                found += [Token(term, start, end) for term in self._terms_of[match.group()]]
-        return found
+                tokens += [Token(term, start, end) for term in self._terms_of[match.group()]]
+        return tokens
 
     def terms(self, text: str) -> list[str]:
         """The terms under which a text is indexed."""
@@ -171,9 +171,9 @@ class Analyzer:
         return list(self._asked(text[:MAX_QUERY_CHARACTERS]))
 
     def _query_terms(self, text: str) -> tuple[str, ...]:
-        asked = self.terms(text) if text.isascii() else self._unpaired(self.tokens(text))
-        content_terms = [term for term in asked if term not in self._stop_terms]
-        return tuple(dict.fromkeys(content_terms or asked))
+        terms = self.terms(text) if text.isascii() else self._unpaired(self.tokens(text))
+        content_terms = [term for term in terms if term not in self._stop_terms]
+        return tuple(dict.fromkeys(content_terms or terms))
 
     @staticmethod
     def _unpaired(tokens: Sequence[Token]) -> list[str]:
@@ -255,11 +255,11 @@ def spellings(identifier: str) -> list[str]:
     if len(identifier) > _LONGEST_RESPELLED:
         return []
     if _JOINTS.search(identifier):
-        found = [_JOINTS.sub(joint, identifier) for joint in ("-", "_", "")]
+        candidates = [_JOINTS.sub(joint, identifier) for joint in ("-", "_", "")]
     else:
-        places = range(1, len(identifier))
-        found = [f"{identifier[:place]}{joint}{identifier[place:]}" for joint in "-_" for place in places]
-    return [spelling for spelling in dict.fromkeys(found) if spelling != identifier]
+        cuts = range(1, len(identifier))
+        candidates = [f"{identifier[:cut]}{joint}{identifier[cut:]}" for joint in "-_" for cut in cuts]
+    return [spelling for spelling in dict.fromkeys(candidates) if spelling != identifier]
 
 
 def shape(identifier: str) -> str:

@@ -55,12 +55,12 @@ def settle_folder(folder: Path) -> None:
 def expanded(path: str | Path) -> Path:
     """An absolute path without `..`, with `~` and `~user` replaced; BadInput if there is no such user."""
     try:
-        found = Path(path).expanduser().absolute()
+        absolute = Path(path).expanduser().absolute()
     except RuntimeError as error:
         raise BadInput(f"{str(path)!a} names the home folder of a user that does not exist") from error
-    if ".." not in found.parts and not str(found).startswith("//"):
-        return found
-    plain, real = os.path.normpath(str(found).replace("//", "/")), os.path.realpath(found)
+    if ".." not in absolute.parts and not str(absolute).startswith("//"):
+        return absolute
+    plain, real = os.path.normpath(str(absolute).replace("//", "/")), os.path.realpath(absolute)
     # What is above a link is above its target.
     return Path(plain if os.path.realpath(plain) == real else real)
 

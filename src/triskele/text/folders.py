@@ -102,11 +102,11 @@ def _remote(git: Path) -> str:
 
 def normalised(url: str) -> str:
     """A remote as host/path, without scheme, user, password, port and `.git`; a local path is not a remote."""
-    found = _WITH_SCHEME.fullmatch(url) or _SCP.fullmatch(url)
-    if found is None or not found["host"] or len(url) > _MAX_REMOTE_CHARACTERS or not url.isprintable():
+    remote = _WITH_SCHEME.fullmatch(url) or _SCP.fullmatch(url)
+    if remote is None or not remote["host"] or len(url) > _MAX_REMOTE_CHARACTERS or not url.isprintable():
         return ""
-    host = re.sub(r":\d*$", "", found["host"].rpartition("@")[2]).lower()
-    path = re.sub("/+", "/", re.split("[?#]", found["path"])[0]).strip("/").removesuffix(".git").strip("/")
+    host = re.sub(r":\d*$", "", remote["host"].rpartition("@")[2]).lower()
+    path = re.sub("/+", "/", re.split("[?#]", remote["path"])[0]).strip("/").removesuffix(".git").strip("/")
     if not host or not path:
         return ""
     return f"{host}/{path.lower() if host in _ANY_CASE else path}"

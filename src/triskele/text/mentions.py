@@ -85,11 +85,11 @@ def _identifiers(text: str, start: int, end: int) -> Iterator[PatternSpan]:
         word = match.group().rstrip(".:/-")
         if len(word) < 3 or len(word) > _LONGEST or _is_plain(word):
             continue
-        place = match.start()
+        begin = match.start()
         if _FILE.fullmatch(word):
-            yield "path", place, place + len(word)
+            yield "path", begin, begin + len(word)
         elif _CODE.fullmatch(word) and not _ABBREVIATION.fullmatch(word):
-            yield "code", place, place + len(word)
+            yield "code", begin, begin + len(word)
 
 
 class Kind(StrEnum):
@@ -123,8 +123,8 @@ class Mention(NamedTuple):
 def mentions(content: str, tags: Iterable[str] = (), keywords: str = "") -> list[Mention]:
     """The mentions of a memory in the order of the text, labels last."""
     text = content[:MAX_CHARACTERS]
-    found = _distinct([*_in_text(text), *_labels(tags, keywords)])
-    return found[:MAX_MENTIONS]
+    distinct = _distinct([*_in_text(text), *_labels(tags, keywords)])
+    return distinct[:MAX_MENTIONS]
 
 
 def _in_text(text: str) -> Iterator[Mention]:
@@ -150,9 +150,9 @@ def _labels(tags: Iterable[str], keywords: str) -> Iterator[Mention]:
 
 def _distinct(found: Sequence[Mention]) -> list[Mention]:
     """Each mention once, the subject first; without those that are too long or hold no letter or digit."""
-    kept: dict[tuple[str, int], Mention] = {}
+    distinct: dict[tuple[str, int], Mention] = {}
     for mention in found:
         is_valid = len(mention.text) <= MAX_NAME_CHARACTERS and any(map(str.isalnum, mention.text))
         if is_valid:
-            kept.setdefault((mention.text, mention.start), mention)
-    return sorted(kept.values(), key=lambda m: (m.start < 0, m.start if m.start >= 0 else 0))
+            distinct.setdefault((mention.text, mention.start), mention)
+    return sorted(distinct.values(), key=lambda m: (m.start < 0, m.start if m.start >= 0 else 0))

@@ -66,32 +66,32 @@ class Word(NamedTuple):
 def words(text: str) -> list[Word]:
     """The words of a text in their order."""
     pattern = _ASCII_WORD if text.isascii() else _WORD
-    found: list[Word] = []
+    listed: list[Word] = []
     before, last = "", 0
     for match in pattern.finditer(text):
         word, (start, end) = match.group(), match.span()
         gap = text[last:start]
-        joins = gap == " " or (gap == "" and bool(found)) or (gap == ". " and _is_abbreviated(before))
-        opens = not joins and (not found or _BREAK.search(gap) is not None)
-        found.append(Word(word, start, end, opens, joins))
+        joins = gap == " " or (gap == "" and bool(listed)) or (gap == ". " and _is_abbreviated(before))
+        opens = not joins and (not listed or _BREAK.search(gap) is not None)
+        listed.append(Word(word, start, end, opens, joins))
         before, last = word, end
-    return found
+    return listed
 
 
 def spans(listed: Sequence[Word], taken: Sequence[Span] = ()) -> Iterator[Span]:
     """The spans of names; the `taken` spans belong to something else."""
     free = _Free(taken)
     inside = {word.text for word in listed if not word.opens and is_capital(word.text)}
-    place = 0
-    while place < len(listed):
-        word = listed[place]
+    position = 0
+    while position < len(listed):
+        word = listed[position]
         if not _can_begin(word) or not free.holds(word):
-            place += 1
+            position += 1
             continue
-        run = _run(listed, place, free)
+        run = _run(listed, position, free)
         if len(run) > 1 or not word.opens or stands_out(word.text) or word.text in inside:
             yield from _with_parts(listed, run)
-        place = run[-1] + 1
+        position = run[-1] + 1
 
 
 def is_capital(text: str) -> bool:
@@ -115,19 +115,19 @@ def _is_initial(word: Word) -> bool:
 def _run(listed: Sequence[Word], first: int, free: _Free) -> list[int]:
     """The positions of the words of one name; small words are included only before a capital."""
     run = [first]
-    place = first + 1
-    while place < len(listed) and len(run) < MAX_WORDS and listed[place].joins and free.holds(listed[place]):
-        text = listed[place].text
+    position = first + 1
+    while position < len(listed) and len(run) < MAX_WORDS and listed[position].joins and free.holds(listed[position]):
+        text = listed[position].text
         if is_capital(text) or (text.isdigit() and len(text) <= 4):
-            run.append(place)
-            place += 1
+            run.append(position)
+            position += 1
             continue
-        bridge = _bridge(listed, place)
-        after = place + bridge
+        bridge = _bridge(listed, position)
+        after = position + bridge
         if not bridge or after >= len(listed) or not _continues(listed[after]) or not free.holds(listed[after]):
             break
-        run += range(place, after + 1)
-        place = after + 1
+        run += range(position, after + 1)
+        position = after + 1
     return run
 
 
@@ -150,9 +150,9 @@ def _continues(word: Word) -> bool:
 def _with_parts(listed: Sequence[Word], run: Sequence[int]) -> Iterator[Span]:
     """The whole name, and the names inside it between small words or numbers, alone and in pairs."""
     pieces: list[list[int]] = [[]]
-    for place in run:
-        if is_capital(listed[place].text):
-            pieces[-1].append(place)
+    for position in run:
+        if is_capital(listed[position].text):
+            pieces[-1].append(position)
         elif pieces[-1]:
             pieces.append([])
     pieces = [piece for piece in pieces if piece]
@@ -183,8 +183,8 @@ class _Free:
 
     def holds(self, word: Word) -> bool:
         """Whether a word is free."""
-        place = bisect_right(self._starts, word.start) - 1
-        return place < 0 or self._ends[place] <= word.start
+        position = bisect_right(self._starts, word.start) - 1
+        return position < 0 or self._ends[position] <= word.start
 
 
 class Subject(NamedTuple):
@@ -258,12 +258,13 @@ def _lead(listed: Sequence[Word]) -> Span | None:
     if repeated := _repeated(listed):
         return repeated
     first = 1 if listed and listed[0].text.lower() in ARTICLES else 0
-    for place in range(first, min(first + MAX_KEY_WORDS + 1, len(listed))):
-        word = listed[place]
-        if place > first and word.text.lower() in COPULAS and word.joins:
+    for position in range(first, min(first + MAX_KEY_WORDS + 1, len(listed))):
+        word = listed[position]
+        if position > first and word.text.lower() in COPULAS and word.joins:
             # "The film is …" refers to something that was named before.
-            return (listed[first].start, listed[place - 1].end) if _is_telling(listed[first:place], first) else None
-        if (place > first and not word.joins) or (
+            lead = listed[first:position]
+            return (lead[0].start, lead[-1].end) if _is_telling(lead, first) else None
+        if (position > first and not word.joins) or (
             word.text.lower() in COMMON_WORDS and word.text.lower() not in PARTICLES
         ):
             break

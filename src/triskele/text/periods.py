@@ -135,10 +135,10 @@ def validity(text: str, now: datetime, zone: tzinfo | None = None) -> Period | N
     for ahead in (False, True):
         today = replace(_today(now, zone), ahead=ahead)
         for point in _joined(content, list(_points(content, today))):
-            said = content[point.begin : point.end]
+            phrase = content[point.begin : point.end]
             if point.begin and not (is_single and _stands_free(content, point)):
                 continue
-            period = _held(content, point, _period(point.span, said, zone), now, ahead=ahead)
+            period = _held(content, point, _period(point.span, phrase, zone), now, ahead=ahead)
             if period is not None:
                 return period
     return None
@@ -146,19 +146,19 @@ def validity(text: str, now: datetime, zone: tzinfo | None = None) -> Period | N
 
 def _stands_free(text: str, point: Point) -> bool:
     """Whether words inside a sentence state its validity: since anywhere, until at its end."""
-    said = text[point.begin : point.end]
-    others = re.findall(r"\b(?:until|till|before)\b", text[: point.begin] + text[point.end :], re.IGNORECASE)
-    is_since = re.match(r"(?:ever\s+)?since\b", said, re.IGNORECASE) is not None
-    return not others and (is_since or (_ENDS.match(said) is not None and point.end == len(text)))
+    phrase = text[point.begin : point.end]
+    rivals = re.findall(r"\b(?:until|till|before)\b", text[: point.begin] + text[point.end :], re.IGNORECASE)
+    is_since = re.match(r"(?:ever\s+)?since\b", phrase, re.IGNORECASE) is not None
+    return not rivals and (is_since or (_ENDS.match(phrase) is not None and point.end == len(text)))
 
 
 def _held(text: str, point: Point, period: Period, now: datetime, *, ahead: bool) -> Period | None:
-    said = text[point.begin : point.end]
-    if not ahead and _BEGINS.match(said) and period.start is not None and period.start <= now:
+    phrase = text[point.begin : point.end]
+    if not ahead and _BEGINS.match(phrase) and period.start is not None and period.start <= now:
         is_over = period.end is not None and period.end <= now
-        is_point = re.match(r"(?:from|as\s+of|effective)\b", said, re.IGNORECASE) and not _RANGE.search(said)
+        is_point = re.match(r"(?:from|as\s+of|effective)\b", phrase, re.IGNORECASE) and not _RANGE.search(phrase)
         return None if is_over and not is_point else replace(period, end=None if is_point else period.end)
-    if ahead and _ENDS.match(said) and period.start is None and period.end is not None and period.end > now:
+    if ahead and _ENDS.match(phrase) and period.start is None and period.end is not None and period.end > now:
         # "Until May", written in November, usually means last May.
         is_near = point.has_year or period.end - now < _NEAR
         return period if is_near and not _PAST.search(text) else None
@@ -167,10 +167,10 @@ def _held(text: str, point: Point, period: Period, now: datetime, *, ahead: bool
 
 def session_day(name: str, now: datetime, zone: tzinfo | None = None) -> datetime | None:
     """The day in the name of a session, such as `standup 2026-05-03`; None without one, or with one to come."""
-    if (found := _IN_NAME.search(name)) is None:
+    if (match := _IN_NAME.search(name)) is None:
         return None
     try:
-        start = _aware(date.fromisoformat(found[1]), zone)
+        start = _aware(date.fromisoformat(match[1]), zone)
     except ValueError:
         return None
     return start if start <= now else None
@@ -272,9 +272,9 @@ def _before(text: str, at: int) -> str:
 
 
 def _has_year(match: Match) -> bool:
-    said = match.groupdict()
+    groups = match.groupdict()
     # A month, a season and a quarter without a year have an empty one.
-    return bool(said.get("year") or said.get("y") or said.get("shift")) or not said.keys() & {"year", "y"}
+    return bool(groups.get("year") or groups.get("y") or groups.get("shift")) or not groups.keys() & {"year", "y"}
 
 
 def _is_led(match: Match, needs: str) -> bool:
@@ -296,40 +296,40 @@ def _is_led(match: Match, needs: str) -> bool:
 
 def _is_time(match: Match, today: Today, *, is_bare: bool) -> bool:
     """Whether what looks like a time in a sentence is one."""
-    said, text, after = match.groupdict(), match.string, match.end()
+    groups, text, after = match.groupdict(), match.string, match.end()
     before = _before(text, match.start())
     if _VERSION_BEFORE.search(before):
         return False
-    if month := said.get("month"):
+    if month := groups.get("month"):
         return _is_month(match, month, is_bare=is_bare)
-    if weekday := said.get("weekday"):
+    if weekday := groups.get("weekday"):
         return len(weekday) >= _SHORTEST_NAME and not _PARTS_AFTER.match(text, after)
-    if said.get("season"):
+    if groups.get("season"):
         is_one = not is_bare or match[0].lower().startswith("the")
         return is_one and not _PRODUCT_AFTER.match(text, after)
-    if said.get("unit") == "weekend" and is_bare:
+    if groups.get("unit") == "weekend" and is_bare:
         return match[0].lower().startswith("the")
-    if not said and match[0][0].isupper():
+    if not groups and match[0][0].isupper():
         return not _TITLE_BEFORE.search(before)
-    year = said.get("year")
-    if is_bare and year and "q" not in said:
+    year = groups.get("year")
+    if is_bare and year and "q" not in groups:
         return int(year) <= today.day.year + _YEARS_AHEAD and not _COUNTED_AFTER.match(text, after)
     return True
 
 
 def _is_month(match: Match, month: str, *, is_bare: bool) -> bool:
-    word, said = month.rstrip("."), match.groupdict()
+    word, groups = month.rstrip("."), match.groupdict()
     if _PRODUCT_AFTER.match(match.string, match.end()) or (word.isupper() and word.lower() in _VERBS):
         return False
     if is_bare:
         # Led by the right word or the end of a range; a short one is capitalised.
         return len(word) >= _SHORTEST_NAME or word.lower() == "may" or not word.islower()
-    is_exact = bool(said.get("year")) or re.search(r"\d(?:st|nd|rd|th)\b", match[0], re.IGNORECASE) is not None
+    is_exact = bool(groups.get("year")) or re.search(r"\d(?:st|nd|rd|th)\b", match[0], re.IGNORECASE) is not None
     is_named = re.search(r"\b(?:of|last year|this year|next year)\b", match[0], re.IGNORECASE) is not None
     if not word.islower() or is_exact or is_named:
         return True
     if word in _VERBS:
-        return said.get("shift") is not None and _CLAUSE_END.match(match.string, match.end()) is not None
+        return groups.get("shift") is not None and _CLAUSE_END.match(match.string, match.end()) is not None
     return len(word) >= _SHORTEST_NAME
 
 
@@ -397,14 +397,14 @@ def _in_year(day: date, shift: int) -> date:
 
 def _modified(text: str, point: Point) -> list[Point]:
     """A time with the words before it; none if it is counted from, as in two days before 3 May."""
-    found = _MODIFIER.search(text, max(0, point.begin - _REACH), point.begin)
-    kind = found.lastgroup if found else None
-    if found is None or kind is None:
+    modifier = _MODIFIER.search(text, max(0, point.begin - _REACH), point.begin)
+    kind = modifier.lastgroup if modifier else None
+    if modifier is None or kind is None:
         return [point]
-    if kind in ("before", "after") and _UNIT_BEFORE.search(text, max(0, found.start() - _REACH), found.start()):
+    if kind in ("before", "after") and _UNIT_BEFORE.search(text, max(0, modifier.start() - _REACH), modifier.start()):
         return []
     start, end = point.span
-    is_onwards = found[0].lower().startswith("from") and _ONWARDS.match(text, point.end)
+    is_onwards = modifier[0].lower().startswith("from") and _ONWARDS.match(text, point.end)
     spans = {
         "since": Span(start, None),
         "after": Span(end, None),
@@ -413,7 +413,7 @@ def _modified(text: str, point: Point) -> list[Point]:
     }
     span = Span(start, None) if is_onwards else Span(*spans.get(kind, point.span))
     onwards = is_onwards.end() if is_onwards else point.end
-    return [replace(point, begin=found.start(), end=onwards, span=span)]
+    return [replace(point, begin=modifier.start(), end=onwards, span=span)]
 
 
 def _nested(points: Sequence[Point]) -> list[Point]:

@@ -201,8 +201,8 @@ class Names:
     def resolve(self, name: str) -> tuple[str, Reason | None]:
         """The concept of a name and the reason; a new name is its own concept, without a reason."""
         own = key(name)
-        if (known := self._concepts.get(own)) is not None:
-            return known, Reason.SPELLING if known == own else Reason.ALIAS
+        if (concept := self._concepts.get(own)) is not None:
+            return concept, Reason.SPELLING if concept == own else Reason.ALIAS
         for other, concept in self._blocks.get(block(name), {}).items():
             if (reason := same(name, other)) is not None:
                 return concept, reason
@@ -252,17 +252,17 @@ class Gazetteer:
 
     def add(self, name: str) -> bool:
         """Add a name; returns whether it may now match texts that it did not match before."""
-        known = key(name)
-        size = known.count(" ") + 1
-        if not known or size > MAX_PARTS:
+        own = key(name)
+        size = own.count(" ") + 1
+        if not own or size > MAX_PARTS:
             return False
         form = _form(name)
-        if known in self._forms:
-            is_wider = form < self._forms[known]
-            self._forms[known] = min(form, self._forms[known])
+        if own in self._forms:
+            is_wider = form < self._forms[own]
+            self._forms[own] = min(form, self._forms[own])
             return is_wider
-        self._forms[known] = form
-        first = known.split(" ", 1)[0]
+        self._forms[own] = form
+        first = own.split(" ", 1)[0]
         self._counts[first, size] = self._counts.get((first, size), 0) + 1
         if self._counts[first, size] == 1:
             self._lengths[first] = sorted([*self._lengths.get(first, []), size], reverse=True)
@@ -270,10 +270,10 @@ class Gazetteer:
 
     def remove(self, name: str) -> None:
         """Remove a name."""
-        known = key(name)
-        if self._forms.pop(known, None) is None:
+        own = key(name)
+        if self._forms.pop(own, None) is None:
             return
-        first, size = known.split(" ", 1)[0], known.count(" ") + 1
+        first, size = own.split(" ", 1)[0], own.count(" ") + 1
         self._counts[first, size] -= 1
         if not self._counts[first, size]:
             self._lengths[first].remove(size)
@@ -282,15 +282,15 @@ class Gazetteer:
         """The names in a text from left to right, the longest match at each position."""
         listed = parts(text)
         texts = [part.text for part in listed]
-        found: list[Match] = []
-        place = 0
-        while place < len(texts):
-            sizes = self._lengths.get(texts[place]) or self._lengths.get(single(_written(text, listed[place])))
-            match = self._longest(text, listed, texts, place, sizes) if sizes else None
+        matches: list[Match] = []
+        position = 0
+        while position < len(texts):
+            sizes = self._lengths.get(texts[position]) or self._lengths.get(single(_written(text, listed[position])))
+            match = self._longest(text, listed, texts, position, sizes) if sizes else None
             if match:
-                found.append(match[0])
-            place += match[1] if match else 1
-        return found
+                matches.append(match[0])
+            position += match[1] if match else 1
+        return matches
 
     def holds(self, text: str, name: str) -> bool:
         """Whether a text holds a name that no longer known name covers."""
@@ -298,15 +298,15 @@ class Gazetteer:
         return any(match.key == wanted for match in self.find(text))
 
     def _longest(
-        self, text: str, listed: list[Part], texts: list[str], place: int, sizes: list[int]
+        self, text: str, listed: list[Part], texts: list[str], position: int, sizes: list[int]
     ) -> tuple[Match, int] | None:
         for size in sizes:
-            if place + size <= len(texts):
-                run = listed[place : place + size]
-                known = " ".join(texts[place : place + size]) if size > 1 else single(_written(text, run[0]))
-                form = self._forms.get(known)
+            if position + size <= len(texts):
+                run = listed[position : position + size]
+                name = " ".join(texts[position : position + size]) if size > 1 else single(_written(text, run[0]))
+                form = self._forms.get(name)
                 if form is not None and _fits(form, text, run):
-                    return Match(known, run[0].start, run[-1].end), size
+                    return Match(name, run[0].start, run[-1].end), size
         return None
 
 

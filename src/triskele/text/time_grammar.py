@@ -96,8 +96,8 @@ def _month(match: Match) -> int:
 def _years_of(match: Match, today: Today, month: int, day: int = 1) -> int:
     if match["year"]:
         return int(match["year"])
-    said = match.groupdict().get("shift")
-    return today.day.year + _SHIFTS[said.lower()] if said else today.year_of(month, day)
+    shift = match.groupdict().get("shift")
+    return today.day.year + _SHIFTS[shift.lower()] if shift else today.year_of(month, day)
 
 
 def _iso(match: Match, _: Today) -> Span:
@@ -111,8 +111,8 @@ def _iso_week(match: Match, _: Today) -> Span:
 
 
 def _quarter(match: Match, today: Today) -> Span:
-    said = match["q"].lower()
-    first = (_ORDINALS[said] if said in _ORDINALS else int(said)) * 3 - 2
+    quarter = match["q"].lower()
+    first = (_ORDINALS[quarter] if quarter in _ORDINALS else int(quarter)) * 3 - 2
     return month_span(_years_of(match, today, first), first, 3)
 
 
@@ -141,16 +141,16 @@ def _part_of_year(match: Match, _: Today) -> Span:
 
 def _in_month(match: Match, today: Today) -> Resolved:
     """The second week, the last Friday, the first weekend of a month."""
-    month, said, unit = _month(match), match["which"].lower(), match["unit"].lower()
+    month, which, unit = _month(match), match["which"].lower(), match["unit"].lower()
     start, end = month_span(_years_of(match, today, month), month)
     assert start is not None and end is not None
     if unit == "week":
-        begun = end - _WEEK if said == "last" else start + (_ORDINALS[said] - 1) * _WEEK
+        begun = end - _WEEK if which == "last" else start + (_ORDINALS[which] - 1) * _WEEK
         return Span(begun, begun + _WEEK)
     weekday = 5 if unit == "weekend" else _WEEKDAYS[unit]
     first = start + timedelta(days=(weekday - start.weekday()) % 7)
     days = [first + place * _WEEK for place in range(5) if first + place * _WEEK < end]
-    day = days[-1 if said == "last" else _ORDINALS[said] - 1]
+    day = days[-1 if which == "last" else _ORDINALS[which] - 1]
     return Span(day, day + timedelta(days=2 if unit == "weekend" else 1))
 
 
@@ -179,14 +179,14 @@ def _shifted_month(match: Match, today: Today) -> Span:
 
 def _season(match: Match, today: Today) -> Span:
     first = _SEASONS[match["season"].lower()]
-    said = (match["shift"] or "").lower()
-    if match["year"] or not said:
+    shift = (match["shift"] or "").lower()
+    if match["year"] or not shift:
         return month_span(_years_of(match, today, first), first, 3)
     year = today.day.year
     span = month_span(year, first, 3)
-    if _SHIFTS[said] < 0 and span.end is not None and span.end > today.day:
+    if _SHIFTS[shift] < 0 and span.end is not None and span.end > today.day:
         year -= 1
-    if _SHIFTS[said] > 0 and span.start is not None and span.start <= today.day:
+    if _SHIFTS[shift] > 0 and span.start is not None and span.start <= today.day:
         year += 1
     return month_span(year, first, 3)
 

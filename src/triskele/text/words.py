@@ -109,9 +109,9 @@ def fold(word: str) -> str:
     if word.isascii():
         return word.lower()
     decomposed = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", word).casefold())
-    kept: list[str] = []
+    fitted: list[str] = []
     for character in decomposed:
         is_accent = unicodedata.combining(character) != 0
-        if not (is_accent and kept and kept[-1].isascii()):
-            kept.append(character)
-    return unicodedata.normalize("NFC", "".join(kept))
+        if not (is_accent and fitted and fitted[-1].isascii()):
+            fitted.append(character)
+    return unicodedata.normalize("NFC", "".join(fitted))
