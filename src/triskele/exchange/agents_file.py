@@ -111,7 +111,7 @@ def _notes(block: Block, settings: MemorySettings, lead: str = "") -> Iterator[N
     is_any_cut = is_cut(whole, [piece for _, piece, _ in pieces])
     for line, piece, is_secret in pieces:
         yield Note(
-            place=f"line {line}",
+            location=f"line {line}",
             content=piece,
             sensitivity=Sensitivity.SECRET.value if is_secret or is_any_cut else None,
             category=category_of(piece, headings, settings),

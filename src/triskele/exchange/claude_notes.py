@@ -46,34 +46,38 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
     yield from skipped
     names = {file.name for file in files}
     for file in files:
-        place = sources.place(file, root)
+        location = sources.location(file, root)
         try:
             text = sources.text(file)
-            items = _index(text, place, names, settings) if file.name == _INDEX else _topic(text, place, file, settings)
+            items = (
+                _index(text, location, names, settings)
+                if file.name == _INDEX
+                else _topic(text, location, file, settings)
+            )
             yield from items
         except BadInput as error:
-            yield Problem(place, str(error))
+            yield Problem(location, str(error))
 
 
-def _index(text: str, place: str, names: set[str], settings: MemorySettings) -> Iterator[Item]:
+def _index(text: str, location: str, names: set[str], settings: MemorySettings) -> Iterator[Item]:
     """Facts of the index; a line that only lists a note is left out, because the note itself is read."""
     for item in agents_file.parse(text, settings):
-        where = f"{place} {item.place}"
+        where = f"{location} {item.place if isinstance(item, Skipped) else item.location}"
         listed = _LISTED.search(item.content) if isinstance(item, Note) else None
         if isinstance(item, Skipped):
             yield replace(item, place=where)
         elif listed and listed[1] in names:
             yield Skipped(where, f"lists {listed[1]}, which is imported itself")
         else:
-            yield replace(item, place=where, tags=markdown.fitting((*item.tags, _TAG), settings))
+            yield replace(item, location=where, tags=markdown.fitting((*item.tags, _TAG), settings))
 
 
-def _topic(text: str, place: str, file: Path, settings: MemorySettings) -> Iterator[Item]:
+def _topic(text: str, location: str, file: Path, settings: MemorySettings) -> Iterator[Item]:
     head, _, _ = frontmatter.parse(text)
     kind = str(head.get("type", "")).strip().lower()
     category = _CATEGORIES.get(kind, "")
     described = " ".join(str(head.get(name, "")) for name in ("name", "description")).strip()
-    for item in markdown.parse(text, place, file.stem, settings):
+    for item in markdown.parse(text, location, file.stem, settings):
         if isinstance(item, NamedLink):
             yield item
             continue

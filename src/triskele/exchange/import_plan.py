@@ -48,7 +48,7 @@ class ImportPlan:
     previews: tuple[Preview, ...] = ()
 
 
-def _preview(memory: Memory, action: Action, id: str, place: str = "") -> Preview:
+def _preview(memory: Memory, action: Action, id: str, location: str = "") -> Preview:
     return Preview(
         action=action.value,
         id=id,
@@ -56,7 +56,7 @@ def _preview(memory: Memory, action: Action, id: str, place: str = "") -> Previe
         category=memory.category,
         tags=memory.tags,
         project=memory.project,
-        place=place,
+        place=location,
         secret=is_secret(memory),
     )
 
@@ -74,7 +74,7 @@ def for_notes(engine: StoreAccess, notes: Sequence[Note], ties: Iterable[NamedLi
         try:
             memory = _drafted(engine, note, project)
         except BadInput as error:
-            problems.append(Problem(note.place, str(error)))
+            problems.append(Problem(note.location, str(error)))
             continue
         if isinstance(memory, SecretDraft):
             # Secrets with equal titles may differ: their texts are compared.
@@ -86,7 +86,7 @@ def for_notes(engine: StoreAccess, notes: Sequence[Note], ties: Iterable[NamedLi
             groups.append((Add(memory),))
         known_as = "" if id in new else id
         new |= {id} if is_new else set()
-        previews.append(_preview(memory, Action.ADDED if is_new else Action.DUPLICATE, known_as, note.place))
+        previews.append(_preview(memory, Action.ADDED if is_new else Action.DUPLICATE, known_as, note.location))
         if note.name is not None:
             names[note.name] = id
     return ImportPlan(
@@ -114,10 +114,10 @@ def for_export(store: OwnerStore, versions: Sequence[StoredVersion], links: Sequ
         try:
             groups.append(tuple(_new_versions(id, history, here.get(id, []))))
         except BadInput as error:
-            problems.append(Problem(history[0].place, str(error)))
+            problems.append(Problem(history[0].location, str(error)))
     ids = histories.keys() | here.keys()
     problems += [
-        Problem(tie.place, f"links to {end}, which is neither in the file nor in the store")
+        Problem(tie.location, f"links to {end}, which is neither in the file nor in the store")
         for tie in links
         for end in (tie.link.source, tie.link.target)
         if end not in ids

@@ -36,7 +36,7 @@ _SECRET = "secret"
 _Reader = Callable[[Any, str], Any]
 
 _Made = TypeVar("_Made")
-_Placed = tuple[str, dict[str, Any] | Problem]
+_Located = tuple[str, dict[str, Any] | Problem]
 
 
 def recognises(path: Path, head: str) -> bool:
@@ -47,57 +47,57 @@ def recognises(path: Path, head: str) -> bool:
 def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
     """The records of an export, or of plain objects with a content each."""
     records = _records(path)
-    place, first = next(records, ("line 1", Problem("line 1", "the file is empty")))
+    location, first = next(records, ("line 1", Problem("line 1", "the file is empty")))
     if isinstance(first, Problem):
         # Without a readable first line the kind of the others is unknown.
         yield first
     elif archive.TITLE in first:
-        yield Problem(place, "is an archive: `triskele import` takes it where the store is")
+        yield Problem(location, "is an archive: `triskele import` takes it where the store is")
     elif "triskele" in first:
-        yield from _read_export(first, place, records, settings)
+        yield from _read_export(first, location, records, settings)
     else:
-        for where, record in chain([(place, first)], records):
+        for where, record in chain([(location, first)], records):
             yield _attempt(record, where, _note)
 
 
 def _read_export(
-    first: dict[str, Any], place: str, records: Iterator[_Placed], settings: MemorySettings
+    first: dict[str, Any], location: str, records: Iterator[_Located], settings: MemorySettings
 ) -> Iterator[Item]:
-    header = _attempt(first, place, _checked_header)
+    header = _attempt(first, location, _checked_header)
     if isinstance(header, Problem):
         yield header
         return
     counts = dict.fromkeys(header, 0)
-    for place, record in records:
+    for location, record in records:
         for name in _COUNTED.keys() & (record if isinstance(record, dict) else ()):
             counts[_COUNTED[name]] += 1
-        yield _attempt(record, place, lambda values, place: _stored(values, place, settings))
+        yield _attempt(record, location, lambda values, location: _stored(values, location, settings))
     for name, announced in header.items():
         if counts[name] != announced:
             yield Problem("the end", f"{announced} {name} announced, {counts[name]} found: the file is incomplete")
 
 
-def _records(path: Path) -> Iterator[_Placed]:
+def _records(path: Path) -> Iterator[_Located]:
     for line, raw in sources.lines(path):
-        place = f"line {line}"
+        location = f"line {line}"
         if raw is None:
-            yield place, Problem(place, f"is longer than {sources.MAX_LINE_BYTES:,} bytes")
+            yield location, Problem(location, f"is longer than {sources.MAX_LINE_BYTES:,} bytes")
         elif raw.strip():
             try:
-                yield place, parse_object(raw, sources.decoded(raw))
+                yield location, parse_object(raw, sources.decoded(raw))
             except BadInput as error:
-                yield place, Problem(place, str(error))
+                yield location, Problem(location, str(error))
 
 
 def _attempt(
-    record: dict[str, Any] | Problem, place: str, make: Callable[[dict[str, Any], str], _Made]
+    record: dict[str, Any] | Problem, location: str, make: Callable[[dict[str, Any], str], _Made]
 ) -> _Made | Problem:
     if isinstance(record, Problem):
         return record
     try:
-        return make(record, place)
+        return make(record, location)
     except BadInput as error:
-        return Problem(place, str(error))
+        return Problem(location, str(error))
 
 
 def lines(histories: Sequence[Sequence[Memory]], links: Sequence[Link], *, ascii_only: bool = False) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _checked_header(record: dict[str, Any], _place: str) -> dict[str, int]:
     return {name: whole(record[name], f"the number of {name}") for name in _COUNTED.values()}
 
 
-def _stored(record: dict[str, Any], place: str, settings: MemorySettings) -> StoredVersion | StoredLink:
+def _stored(record: dict[str, Any], location: str, settings: MemorySettings) -> StoredVersion | StoredLink:
     kind = next(iter(record), "")
     if len(record) != 1 or kind not in _COUNTED:
         raise BadInput(f"has an unknown kind: {', '.join(map(shown, record))[:60] or 'an empty object'}")
@@ -132,11 +132,11 @@ def _stored(record: dict[str, Any], place: str, settings: MemorySettings) -> Sto
     if not isinstance(values, dict):
         raise BadInput(f"the {kind} is not a JSON object")
     if kind == "link":
-        return StoredLink(place, _link_of(values))
-    return StoredVersion(place, _memory_of(values, settings))
+        return StoredLink(location, _link_of(values))
+    return StoredVersion(location, _memory_of(values, settings))
 
 
-def _note(record: dict[str, Any], place: str) -> Note:
+def _note(record: dict[str, Any], location: str) -> Note:
     """The note that one plain object describes."""
     if "memory" in record or "link" in record:
         raise BadInput("is from an export without its first line, the header")
@@ -148,7 +148,7 @@ def _note(record: dict[str, Any], place: str) -> Note:
     unknown = sorted(set(values) - set(_NOTE_FIELDS))
     if unknown:
         raise BadInput(f"has an unknown field {shown(unknown[0])} (known: {', '.join(_NOTE_FIELDS)})")
-    return Note(place=place, **{name: _NOTE_FIELDS[name](value, name) for name, value in values.items()})
+    return Note(location=location, **{name: _NOTE_FIELDS[name](value, name) for name, value in values.items()})
 
 
 def _tags(value: Any, what: str) -> tuple[str, ...]:

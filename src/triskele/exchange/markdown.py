@@ -61,29 +61,29 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
         raise BadInput(f"no Markdown or text files in {sources.printable(path.name)}")
     is_empty = True
     for file in files:
-        place = sources.place(file, path)
+        location = sources.location(file, path)
         try:
             reader = parse_plain if file.name.lower().endswith(PLAIN) else parse
-            items: list[Item] = list(reader(sources.text(file), place, file.stem, settings))
+            items: list[Item] = list(reader(sources.text(file), location, file.stem, settings))
         except BadInput as error:
-            items = [Problem(place, str(error))]
+            items = [Problem(location, str(error))]
         is_empty = is_empty and not items
-        yield from items or [Skipped(place, "is empty")]
+        yield from items or [Skipped(location, "is empty")]
     if is_empty:
         raise BadInput(f"{sources.printable(path.name)} holds no text")
 
 
-def parse_plain(text: str, place: str, stem: str, settings: MemorySettings) -> Iterator[Item]:
+def parse_plain(text: str, location: str, stem: str, settings: MemorySettings) -> Iterator[Item]:
     """The memories of a text without markup: one for each paragraph or list item."""
     limit = settings.max_characters
     pieces = [part for block in blocks(text) for part in parted(block, limit)]
     details = _details({}, text, stem, settings)
     sealed = sealed_pieces(text, [(piece, holds_secret) for _, piece, holds_secret in pieces])
     for (line, piece, _), is_secret in zip(pieces, sealed, strict=True):
-        yield Note(place=f"{place} line {line}", content=piece, **_classed(details, is_secret))
+        yield Note(location=f"{location} line {line}", content=piece, **_classed(details, is_secret))
 
 
-def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterator[Item]:
+def parse(text: str, location: str, stem: str, settings: MemorySettings) -> Iterator[Item]:
     """The memories that one file holds, and its links to other notes."""
     head, body, first_line = frontmatter.parse(text)
     values = {_NAMES.get(name, name): value for name, value in head.items()}
@@ -96,7 +96,7 @@ def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterato
     details = _details(values, whole, stem, settings)
     if "id" in values and len(whole) <= settings.max_characters:
         # triskele's own exports are read back word for word.
-        yield Note(place=place, content=whole, **details)
+        yield Note(location=location, content=whole, **details)
         return
     limit = settings.max_characters
     # A note that has only headings keeps them as its text.
@@ -106,8 +106,8 @@ def parse(text: str, place: str, stem: str, settings: MemorySettings) -> Iterato
         tags = fitting((*details["tags"], *labels([title, *headings] if len(pieces) > 1 else ())), settings)
         name = f"{stem.lower()}#{number}" if number else stem.lower()
         text, targets = _linked(_titled(piece, [title, *headings], limit))
-        where = f"{place} line {line}" if len(pieces) > 1 else place
-        yield Note(place=where, content=text, name=name, **(_classed(details, sealed[number]) | {"tags": tags}))
+        where = f"{location} line {line}" if len(pieces) > 1 else location
+        yield Note(location=where, content=text, name=name, **(_classed(details, sealed[number]) | {"tags": tags}))
         yield from (NamedLink(name, target) for target in targets)
 
 
@@ -228,7 +228,7 @@ def _pieces(body: str, first_line: int, limit: int) -> Iterator[tuple[int, tuple
     for headings, group in groupby(blocks(body, first_line), key=lambda block: block.headings):
         section, context = list(group), "".join(f"# {name}\n" for name in headings[-1:])
         for run, holds_secret in _runs([block.text for block in section], context):
-            together = [section[place] for place in run]
+            together = [section[position] for position in run]
             for chosen in [together] if holds_secret else _apart(together):
                 whole = "\n".join(_as_written(block) for block in chosen).strip()
                 if len(chosen) == 1 and chosen[0].is_item and not holds_secret:
@@ -274,7 +274,7 @@ def parted(block: Block, limit: int, context: str = "") -> Iterator[tuple[int, s
     parts = [text] if "```" in text or "~~~" in text else _statements(text)
     for run, holds_secret in _runs(parts, context):
         line = block.line + sum(part.count("\n") + 1 for part in parts[: run[0]])
-        for piece in _within("\n".join(parts[place] for place in run), limit):
+        for piece in _within("\n".join(parts[position] for position in run), limit):
             yield line, piece, holds_secret
 
 
@@ -291,7 +291,7 @@ def _statements(text: str) -> list[str]:
 
 
 def _runs(parts: Sequence[str], context: str) -> list[tuple[list[int], bool]]:
-    """The places of parts that belong together, with whether they hold a secret.
+    """The positions of parts that belong together, with whether they hold a secret.
 
     Parts that share a secret stay together, and a line that introduces one ("Login:") goes with it.
     """

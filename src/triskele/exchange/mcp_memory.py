@@ -48,15 +48,15 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
     records = _from_lists(text) if _WHOLE.match(text) else _from_lines(text)
     ties = _Ties()
     is_empty = True
-    for place, record in records:
+    for location, record in records:
         is_empty = False
         if isinstance(record, Problem):
             yield record
             continue
         try:
-            yield from list(_items(record, place, settings, ties))
+            yield from list(_items(record, location, settings, ties))
         except BadInput as error:
-            yield Problem(place, str(error))
+            yield Problem(location, str(error))
     if is_empty:
         raise BadInput(f"{sources.printable(path.name)} holds neither entities nor relations")
     yield from ties.between_known()
@@ -84,14 +84,14 @@ class _Ties:
 def _from_lines(text: str) -> Iterator[tuple[str, Any]]:
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
-        place = f"line {number}"
+        location = f"line {number}"
         if not line.strip():
             continue
         try:
             end = b"\n" if number < len(lines) else b""
-            yield place, parse_object(end, line)
+            yield location, parse_object(end, line)
         except BadInput as error:
-            yield place, Problem(place, str(error))
+            yield location, Problem(location, str(error))
 
 
 def _from_lists(text: str) -> Iterator[tuple[str, Any]]:
@@ -106,22 +106,22 @@ def _from_lists(text: str) -> Iterator[tuple[str, Any]]:
             yield name, Problem(name, "is not a list")
             continue
         for number, entry in enumerate(entries, 1):
-            place = f"{kind} {number}"
+            location = f"{kind} {number}"
             is_object = isinstance(entry, dict)
-            yield place, {**entry, "type": kind} if is_object else Problem(place, "is not a JSON object")
+            yield location, {**entry, "type": kind} if is_object else Problem(location, "is not a JSON object")
 
 
-def _items(record: dict[str, Any], place: str, settings: MemorySettings, ties: _Ties) -> Iterator[Item]:
+def _items(record: dict[str, Any], location: str, settings: MemorySettings, ties: _Ties) -> Iterator[Item]:
     kind = record.get("type")
     if kind == "entity":
-        yield from _entity(record, place, settings, ties)
+        yield from _entity(record, location, settings, ties)
     elif kind == "relation":
-        yield from _relation(record, place, settings, ties)
+        yield from _relation(record, location, settings, ties)
     else:
         raise BadInput(f"is neither an entity nor a relation: type {repr(kind)[:40]}")
 
 
-def _entity(record: dict[str, Any], place: str, settings: MemorySettings, ties: _Ties) -> Iterator[Note]:
+def _entity(record: dict[str, Any], location: str, settings: MemorySettings, ties: _Ties) -> Iterator[Note]:
     name, kind = _name(record, "name"), string(record.get("entityType", ""), "the entityType").strip()
     observations = strings(record.get("observations", []), "the observations")
     tags = fitting(tuple(filter(None, (name, kind))), settings)
@@ -133,7 +133,7 @@ def _entity(record: dict[str, Any], place: str, settings: MemorySettings, ties: 
             is_lead = name not in ties.known
             ties.known.add(name)
             yield Note(
-                place=place,
+                location=location,
                 content=piece,
                 sensitivity=sensitivity,
                 tags=tags,
@@ -142,11 +142,11 @@ def _entity(record: dict[str, Any], place: str, settings: MemorySettings, ties: 
             )
 
 
-def _relation(record: dict[str, Any], place: str, settings: MemorySettings, ties: _Ties) -> Iterator[Note]:
+def _relation(record: dict[str, Any], location: str, settings: MemorySettings, ties: _Ties) -> Iterator[Note]:
     one, kind, other = (_name(record, field) for field in ("from", "relationType", "to"))
     ties.wanted[(one, other)] = None
     yield Note(
-        place=place,
+        location=location,
         content=f"{one} {kind} {other}",
         tags=fitting((one, other), settings),
         category=settings.categories[0],

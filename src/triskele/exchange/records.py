@@ -12,7 +12,7 @@ from triskele.types import Link, Memory
 class Note:
     """A memory as another program or a person wrote it, not validated; a `NamedLink` refers to it by `name`."""
 
-    place: str
+    location: str
     content: str
     category: str = "facts"
     tags: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class NamedLink:
 class StoredVersion:
     """A version exactly as another store held it."""
 
-    place: str
+    location: str
     memory: Memory
 
 
@@ -51,7 +51,7 @@ class StoredVersion:
 class StoredLink:
     """A link exactly as another store held it."""
 
-    place: str
+    location: str
     link: Link
 
 

@@ -100,13 +100,13 @@ def files(root: Path, suffixes: Iterable[str]) -> tuple[list[Path], list[Skipped
             if reason is None:
                 accepted.append(path)
             else:
-                skipped.append(Skipped(place(path, root), reason))
+                skipped.append(Skipped(location(path, root), reason))
         if len(accepted) > MAX_FILES or seen > MAX_ENTRIES:
             raise BadInput(f"{printable(root.name)} holds more than {MAX_FILES:,} files: import its folders one by one")
     return accepted, skipped
 
 
-def place(path: Path, root: Path) -> str:
+def location(path: Path, root: Path) -> str:
     """The name of a file of a folder in messages."""
     return printable(path.relative_to(root).as_posix() if path != root else path.name)
 

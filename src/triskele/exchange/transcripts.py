@@ -154,19 +154,19 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
     """The messages of the user and the assistant, in order; a longer text is cut at sentences."""
     positions: dict[str, int] = {}
     for line, raw in sources.lines(path):
-        place = f"line {line}"
+        location = f"line {line}"
         if raw is None:
             # A tool may have printed more than a line may have.
             continue
         try:
             record = parse_object(raw, sources.decoded(raw)) if raw.strip() else {}
         except BadInput as error:
-            yield Problem(place, str(error))
+            yield Problem(location, str(error))
             continue
         for text, details in _pieces(record, settings):
             session = str(record.get("sessionId") or path.stem)
             position = positions[session] = positions.get(session, -1) + 1
-            yield Note(place=place, content=text, session=session, position=position, **details)
+            yield Note(location=location, content=text, session=session, position=position, **details)
     if not positions:
         yield Problem("the file", "is empty, or contains no messages")
 
