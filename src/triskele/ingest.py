@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from triskele import requests, validation
 from triskele.config import MemorySettings
@@ -14,18 +14,15 @@ from triskele.privacy import detect
 from triskele.privacy.findings import Finding
 from triskele.text import periods, timestamps
 from triskele.text.ids import IdMaker, content_hash
-from triskele.types import Memory, Origin, SecretDraft, Sensitivity
-from triskele.validation import Moment
+from triskele.types import Memory, SecretDraft, Sensitivity
 
 if TYPE_CHECKING:
-    from triskele.requests import Draft
+    from triskele.requests import Details, Draft
 
-# What an edit may change of the details that are indexed and shown in clear.
-_LABELS = frozenset({"tags", "keywords", "project", "speaker"})
 _EDITABLE = frozenset(requests.Changes.__optional_keys__ - {"title", "add_tags", "remove_tags"})
 _DETAILS = frozenset(requests.Details.__optional_keys__ - {"title", "sensitivity", "created_at"})
 # Fields that a memory may be without.
-_EMPTY = frozenset({"session", "position", "speaker", "role", "valid_from", "valid_to"})
+_EMPTY = frozenset(each.name for each in fields(Memory) if each.default is None)
 _MEMORY_FIELDS = [each.name for each in fields(Memory)]
 # A shorter piece of a secret may be in a label by chance.
 _LEAST_REPEATED = 4
@@ -40,35 +37,21 @@ class Drafter:
     project: str
     _ids: IdMaker = field(default_factory=IdMaker)
 
-    def draft(
-        self,
-        content: str,
-        *,
-        title: str | None = None,
-        category: str | None = None,
-        tags: Iterable[str] = (),
-        keywords: str = "",
-        importance: float = 0.5,
-        sensitivity: Sensitivity | None = None,
-        project: str | None = None,
-        origin: Origin = Origin.USER,
-        session: str | None = None,
-        position: int | None = None,
-        speaker: str | None = None,
-        role: str | None = None,
-        created_at: Moment | None = None,
-        valid_from: Moment | None = None,
-        valid_to: Moment | None = None,
-    ) -> Memory:
-        """A validated memory that is not stored yet; `project` None is the current project, "" all projects.
+    def draft(self, content: str, **details: Unpack[Details]) -> Memory:
+        """A validated memory that is not stored yet; without a project it gets the current one.
 
         Without a `sensitivity` the text decides: if it holds a secret, the memory becomes a secret.
         """
-        settings, labels = self.settings, validation.check_texts(tags, "tags")
+        settings, values = self.settings, dict[str, Any](details)
+        title, sensitivity, created_at = (values.pop(name, None) for name in ("title", "sensitivity", "created_at"))
+        values["tags"] = validation.check_texts(values.get("tags", ()), "tags")
         text = validation.check_content(content, settings)
-        refuse_secret_labels(tags=labels, keywords=keywords, session=session, project=project, speaker=speaker)
+        refuse_secret_labels(values)
         now = timestamps.now()
-        created = validation.check_moment(created_at) or periods.session_day(session or "", now) or now
+        created = validation.check_moment(created_at) or periods.session_day(values.get("session") or "", now) or now
+        values["category"] = values.get("category") or validation.usual_category(settings)
+        if values.get("project") is None:
+            values["project"] = self.project
         memory = Memory(
             id=self._ids.make(now),
             content=text,
@@ -77,23 +60,7 @@ class Drafter:
             updated_at=created,
             known_from=now,
             content_hash=content_hash(text),
-            **self._checked(
-                {
-                    "category": category or validation.usual_category(settings),
-                    "tags": labels,
-                    "keywords": keywords,
-                    "importance": importance,
-                    "project": self.project if project is None else project,
-                    "origin": origin,
-                    "session": session,
-                    "position": position,
-                    "speaker": speaker,
-                    "role": role,
-                    "valid_from": valid_from,
-                    "valid_to": valid_to,
-                },
-                _DETAILS,
-            ),
+            **self._checked(values, _DETAILS),
         )
         validation.check_period(memory)
         validation.check_words(memory)
@@ -136,7 +103,7 @@ class Drafter:
             values["tags"] = validation.check_texts(values["tags"], "tags")
         title = values.pop("title", None)
         checked = self._checked(values, _EDITABLE)
-        refuse_secret_labels(**{name: values[name] for name in values.keys() & _LABELS})
+        refuse_secret_labels(values)
         sensitivity = checked.get("sensitivity")
         was_secret = memory.sensitivity is Sensitivity.SECRET
         now = timestamps.now()
@@ -144,7 +111,7 @@ class Drafter:
             revised = replace(memory, **checked, updated_at=now)
             validation.check_period(revised)
             validation.check_words(revised)
-            if was_secret and values.keys() & _LABELS:
+            if was_secret and values.keys() & {"tags", *validation.LABELS}:
                 text = open_text()
                 _refuse_repeats(revised, _values(text, detect.find(text)))
             return revised
@@ -200,23 +167,30 @@ def sealable(memory: Memory, findings: Sequence[Finding], title: str | None = No
     )
 
 
-def refuse_secret_labels(
-    *,
-    tags: Iterable[str] = (),
-    keywords: str = "",
-    session: str | None = None,
-    project: str | None = None,
-    speaker: str | None = None,
-) -> None:
+def checked_details(memory: Memory, settings: MemorySettings) -> dict[str, Any]:
+    """The details that a memory has, as validation would store them."""
+    details = {name: getattr(memory, name) for name in _MEMORY_FIELDS if name in _DETAILS}
+    return {name: validation.FIELDS[name](value, settings) for name, value in details.items() if value is not None}
+
+
+def labels_of(memory: Memory) -> dict[str, Any]:
+    """The details of a memory that are indexed and shown in clear."""
+    return {name: getattr(memory, name) for name in ("tags", *validation.LABELS)}
+
+
+def refuse_secret_labels(labels: Mapping[str, Any]) -> None:
     """Refuse a secret in a label, because labels are indexed and shown; the error names only its kind."""
-    named = [*(("a tag", tag) for tag in tags), ("the keywords", keywords)]
-    named += [("the session", session or ""), ("the project", project or ""), ("the speaker", speaker or "")]
-    for what, label in named:
+    for what, label in _named(labels):
         for finding in detect.find(validation.check_text(label, what)):
             raise BadInput(
                 f"{what} looks like a secret ({detect.label_of(finding.kind)}) and would be readable:"
                 " leave it out, because only the text of a memory is sealed"
             )
+
+
+def _named(labels: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from (("a tag", tag) for tag in labels.get("tags", ()))
+    yield from ((what, labels.get(name) or "") for name, what in validation.LABELS.items())
 
 
 def _values(text: str, findings: Sequence[Finding]) -> list[str]:
@@ -225,15 +199,9 @@ def _values(text: str, findings: Sequence[Finding]) -> list[str]:
 
 
 def _refuse_repeats(memory: Memory, values: Sequence[str]) -> None:
-    for what, label in _labels(memory):
+    for what, label in _named(labels_of(memory)):
         if any(value in label.lower() for value in values):
             raise BadInput(f"{what} repeats the secret and would be readable: leave it out")
-
-
-def _labels(memory: Memory) -> Iterator[tuple[str, str]]:
-    yield from (("a tag", tag) for tag in memory.tags)
-    yield from (("the keywords", memory.keywords), ("the session", memory.session or ""))
-    yield from (("the project", memory.project), ("the speaker", memory.speaker or ""))
 
 
 def _checked_title(title: str | None, text: str, findings: Sequence[Finding], settings: MemorySettings) -> str | None:

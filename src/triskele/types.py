@@ -114,6 +114,12 @@ class Memory:
     shared_by: str | None = None
 
 
+# Who said it, if a conversation names them.
+SPOKEN = ("speaker", "role")
+# Memories with the same text and the same values of these fields are one memory.
+CONTEXT = ("project", "session", "position", *SPOKEN, "valid_from", "valid_to")
+
+
 def is_secret(memory: Memory) -> bool:
     """Whether its text is in the vault."""
     return memory.sensitivity is Sensitivity.SECRET

@@ -151,11 +151,6 @@ def check_name(text: str, what: str, limit: int = 200) -> str:
     return name
 
 
-def check_speaker(text: str) -> str | None:
-    """The name of the speaker; None if it is empty."""
-    return check_name(text, "the speaker") or None
-
-
 def check_role(text: str) -> Role:
     """One of the roles of a conversation."""
     return _choice(Role, text, "role")
@@ -394,6 +389,10 @@ def _named(what: str) -> Check:
     return lambda value, _: check_name(value, what)
 
 
+def _optional_name(what: str) -> Check:
+    return lambda value, _: check_name(value, what) or None
+
+
 def _way(value: object, choices: Sequence[str]) -> str:
     """The name of a leg, a fusion, a reranker or an order."""
     if value not in choices:
@@ -405,6 +404,14 @@ def _alone(check: Callable[[Any], Any]) -> Check:
     return lambda value, _: check(value)
 
 
+# Free texts besides the content and the tags: they are indexed and shown, so they must hold no secret.
+LABELS: Mapping[str, str] = {
+    "keywords": "the keywords",
+    "session": "the session",
+    "project": "the project",
+    "speaker": "the speaker",
+}
+
 # The one check of every field of a memory and every option of a request, by its name.
 FIELDS: Mapping[str, Check] = {
     "content": check_content,
@@ -415,9 +422,8 @@ FIELDS: Mapping[str, Check] = {
     "keywords": check_keywords,
     "importance": _alone(check_importance),
     "project": _named("the project"),
-    "session": lambda value, _: check_name(value, "the session") or None,
+    **{name: _optional_name(LABELS[name]) for name in ("session", "speaker")},
     "batch": _named("the batch"),
-    "speaker": _alone(check_speaker),
     "role": _alone(check_role),
     "position": _alone(check_position),
     "sensitivity": _alone(check_sensitivity),

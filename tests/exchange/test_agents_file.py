@@ -100,7 +100,7 @@ def test_long_instructions_are_cut() -> None:
 
 def test_categories_of_ones_own() -> None:
     notes = list(agents_file.parse("- Always sign commits.", MemorySettings(categories=("rules", "rest"))))
-    assert notes[0].category == "rules"
+    assert notes[0].details["category"] == "rules"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ _ASKING = (
     r"|i(?:['’]m| am) (?:\w+ )?(?:not sure|wondering|worried|curious|trying|looking|thinking|hoping|struggling)\b"
     r"|i (?:was wondering|want|need|wonder|think|hope|guess|don['’]t know|would like)\b|i['’](?:d like|ll|d love)\b"
 )
-# Where a clause ends and a question, or another clause about the speaker, begins.
+# Where a clause ends and a question, or another clause about the person, begins.
 _BREAK = re.compile(
     rf"(?:\s*[,;:]|\s+[-–—])\s+(?=(?:(?:and|but|so|or) )?(?:{_ASKING}))"
     r"|(?:,?\s+|\s+[-–—]\s+)(?:and|but|so|because|especially since|since|now that|although|though|while)\s+"
@@ -52,7 +52,7 @@ _SPECIFIC = frozenset({WordKind.NUMBER, WordKind.DATE, WordKind.NAME})
 
 
 def told(sentence: str) -> list[str]:
-    """The clauses of a sentence that state something about its speaker, without its question."""
+    """The clauses of a sentence that state something about the person who says it, without its question."""
     clauses = [_OPENING.sub("", clause.strip(" ,;-–—")) for clause in _BREAK.split(sentence)]
     statements = [clause.strip(" ,;") for clause in clauses if not clause.rstrip().endswith("?")]
     return [clause for clause in statements if _is_told(clause)]

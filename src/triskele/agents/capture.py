@@ -158,7 +158,7 @@ def marked_sessions(turns: Iterable[SpokenTurn]) -> set[str]:
 
 
 def own_sentences(text: str) -> list[str]:
-    """What a speaker wrote, without code and pasted output."""
+    """A text without code and pasted output."""
     own = _PASTED.sub("", _FENCED.sub("\n", text))
     return [" ".join(part.split()) for part in _SENTENCE.split(own) if part.strip()]
 

@@ -198,7 +198,7 @@ def supporting(sentences: Sequence[str], fact: str) -> list[str] | None:
 
 
 def _said(text: str) -> list[str]:
-    """The content words, with all words for the speaker as one word."""
+    """The content words; every word for oneself counts as one word."""
     return forms(content(words(_OWN.sub("I", text))))
 
 

@@ -199,7 +199,7 @@ def _news(
 
 
 def _draft(engine: StoreAccess, each: CapturedText, secrets: Sequence[Finding], project: str | None) -> Memory | None:
-    """A captured text as a memory with its speaker; a secret only if the user asked to remember it."""
+    """A draft of a captured text; a secret only if the user asked to remember it."""
     is_users = each.turn.role == "user"
     try:
         text = engine.draft(

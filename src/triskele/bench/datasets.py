@@ -152,7 +152,7 @@ def _said_by(document: BenchDocument) -> tuple[str | None, Role | None]:
     """The speaker and the role that a document names."""
     speaker, role = (document.meta.get(name) for name in ("speaker", "role"))
     return (
-        validation.check_speaker(speaker) if isinstance(speaker, str) else None,
+        validation.check_name(speaker, "the speaker") or None if isinstance(speaker, str) else None,
         validation.role_called(role) if isinstance(role, str) else None,
     )
 

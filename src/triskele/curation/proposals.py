@@ -14,7 +14,7 @@ from triskele.ingest import with_told_period
 from triskele.replies import Proposal, Rationale, Verdict
 from triskele.store.protocols import Document
 from triskele.text import timestamps
-from triskele.types import CURATION, Add, Memory, Origin, Outcome, Role, is_client, is_secret
+from triskele.types import CURATION, SPOKEN, Add, Memory, Origin, Outcome, Role, is_client, is_secret
 
 if TYPE_CHECKING:
     from triskele.recall.access import StoreAccess
@@ -27,7 +27,7 @@ _ID_CHARACTERS = 10
 # Named here: inside the class `list` is a method.
 Outcomes = list[Outcome]
 # The details of a captured memory that its document keeps besides the text.
-_KEPT = ("category", "project", "origin", "session", "speaker", "role", "importance")
+_KEPT = ("category", "project", "origin", "session", *SPOKEN, "importance")
 
 
 class Proposals:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from triskele.config import MemorySettings
@@ -70,10 +69,10 @@ def parse(text: str, settings: MemorySettings) -> Iterator[Note | Skipped]:
     notes = [item for item in items if isinstance(item, Note)]
     # Comments are left out: a secret in one does not seal the rest.
     whole = "\n".join(item.content for item in notes)
-    sealed = iter(sealed_pieces(whole, [(item.content, item.sensitivity is not None) for item in notes]))
+    sealed = iter(sealed_pieces(whole, [(item.content, item.details["sensitivity"] is not None) for item in notes]))
     for item in items:
         is_sealed = isinstance(item, Note) and next(sealed)
-        yield replace(item, sensitivity=Sensitivity.SECRET.value) if isinstance(item, Note) and is_sealed else item
+        yield item.with_details(sensitivity=Sensitivity.SECRET) if isinstance(item, Note) and is_sealed else item
 
 
 def _parsed(text: str, settings: MemorySettings) -> Iterator[Note | Skipped]:
@@ -110,13 +109,12 @@ def _notes(block: Block, settings: MemorySettings, lead: str = "") -> Iterator[N
     pieces = [(line, lead + text, secret) for line, text, secret in parted(block, limit - len(lead), lead.strip())]
     is_any_cut = is_cut(whole, [piece for _, piece, _ in pieces])
     for line, piece, is_secret in pieces:
-        yield Note(
-            location=f"line {line}",
-            content=piece,
-            sensitivity=Sensitivity.SECRET.value if is_secret or is_any_cut else None,
-            category=category_of(piece, headings, settings),
-            tags=fitting(labels(name for name in headings if name.lower() not in _FILE_NAMES), settings),
-        )
+        details = {
+            "sensitivity": Sensitivity.SECRET if is_secret or is_any_cut else None,
+            "category": category_of(piece, headings, settings),
+            "tags": fitting(labels(name for name in headings if name.lower() not in _FILE_NAMES), settings),
+        }
+        yield Note(location=f"line {line}", content=piece, details=details)
 
 
 def category_of(text: str, headings: Sequence[str], settings: MemorySettings) -> str:

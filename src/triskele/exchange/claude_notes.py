@@ -69,7 +69,8 @@ def _index(text: str, location: str, names: set[str], settings: MemorySettings) 
         elif listed and listed[1] in names:
             yield Skipped(where, f"lists {listed[1]}, which is imported itself")
         else:
-            yield replace(item, location=where, tags=markdown.fitting((*item.tags, _TAG), settings))
+            tags = markdown.fitting((*item.tags, _TAG), settings)
+            yield replace(item.with_details(tags=tags), location=where)
 
 
 def _topic(text: str, location: str, file: Path, settings: MemorySettings) -> Iterator[Item]:
@@ -82,7 +83,8 @@ def _topic(text: str, location: str, file: Path, settings: MemorySettings) -> It
             yield item
             continue
         if isinstance(item, Note):
-            category = category if category in settings.categories else item.category
+            category = category if category in settings.categories else item.details["category"]
             tags = markdown.fitting((*item.tags, _TAG), settings)
-            item = replace(item, category=category, tags=tags, keywords=described[: settings.max_label_characters])
+            keywords = described[: settings.max_label_characters]
+            item = item.with_details(category=category, tags=tags, keywords=keywords)
         yield item

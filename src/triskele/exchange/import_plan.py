@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
+from typing import Any
 
 from triskele import validation
 from triskele.errors import BadInput
@@ -20,6 +21,7 @@ from triskele.store.vault import row_of
 from triskele.text import timestamps
 from triskele.text.ids import content_hash, same_words
 from triskele.types import (
+    CONTEXT,
     Action,
     Add,
     Change,
@@ -144,26 +146,17 @@ def _drafted(engine: StoreAccess, note: Note, project: str | None) -> Memory:
         raise BadInput(
             f"the memory has {len(note.content):,} characters, the limit is {limit:,}: split it into single facts"
         )
-    if note.sensitivity not in (None, *Sensitivity):
-        raise BadInput(f"unknown sensitivity {shown(note.sensitivity or '')}: one of {', '.join(Sensitivity)}")
-    memory = engine.draft(
-        note.content,
-        category=note.category,
-        tags=note.tags,
-        keywords=note.keywords,
-        importance=note.importance,
-        sensitivity=None if note.sensitivity is None else Sensitivity(note.sensitivity),
-        project=note.project if project is None else project,
-        origin=Origin.IMPORT,
-        session=note.session,
-        position=note.position,
-        speaker=note.speaker,
-        role=None if note.role is None else validation.role_called(note.role),
-        created_at=note.created,
-        valid_from=note.valid_from,
-        valid_to=note.valid_to,
-    )
-    return memory if note.updated is None else replace(memory, updated_at=timestamps.parse(note.updated))
+    details: dict[str, Any] = {"category": "facts", **note.details}
+    sensitivity, role = details.get("sensitivity"), details.get("role")
+    if sensitivity not in (None, *Sensitivity):
+        raise BadInput(f"unknown sensitivity {shown(str(sensitivity))}: one of {', '.join(Sensitivity)}")
+    if role is not None:
+        details["role"] = validation.role_called(role)
+    if project is not None:
+        details["project"] = project
+    updated = details.pop("updated_at", None)
+    memory = engine.draft(note.content, **details, origin=Origin.IMPORT)
+    return memory if updated is None else replace(memory, updated_at=timestamps.parse(updated))
 
 
 def _standing(engine: StoreAccess) -> Iterator[Memory]:
@@ -185,8 +178,7 @@ def _secrets(engine: StoreAccess) -> dict[Identity, str]:
 
 def _identity(memory: Memory, digest: str | None = None) -> Identity:
     """The values by which the store detects a duplicate."""
-    context = (memory.project, memory.session, memory.position, memory.speaker, memory.role)
-    return (digest or memory.content_hash, *context, memory.valid_from, memory.valid_to)
+    return (digest or memory.content_hash, *(getattr(memory, name) for name in CONTEXT))
 
 
 def _tied_links(store: OwnerStore, names: dict[str, str], ties: Iterable[NamedLink]) -> Iterator[Link]:

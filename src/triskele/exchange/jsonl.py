@@ -9,9 +9,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
+from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from triskele import ingest, validation
 from triskele.config import MemorySettings
@@ -24,15 +26,16 @@ from triskele.replies import Problem
 from triskele.store import archive
 from triskele.text import timestamps
 from triskele.text.ids import ALPHABET, ID_LENGTH, content_hash
-from triskele.types import Link, LinkKind, Memory, Origin, Role, Sensitivity, is_secret
+from triskele.types import SPOKEN, Link, Memory, is_secret
 
 FORMAT = 3
 # The last checkout before the first release wrote format 2 where nobody speaks, without these fields.
 _WITHOUT_SPEAKERS = 2
-_SPOKEN = ("speaker", "role")
 _COUNTED = {"memory": "versions", "link": "links"}
 _MAX_VERSION = 2**31
 _SECRET = "secret"
+# What others share stays with them.
+_NOT_EXPORTED = {"shared_by"}
 _Reader = Callable[[Any, str], Any]
 
 _Made = TypeVar("_Made")
@@ -148,7 +151,9 @@ def _note(record: dict[str, Any], location: str) -> Note:
     unknown = sorted(set(values) - set(_NOTE_FIELDS))
     if unknown:
         raise BadInput(f"has an unknown field {shown(unknown[0])} (known: {', '.join(_NOTE_FIELDS)})")
-    return Note(location=location, **{name: _NOTE_FIELDS[name](value, name) for name, value in values.items()})
+    checked = {name: _NOTE_FIELDS[name](value, name) for name, value in values.items()}
+    details = {_FIELD_NAMES.get(name, name): value for name, value in checked.items() if name != "content"}
+    return Note(location=location, content=checked["content"], details=details)
 
 
 def _tags(value: Any, what: str) -> tuple[str, ...]:
@@ -161,8 +166,7 @@ def _keywords(value: Any, what: str) -> str:
 
 def _values_of(value: Memory | Link) -> dict[str, Any]:
     """Every field of a version or link, timestamps as text; the text of a secret has its own field."""
-    # What others share is never exported.
-    own = (field.name for field in fields(value) if field.name != "shared_by")
+    own = (field.name for field in fields(value) if field.name not in _NOT_EXPORTED)
     named = {_SECRET if name == "text" else name: getattr(value, name) for name in own}
     return {name: timestamps.to_text(v) if isinstance(v, datetime) else v for name, v in named.items()}
 
@@ -180,7 +184,7 @@ def _link_of(values: dict[str, Any]) -> Link:
 
 def _memory_of(values: dict[str, Any], settings: MemorySettings) -> Memory:
     """The version that the values describe; refuses what validation would refuse or change."""
-    rows = dict.fromkeys(_SPOKEN) | {name: value for name, value in values.items() if name != _SECRET}
+    rows = dict.fromkeys(SPOKEN) | {name: value for name, value in values.items() if name != _SECRET}
     memory: Memory = _built(Memory, rows, _MEMORY_FIELDS, "the memory")
     _check_id(memory.id)
     _check_texts(memory, settings)
@@ -193,13 +197,7 @@ def _memory_of(values: dict[str, Any], settings: MemorySettings) -> Memory:
     if memory.valid_from and memory.valid_to and memory.valid_to <= memory.valid_from:
         raise BadInput("valid_to must be later than valid_from")
     _check_known(memory)
-    ingest.refuse_secret_labels(
-        tags=memory.tags,
-        keywords=memory.keywords,
-        session=memory.session,
-        project=memory.project,
-        speaker=memory.speaker,
-    )
+    ingest.refuse_secret_labels(ingest.labels_of(memory))
     if is_secret(memory):
         return _unsealed(memory, values, settings)
     if _SECRET in values:
@@ -221,19 +219,9 @@ def _unsealed(memory: Memory, values: dict[str, Any], settings: MemorySettings) 
 
 def _check_texts(memory: Memory, settings: MemorySettings) -> None:
     """Refuse a text that validation would change."""
-    validation.check_importance(memory.importance)
-    validation.check_tags(memory.tags, settings)
-    if memory.position is not None:
-        validation.check_position(memory.position)
-    checked = {
-        "content": (memory.content, validation.check_content(memory.content, settings)),
-        "category": (memory.category, validation.check_category(memory.category, settings)),
-        "keywords": (memory.keywords, validation.check_keywords(memory.keywords, settings)),
-        "project": (memory.project, validation.check_name(memory.project, "the project")),
-        "session": (memory.session, validation.check_name(memory.session or "", "the session") or None),
-        "speaker": (memory.speaker, validation.check_speaker(memory.speaker or "")),
-    }
-    changed = [name for name, (given, kept) in checked.items() if given != kept]
+    checked = ingest.checked_details(memory, settings)
+    checked = {"content": validation.check_content(memory.content, settings), **checked}
+    changed = [name for name, value in checked.items() if name != "tags" and value != getattr(memory, name)]
     # Outer spaces are allowed in tags only: validation turns a comma at a tag's end into one.
     changed += ["tags" for tag in memory.tags if validation.clean(tag, "a tag") != tag.strip()]
     if changed:
@@ -268,54 +256,44 @@ def _timestamp(value: Any, what: str) -> datetime:
     return timestamps.parse(string(value, what))
 
 
-def _choice(kinds: type[Sensitivity] | type[Origin] | type[LinkKind] | type[Role]) -> _Reader:
-    def read_choice(value: Any, what: str) -> Any:
-        try:
-            return kinds(string(value, what))
-        except ValueError:
-            raise BadInput(f"unknown {what} {shown(value)}: one of {', '.join(kinds)}") from None
-
-    return read_choice
-
-
-def _optional(reader: _Reader) -> _Reader:
-    return lambda value, what: None if value is None else reader(value, what)
+def _reader(kind: Any) -> _Reader:
+    """The reader of the values of a type."""
+    if isinstance(kind, UnionType):
+        reader = _reader(_bare(kind))
+        return lambda value, what: None if value is None else reader(value, what)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return lambda value, what: _choice(kind, value, what)
+    return _READERS[kind]
 
 
-_KNOWN: dict[str, _Reader] = {"known_from": _timestamp, "known_to": _optional(_timestamp)}
-_LINK_FIELDS: dict[str, _Reader] = {"source": string, "kind": _choice(LinkKind), "target": string, **_KNOWN}
-_MEMORY_FIELDS: dict[str, _Reader] = {
-    **dict.fromkeys(("id", "content", "category", "keywords", "owner", "project", "content_hash"), string),
-    "tags": strings,
-    "importance": number,
-    "sensitivity": _choice(Sensitivity),
-    "origin": _choice(Origin),
-    "session": _optional(string),
-    "position": _optional(whole),
-    "speaker": _optional(string),
-    "role": _optional(_choice(Role)),
-    "created_at": _timestamp,
-    "updated_at": _timestamp,
-    "valid_from": _optional(_timestamp),
-    "valid_to": _optional(_timestamp),
-    "version": whole,
-    **_KNOWN,
+def _bare(kind: Any) -> Any:
+    return next(part for part in get_args(kind) if part is not NoneType) if isinstance(kind, UnionType) else kind
+
+
+def _choice(kinds: type[StrEnum], value: Any, what: str) -> StrEnum:
+    try:
+        return kinds(string(value, what))
+    except ValueError:
+        raise BadInput(f"unknown {what} {shown(value)}: one of {', '.join(kinds)}") from None
+
+
+_READERS: dict[Any, _Reader] = {
+    str: string,
+    int: whole,
+    float: number,
+    datetime: _timestamp,
+    tuple[str, ...]: strings,
 }
+_MEMORY_TYPES = {name: kind for name, kind in get_type_hints(Memory).items() if name not in _NOT_EXPORTED}
+_MEMORY_FIELDS = {name: _reader(kind) for name, kind in _MEMORY_TYPES.items()}
+_LINK_FIELDS = {name: _reader(kind) for name, kind in get_type_hints(Link).items()}
+# What only a store says about a memory.
+_OF_THE_STORE = {"id", "owner", "origin", "version", "known_from", "known_to", "content_hash"}
 _ALIASES = {"text": "content", "created_at": "created", "updated_at": "updated"}
-_NOTE_FIELDS: dict[str, Callable[[Any, str], Any]] = {
-    "content": string,
-    "category": string,
-    "tags": _tags,
-    "keywords": _keywords,
-    "importance": number,
-    "sensitivity": string,
-    "project": string,
-    "session": string,
-    "position": whole,
-    "speaker": string,
-    "role": string,
-    "created": string,
-    "updated": string,
-    "valid_from": string,
-    "valid_to": string,
+_FIELD_NAMES = {"created": "created_at", "updated": "updated_at"}
+_NOTE_FIELDS: dict[str, _Reader] = {
+    _ALIASES.get(name, name): {int: whole, float: number}.get(_bare(kind), string)
+    for name, kind in _MEMORY_TYPES.items()
+    if name not in _OF_THE_STORE
 }
+_NOTE_FIELDS |= {"tags": _tags, "keywords": _keywords}

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,16 @@ from triskele.exchange.records import Item, NamedLink, Note
 from triskele.privacy.detect import find, is_cut
 from triskele.replies import Problem, Skipped
 from triskele.text import timestamps
-from triskele.types import Memory, Sensitivity
+from triskele.types import SPOKEN, Memory, Sensitivity
 
 PLAIN = ".txt"
 SUFFIXES = (".md", ".markdown", PLAIN)
 _SLUG_CHARACTERS = 48
-_NAMES = {"date": "created", "created_at": "created", "updated_at": "updated", "modified": "updated", "tag": "tags"}
+_NAMES = {
+    **dict.fromkeys(("date", "created"), "created_at"),
+    **dict.fromkeys(("modified", "updated"), "updated_at"),
+    "tag": "tags",
+}
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)$")
 _HASHES = re.compile(r"^#{1,6}\s+", re.MULTILINE)
 _ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+(\S.*)$")
@@ -45,7 +50,17 @@ _TASK = re.compile(r"\[[ xX]\]\s")
 _FACT_WORDS = 4
 _LONGEST_HEADING = 300
 _LONGEST_LABEL = 60
-_TEXTS = ("sensitivity", "session", "created", "updated", "valid_from", "valid_to")
+_TEXTS = ("sensitivity", "session", "created_at", "updated_at", "valid_from", "valid_to")
+# The names in the head of a file, by field, in the order of the head.
+_WRITTEN = {
+    **{name: name for name in "id category tags keywords importance project sensitivity session position".split()},
+    **{name: name for name in SPOKEN},
+    "created_at": "created",
+    "updated_at": "updated",
+    "valid_from": "valid_from",
+    "valid_to": "valid_to",
+}
+_USUAL = {("keywords", ""), ("sensitivity", Sensitivity.OPEN)}
 
 
 def recognises(path: Path, _head: str) -> bool:
@@ -80,7 +95,7 @@ def parse_plain(text: str, location: str, stem: str, settings: MemorySettings) -
     details = _details({}, text, stem, settings)
     sealed = sealed_pieces(text, [(piece, holds_secret) for _, piece, holds_secret in pieces])
     for (line, piece, _), is_secret in zip(pieces, sealed, strict=True):
-        yield Note(location=f"{location} line {line}", content=piece, **_classed(details, is_secret))
+        yield Note(location=f"{location} line {line}", content=piece, details=_classed(details, is_secret))
 
 
 def parse(text: str, location: str, stem: str, settings: MemorySettings) -> Iterator[Item]:
@@ -96,7 +111,7 @@ def parse(text: str, location: str, stem: str, settings: MemorySettings) -> Iter
     details = _details(values, whole, stem, settings)
     if "id" in values and len(whole) <= settings.max_characters:
         # triskele's own exports are read back word for word.
-        yield Note(location=location, content=whole, **details)
+        yield Note(location=location, content=whole, details=details)
         return
     limit = settings.max_characters
     # A note that has only headings keeps them as its text.
@@ -107,7 +122,7 @@ def parse(text: str, location: str, stem: str, settings: MemorySettings) -> Iter
         name = f"{stem.lower()}#{number}" if number else stem.lower()
         text, targets = _linked(_titled(piece, [title, *headings], limit))
         where = f"{location} line {line}" if len(pieces) > 1 else location
-        yield Note(location=where, content=text, name=name, **(_classed(details, sealed[number]) | {"tags": tags}))
+        yield Note(location=where, content=text, details=_classed(details, sealed[number]) | {"tags": tags}, name=name)
         yield from (NamedLink(name, target) for target in targets)
 
 
@@ -164,7 +179,7 @@ def sealed_pieces(whole: str, pieces: Sequence[tuple[str, bool]]) -> list[bool]:
 def _classed(details: dict[str, Any], is_secret: bool) -> dict[str, Any]:
     """The details of a piece; a file that is open by its own word stays open."""
     is_decided = details.get("sensitivity") == Sensitivity.OPEN
-    return details | ({"sensitivity": Sensitivity.SECRET.value} if is_secret and not is_decided else {})
+    return details | ({"sensitivity": Sensitivity.SECRET} if is_secret and not is_decided else {})
 
 
 def fitting(tags: tuple[str, ...], settings: MemorySettings) -> tuple[str, ...]:
@@ -178,20 +193,19 @@ def fitting(tags: tuple[str, ...], settings: MemorySettings) -> tuple[str, ...]:
 
 def file_of(memory: Memory) -> tuple[str, str]:
     """The name and the text of a memory's file."""
-    values: dict[str, str | float | tuple[str, ...]] = {"id": memory.id, "category": memory.category}
-    values |= {"tags": memory.tags} if memory.tags else {}
-    values |= {"keywords": memory.keywords} if memory.keywords else {}
-    values |= {"importance": memory.importance, "project": memory.project}
-    values |= {"sensitivity": memory.sensitivity.value} if memory.sensitivity is not Sensitivity.OPEN else {}
-    values |= {"session": memory.session} if memory.session is not None else {}
-    values |= {"position": memory.position} if memory.position is not None else {}
-    values |= {"speaker": memory.speaker} if memory.speaker is not None else {}
-    values |= {"role": memory.role.value} if memory.role is not None else {}
-    values |= {"created": timestamps.to_text(memory.created_at), "updated": timestamps.to_text(memory.updated_at)}
-    values |= {"valid_from": timestamps.to_text(memory.valid_from)} if memory.valid_from else {}
-    values |= {"valid_to": timestamps.to_text(memory.valid_to)} if memory.valid_to else {}
+    head = {name: _plain(getattr(memory, field)) for field, name in _WRITTEN.items() if _is_written(memory, field)}
     name = f"{_slug(memory.category) or 'memories'}/{'-'.join(filter(None, [_slug(memory.content), memory.id]))}.md"
-    return name, f"{frontmatter.write(values)}\n{memory.content}\n"
+    return name, f"{frontmatter.write(head)}\n{memory.content}\n"
+
+
+def _plain(value: Any) -> Any:
+    return timestamps.to_text(value) if isinstance(value, datetime) else value
+
+
+def _is_written(memory: Memory, field: str) -> bool:
+    """Whether the head of a file names a field: not if it is empty or as usual."""
+    value = getattr(memory, field)
+    return value is not None and value != () and (field, value) not in _USUAL
 
 
 def _details(values: dict[str, Value], body: str, stem: str, settings: MemorySettings) -> dict[str, Any]:
@@ -207,7 +221,7 @@ def _details(values: dict[str, Value], body: str, stem: str, settings: MemorySet
     details |= {name: _text(values[name]) for name in _TEXTS if values.get(name)}
     if "id" in values:
         # Elsewhere a role is a job or a duty.
-        details |= {name: _text(values[name]) for name in ("speaker", "role") if values.get(name)}
+        details |= {name: _text(values[name]) for name in SPOKEN if values.get(name)}
     details |= {"project": _text(values["project"])} if "project" in values else {}
     details |= {"importance": _number(values["importance"])} if values.get("importance") else {}
     details |= {"position": _whole(values["position"])} if values.get("position") else {}

@@ -128,16 +128,14 @@ def _entity(record: dict[str, Any], location: str, settings: MemorySettings, tie
     # An entity without observations is kept too.
     for text in [text for text in observations if text.strip()] or [kind or "an entity"]:
         pieces = _pieces(f"{name}: ", text, settings.max_characters)
-        sensitivity = Sensitivity.SECRET.value if is_cut(text, pieces) else None
+        sensitivity = Sensitivity.SECRET if is_cut(text, pieces) else None
         for piece in pieces:
             is_lead = name not in ties.known
             ties.known.add(name)
             yield Note(
                 location=location,
                 content=piece,
-                sensitivity=sensitivity,
-                tags=tags,
-                category=_category(kind, settings),
+                details={"sensitivity": sensitivity, "tags": tags, "category": _category(kind, settings)},
                 name=name if is_lead else None,
             )
 
@@ -148,8 +146,7 @@ def _relation(record: dict[str, Any], location: str, settings: MemorySettings, t
     yield Note(
         location=location,
         content=f"{one} {kind} {other}",
-        tags=fitting((one, other), settings),
-        category=settings.categories[0],
+        details={"tags": fitting((one, other), settings), "category": settings.categories[0]},
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from triskele.replies import Problem, Skipped
 from triskele.types import Link, Memory
@@ -10,25 +12,24 @@ from triskele.types import Link, Memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A memory as another program or a person wrote it, not validated; a `NamedLink` refers to it by `name`."""
+    """A memory as another program or a person wrote it, not validated; a `NamedLink` refers to it by `name`.
+
+    `details` are keywords of a draft as texts and numbers, and `updated_at`.
+    """
 
     location: str
     content: str
-    category: str = "facts"
-    tags: tuple[str, ...] = ()
-    keywords: str = ""
-    importance: float = 0.5
-    sensitivity: str | None = None
-    project: str | None = None
-    session: str | None = None
-    position: int | None = None
-    speaker: str | None = None
-    role: str | None = None
-    created: str | None = None
-    updated: str | None = None
-    valid_from: str | None = None
-    valid_to: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags, not validated."""
+        return tuple(self.details.get("tags", ()))
+
+    def with_details(self, **details: Any) -> Note:
+        """The note with other details."""
+        return replace(self, details={**self.details, **details})
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from triskele.text import timestamps
 from triskele.types import Sensitivity, SpokenTurn
 
 _MOST_BYTES = 2**28
-# Lines that a program wrote in the place of a speaker.
+# Lines that a program wrote, and no person.
 _CLAUDE_NOTES = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage")
 _CLAUDE_PROGRAMS = (*_CLAUDE_NOTES, "toolUseResult")
 _CODEX_PROGRAMS = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<turn_aborted>")
@@ -119,8 +119,8 @@ def _document_turns(data: bytes, start: int) -> tuple[list[SpokenTurn], int]:
 
 
 def _turn(role: str, text: str, at: object, session: str, *, is_typed: bool) -> SpokenTurn | None:
-    speaker = _ROLES.get(role)
-    return SpokenTurn(speaker, text, _moment(at), session, is_typed) if speaker and text else None
+    known_role = _ROLES.get(role)
+    return SpokenTurn(known_role, text, _moment(at), session, is_typed) if known_role and text else None
 
 
 def _text(content: object, kinds: frozenset[str | None] = _TEXT_PARTS) -> str:
@@ -166,7 +166,7 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
         for text, details in _pieces(record, settings):
             session = str(record.get("sessionId") or path.stem)
             position = positions[session] = positions.get(session, -1) + 1
-            yield Note(location=location, content=text, session=session, position=position, **details)
+            yield Note(location=location, content=text, details=details | {"session": session, "position": position})
     if not positions:
         yield Problem("the file", "is empty, or contains no messages")
 
@@ -183,7 +183,7 @@ def _pieces(record: dict[str, Any], settings: MemorySettings) -> Iterator[tuple[
     pieces = [text] if len(text) <= limit else validation.split_sentences(text, limit)
     details: dict[str, Any] = {"role": str(message.get("role") or record["type"])}
     if isinstance(record.get("timestamp"), str):
-        details["created"] = record["timestamp"]
+        details["created_at"] = record["timestamp"]
     if is_cut(text, pieces):
-        details["sensitivity"] = Sensitivity.SECRET.value
+        details["sensitivity"] = Sensitivity.SECRET
     yield from ((piece, details) for piece in pieces)

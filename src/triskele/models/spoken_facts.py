@@ -33,7 +33,7 @@ WORDS = frozenset({_TURNS, AGAIN, *(head for heads in _ROLES.values() for head i
 
 
 class ShownTurn(NamedTuple):
-    """A turn as it is sent to the model: the speaker, `user` or `assistant`, and the cleared words."""
+    """A turn as it is sent to the model: its role, `user` or `assistant`, and the cleared words."""
 
     role: str
     text: Cleared

@@ -16,7 +16,7 @@ from itertools import count
 from triskele import validation
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
-from triskele.ingest import refuse_secret_labels
+from triskele.ingest import checked_details, labels_of, refuse_secret_labels
 from triskele.privacy import detect
 from triskele.store.protocols import Document, OwnerStore
 from triskele.sync.merge import ERASED, Links, LocalState, Push, ServerState, Standing
@@ -313,25 +313,13 @@ def checked(memory: Memory, settings: MemorySettings) -> Memory:
     """A memory of another machine, checked as every other write is."""
     if reason := secret_in(memory):
         raise BadInput(reason)
-    refuse_secret_labels(
-        tags=memory.tags,
-        keywords=memory.keywords,
-        session=memory.session,
-        project=memory.project,
-        speaker=memory.speaker,
-    )
+    refuse_secret_labels(labels_of(memory))
     text = validation.check_content(memory.content, settings)
     found = replace(
         memory,
         content=text,
         content_hash=content_hash(text),
-        category=validation.check_category(memory.category, settings),
-        tags=validation.check_tags(memory.tags, settings),
-        keywords=validation.check_keywords(memory.keywords, settings),
-        importance=validation.check_importance(memory.importance),
-        session=None if memory.session is None else validation.check_name(memory.session, "the session") or None,
-        position=None if memory.position is None else validation.check_position(memory.position),
-        speaker=None if memory.speaker is None else validation.check_speaker(memory.speaker),
+        **checked_details(memory, settings),
     )
     validation.check_period(found)
     validation.check_words(found)
