@@ -371,7 +371,7 @@ def main() -> int:
         loopback = module_of_tests("loopback")
         far = stack.enter_context(loopback.serving(golden_inputs.stub_service))
         (home / "key").write_text(loopback.KEY)
-        stub = {"url": f"{far.url}/v1", "key_file": str(home / "key"), "dimensions": golden_inputs.DIMENSIONS}
+        stub = {"url": f"{far.url}/v1", "key": str(home / "key"), "dimensions": golden_inputs.DIMENSIONS}
         comparison = Comparison(sides, stub, is_shared=options.shared)
         sets = [golden_inputs.golden_set(folder, options.questions) for folder in folders if folder.is_dir()]
         ask_all(comparison, sets)

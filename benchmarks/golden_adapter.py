@@ -33,7 +33,7 @@ PATIENCE_S = 60
 EXPORT_FORMAT = 3
 # Models besides the bundled encoder: the section of the settings and its values.
 SERVICES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "embedder": ("hosted", {"service": "compatible", "question_timeout_s": PATIENCE_S}),
+    "embedder": ("hosted", {"service": "compatible"}),
     "reranker": ("rerank", {"service": "voyage"}),
     "language model": ("llm", {"service": "compatible", "expand": True}),
     "cross-encoder": ("rerank", {"model": "bundled"}),
@@ -59,12 +59,13 @@ def open_engine(
         "TRISKELE_HOME": str(home),
         "TRISKELE_PROJECT": "golden",
         "TRISKELE_PRIVACY_KEY": "file",
-        "TRISKELE_RECALL_EMBED_FIRST": "0",
         "TRISKELE_RECALL_MODEL": model,
         "TRISKELE_RECALL_HALF_LIFE_DAYS": str(half_life_days),
         "TRISKELE_STORE_CORPUS": corpus,
     }
-    return LocalEngine(config.load(environment, store_url=store), home)
+    engine = LocalEngine(config.load(environment, store_url=store), home)
+    engine.embed_first = 0
+    return engine
 
 
 def _settings(services: Sequence[str], stub: Mapping[str, Any]) -> str:
@@ -72,7 +73,7 @@ def _settings(services: Sequence[str], stub: Mapping[str, Any]) -> str:
     sections: dict[str, Values] = {"rerank": {}}
     for name in services:
         section, values = SERVICES[name]
-        hosted = {"model": "stub", "url": stub["url"], "key_file": stub["key_file"]} if "service" in values else {}
+        hosted = {"model": "stub", "url": stub["url"], "key": stub["key"]} if "service" in values else {}
         dimensions = {"dimensions": stub["dimensions"]} if section == "hosted" else {}
         sections[section] = {**values, **hosted, **dimensions}
     lines = []

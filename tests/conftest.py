@@ -14,6 +14,7 @@ from hypothesis import settings
 from triskele import config
 from triskele.edge.cli.demo import temporary_memory
 from triskele.engine.local import LocalEngine
+from triskele.store.sqlite.store import SqliteStore
 from triskele.text import timestamps
 from triskele.text.ids import IdMaker, content_hash
 from triskele.types import Memory
@@ -63,14 +64,15 @@ def open_engine(tmp_path: Path) -> Iterator[Callable[..., LocalEngine]]:
         environment = {
             "TRISKELE_HOME": str(tmp_path / "home"),
             "TRISKELE_PROJECT": PROJECT,
-            "TRISKELE_INDEX_TAIL_CAP": str(tail_cap),
-            "TRISKELE_STORE_BUSY_TIMEOUT_S": str(busy_timeout_s),
             "TRISKELE_RECALL_MODEL": model,
             "TRISKELE_PRIVACY_KEY": "file",
             "TRISKELE_MEMORY_OWNER": owner,
         }
         url = f"sqlite:///{path or tmp_path / 'home' / 'memories.db'}"
-        opened.append(LocalEngine(config.load(environment, store_url=url), tmp_path))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(SqliteStore.__init__.__kwdefaults__, "busy_timeout_s", busy_timeout_s)
+            opened.append(LocalEngine(config.load(environment, store_url=url), tmp_path))
+        opened[-1].lexical.tail_cap = tail_cap
         return opened[-1]
 
     yield open_one

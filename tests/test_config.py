@@ -12,12 +12,14 @@ from triskele.text import folders
 
 
 def test_every_value_knows_where_it_came_from(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text("[recall]\nlimit = 7\ndepth = 80\n[memory]\ncategories = ['a', 'b']\n")
-    settings = config.load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_RECALL_DEPTH": "60"})
-    assert (settings.recall.limit, settings.recall.depth) == (7, 60)
+    (tmp_path / "config.toml").write_text(
+        "[recall]\nlimit = 7\nhalf_life_days = 80\n[memory]\ncategories = ['a', 'b']\n"
+    )
+    settings = config.load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_RECALL_HALF_LIFE_DAYS": "60"})
+    assert (settings.recall.limit, settings.recall.half_life_days) == (7, 60)
     assert settings.memory.categories == ("a", "b")
     assert settings.origins["recall.limit"] == str(tmp_path / "config.toml")
-    assert settings.origins["recall.depth"] == "environment TRISKELE_RECALL_DEPTH"
+    assert settings.origins["recall.half_life_days"] == "environment TRISKELE_RECALL_HALF_LIFE_DAYS"
     assert settings.origins["index.language"] == "default"
     assert settings.origins["home"] == "environment TRISKELE_HOME"
 
@@ -85,15 +87,15 @@ def test_an_error_names_the_environment_variable_that_caused_it(
 
 
 def test_what_agents_get_is_set_in_the_users_file_alone(tmp_path: Path) -> None:
-    variables = {"TRISKELE_AGENTS_MOST": "1", "TRISKELE_AGENTS_PRIVATE_TO": "stranger"}
+    variables = {"TRISKELE_AGENTS_BUDGET_TOKENS": "100", "TRISKELE_AGENTS_PRIVATE_TO": "stranger"}
     home = {"TRISKELE_HOME": str(tmp_path), **variables}
     assert config.load(home).agents == config.AgentSettings()
     assert config.load(home).agents.private_to == ()
     (tmp_path / "config.toml").write_text(
-        "[agents]\nmost = 3\nprivate_to = ['claude-code', 'codex']\nidle_minutes = 0.5\n"
+        "[agents]\nbudget_tokens = 300\nprivate_to = ['claude-code', 'codex']\nidle_minutes = 0.5\n"
     )
     agents = config.load(home).agents
-    assert (agents.most, agents.private_to, agents.idle_minutes) == (3, ("claude-code", "codex"), 0.5)
+    assert (agents.budget_tokens, agents.private_to, agents.idle_minutes) == (300, ("claude-code", "codex"), 0.5)
     (tmp_path / "config.toml").write_text("[agents]\nprivate_to = []\n")
     assert config.load(home).agents.private_to == ()
 
@@ -101,8 +103,6 @@ def test_what_agents_get_is_set_in_the_users_file_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "most = 0",
-        "most = 6",
         "budget_tokens = 99",
         "budget_tokens = 2401",
         "least_confidence = 1.1",
@@ -163,3 +163,27 @@ def test_a_store_and_owner_named_as_in_the_file_are_those_of_the_file(tmp_path: 
         environ = {**home, **more}
         assert config.is_of_file(config.load(environ), environ) is is_same
     assert not config.is_of_file(config.load(home, store_url="sqlite:////elsewhere/x.db"), home)
+
+
+@pytest.mark.parametrize("key", ["sk-ant-123", "aB3" * 13, "NAME OF KEY", "1KEY"])
+def test_a_key_itself_is_refused_and_not_shown(tmp_path: Path, key: str) -> None:
+    (tmp_path / "config.toml").write_text(f'[llm]\nkey = "{key}"\n')
+    with pytest.raises(BadInput, match=r"llm\.key must name an environment variable") as refused:
+        config.load({"TRISKELE_HOME": str(tmp_path)})
+    assert key not in str(refused.value)
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[curation]\nllm_cals = 3\n")
+    with pytest.raises(
+        BadInput, match=r"curation\.llm_cals in .*`triskele config unset .* \(did you mean curation\.llm_calls\?\)"
+    ):
+        config.load({"TRISKELE_HOME": str(tmp_path)})
+
+
+def test_the_vaults_key_is_at_a_source_or_a_path(tmp_path: Path) -> None:
+    home = {"TRISKELE_HOME": str(tmp_path)}
+    for key in ("file", "keyring", "/stick/my.key", "~/my.key"):
+        assert config.load(home | {"TRISKELE_PRIVACY_KEY": key}).privacy.key == key
+    with pytest.raises(BadInput, match=r"privacy\.key must be one of auto, .* or the path of a file, not 'my\.key'"):
+        config.load(home | {"TRISKELE_PRIVACY_KEY": "my.key"})

@@ -39,7 +39,7 @@ def test_long_text_is_cut_at_sentences_and_loses_nothing() -> None:
 
 
 def test_tags_are_lower_case_and_unique() -> None:
-    assert validation.check_tags(["Deploy", " deploy ", "", "CI"], SETTINGS) == ("deploy", "ci")
+    assert validation.check_tags(["Deploy", " deploy ", "", "CI"]) == ("deploy", "ci")
 
 
 @pytest.mark.parametrize("importance", [7, -0.1, float("nan"), float("inf")])
@@ -50,9 +50,9 @@ def test_importance_lies_between_zero_and_one(importance: float) -> None:
 
 def test_labels_have_a_limit() -> None:
     with pytest.raises(BadInput):
-        validation.check_tags(["t" * 501], SETTINGS)
+        validation.check_tags(["t" * 501])
     with pytest.raises(BadInput):
-        validation.check_keywords("k" * 501, SETTINGS)
+        validation.check_keywords("k" * 501)
 
 
 def test_an_unknown_category_names_the_known_ones() -> None:

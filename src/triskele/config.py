@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,13 +30,31 @@ LOCAL, DATABASE = "local", "database"
 LEARNING = ("off", "strict", "normal", "all")
 KEY_SOURCES = ("auto", "keyring", "passphrase", "file", "environment", "command")
 
+# Environment variables that are not named after their setting.
+VARIABLES = {"store.url": "TRISKELE_STORE", "store.read_url": "TRISKELE_READ_STORE", "server.url": "TRISKELE_SERVER"}
 # The variables that choose a store, an owner and a server.
 _CHOICE = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER", "TRISKELE_SERVER")
 # Settings that may hold a path.
-_PATHS = (".model", ".key_file", ".certificate_file", ".private_key_file")
+_PATHS = (".model", ".key", ".certificate_file", ".private_key_file")
 # Settings that are a command with its arguments.
 COMMANDS = ("llm.command", "privacy.key_command")
-_YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
+_TRUTH = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
+# The values of `curation.mode`.
+OFF, PROPOSE, APPLY = "off", "propose", "apply"
+
+Value = TypeVar("Value")
+
+
+def _within(low: float, high: float, default: Value) -> Value:
+    """A number with bounds."""
+    value: Value = field(default=default, metadata={"bounds": (low, high)})
+    return value
+
+
+def _choice(*values: str) -> str:
+    """One of these words; the first is the default."""
+    word: str = field(default=values[0], metadata={"values": values})
+    return word
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,117 +67,97 @@ class StoreSettings:
 
     url: str
     read_url: str = ""
-    busy_timeout_s: float = 30.0
-    corpus: str = LOCAL
+    corpus: str = _choice(LOCAL, DATABASE)
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """Limits, categories and owner of memories."""
+    """Length, categories and owner of memories."""
 
-    max_characters: int = 1400
-    max_label_characters: int = 500
+    max_characters: int = _within(20, 100_000, 1400)
     categories: tuple[str, ...] = DEFAULT_CATEGORIES
     owner: str = "me"
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
-    """How words are indexed."""
+    """The language that words are indexed in."""
 
     language: str = "english"
-    tail_cap: int = 256
 
 
 @dataclass(frozen=True, slots=True)
 class RecallSettings:
-    """How answers are ranked and how long they are; with `half_life_days` importance halves after that many days."""
+    """Length of answers, local model and log; with `half_life_days` importance halves after that many days."""
 
-    limit: int = 10
-    depth: int = 100
-    importance_prior: float = 0.3
-    half_life_days: float = 0.0
+    limit: int = _within(1, 200, 10)
+    half_life_days: float = _within(0, 36_500, 0.0)
     model: str = BUNDLED
-    embed_first: int = 16
     log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PrivacySettings:
-    """Where the vault's key is kept: auto, keyring, passphrase, file, environment or command.
+    """The vault's key: auto, keyring, passphrase, file, environment, command, or the path of a file.
 
-    `key_file` is in the data folder by default; `key_command` prints the key, in base64.
+    `file` is `vault.key` in the data folder; `key_command` prints the key, in base64.
     """
 
     key: str = "auto"
-    key_file: str = ""
     key_command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class HostedSettings:
-    """A hosted embedding model, used in addition to the local one; off without `service`."""
+class ServiceSettings:
+    """A model that a service hosts; `key` names an environment variable or a file. Off without `service`."""
 
     service: str = ""
     model: str = ""
     url: str = ""
-    key_variable: str = ""
-    key_file: str = ""
-    dimensions: int = 0
-    price_per_million: float = 0.0
-    timeout_s: float = 10.0
-    question_timeout_s: float = 2.0
+    key: str = ""
+    timeout_s: float = _within(0.1, 600, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class RerankSettings:
+class HostedSettings(ServiceSettings):
+    """A hosted embedding model, used in addition to the local one; `timeout_s` is that of a question."""
+
+    dimensions: int = _within(0, 100_000, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RerankSettings(ServiceSettings):
     """A cross-encoder: hosted if `service` is set, else `bundled`, a folder or a hub model; on request or `always`."""
 
-    model: str = ""
-    service: str = ""
-    url: str = ""
-    key_variable: str = ""
-    key_file: str = ""
-    price_per_million: float = 0.0
-    timeout_s: float = 2.0
-    depth: int = 30
     always: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class LlmSettings:
+class LlmSettings(ServiceSettings):
     """A language model: openai, anthropic, compatible, or your own command; `expand` lets it rewrite queries."""
 
-    service: str = ""
-    model: str = ""
-    url: str = ""
-    key_variable: str = ""
-    key_file: str = ""
     command: tuple[str, ...] = ()
     price_per_million: float = 0.0
-    timeout_s: float = 10.0
+    timeout_s: float = _within(0.1, 600, 10.0)
     expand: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CurationSettings:
-    """How the store is kept clean: `propose` fills the review queue, `apply` applies sure decisions without a review.
+    """How the store is kept clean: `propose` fills the review queue, `apply` also applies sure decisions.
 
-    `daily_share` of the memories is the most that may be changed in a day without a review. `learn` lets conversations
-    be learned from: off, strict, normal or all; a message that fits a pattern of `learn_skip` is left out. `llm` lets
-    the language model judge undecided pairs, and read relations and conversations, at most `llm_calls` times a day.
+    `learn` lets conversations be learned from: off, strict, normal or all; a message that fits a pattern of
+    `learn_skip` is left out. A language model judges undecided pairs and reads relations and conversations, with at
+    most `llm_calls` requests a day.
     """
 
-    propose: bool = True
-    apply: bool = False
-    daily_share: float = 0.05
-    learn: str = "off"
+    mode: str = _choice(PROPOSE, APPLY, OFF)
+    learn: str = _choice(*LEARNING)
     learn_skip: tuple[str, ...] = ()
-    llm: bool = False
-    llm_calls: int = 50
+    llm_calls: int = _within(0, 10_000, 0)
 
 
-CURATION_OFF = CurationSettings(propose=False)
+CURATION_OFF = CurationSettings(mode=OFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +167,10 @@ class AgentSettings:
     `background` lets the command line start it for texts that wait to be embedded; hooks and MCP always need it.
     """
 
-    most: int = 5
-    budget_tokens: int = 1200
-    least_confidence: float = 0.15
+    budget_tokens: int = _within(100, 2400, 1200)
+    least_confidence: float = _within(0, 1, 0.15)
     private_to: tuple[str, ...] = ()
-    idle_minutes: float = 30.0
+    idle_minutes: float = _within(0.01, 10_080, 30.0)
     background: bool = True
 
     def shows_private_to(self, client: str | None) -> bool:
@@ -184,34 +182,29 @@ class AgentSettings:
 class ServerSettings:
     """A server for others: accepted host names, trusted proxies, TLS files, quotas per user (0: none).
 
-    `url` points commands, hooks and agents of this machine at such a server; the key is in `key_file`, by default
-    `server.key` in the data folder.
+    `url` points commands, hooks and agents of this machine at such a server.
     """
 
     url: str = ""
-    key_file: str = ""
     allowed_hosts: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
     certificate_file: str = ""
     private_key_file: str = ""
-    open_memories: int = 64
-    requests_per_minute: int = 1200
-    memories_per_user: int = 1_000_000
-    model_tokens_per_day: int = 0
+    open_memories: int = _within(1, 10_000, 64)
+    requests_per_minute: int = _within(0, 1_000_000, 1200)
+    memories_per_user: int = _within(0, 1_000_000_000, 1_000_000)
+    model_tokens_per_day: int = _within(0, 1_000_000_000, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class SyncSettings:
     """A server to sync this machine's own store with; none without `url`.
 
-    The key is in `key_file`, by default `sync.key` in the data folder. `automatic` syncs while the resident process
-    runs, every `every_s` seconds.
+    The resident process syncs every `every_s` seconds; with 0 only `triskele sync` does.
     """
 
     url: str = ""
-    key_file: str = ""
-    automatic: bool = True
-    every_s: float = 60.0
+    every_s: float = _within(0, 86_400, 60.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,21 +257,17 @@ def load(environment: Mapping[str, str] | None = None, *, store_url: str | None 
 
 
 def _loaded(source: _Source, store_url: str | None) -> Settings:
-    home = check_utf8(expanded(source.value("home", "TRISKELE_HOME", lambda: str(_default_home()))))
+    home = check_utf8(expanded(source.value("home", "") or _default_home()))
     source.read_file(file_of(source.environment, home))
     if store_url is not None:
         # The replica of another store is not a replica of this one.
-        for variable in ("TRISKELE_STORE", "TRISKELE_READ_STORE"):
-            source.environment.pop(variable, None)
-        source.given |= {"store.url": (store_url, "argument"), "store.read_url": (None, "argument")}
-    url = source.value("store.url", "TRISKELE_STORE", lambda: f"sqlite:///{home / 'memories.db'}")
-    read_url = source.value("store.read_url", "TRISKELE_READ_STORE", lambda: "")
-    server = source.value("server.url", "TRISKELE_SERVER", lambda: "")
-    project = source.value("project", "TRISKELE_PROJECT", lambda: "") or None
-    # Sections that other values are part of; the rest are as the defaults of `Settings`.
-    given = {"store": StoreSettings(url=url, read_url=read_url), "server": ServerSettings(url=server)}
-    defaults: dict[str, Any] = {each.name: each.default for each in fields(Settings) if is_dataclass(each.default)}
-    sections: dict[str, Any] = {name: source.section(name, section) for name, section in (defaults | given).items()}
+        for key, url in (("store.url", store_url), ("store.read_url", "")):
+            source.environment.pop(VARIABLES[key], None)
+            source.values[key] = (url, "argument")
+    project = source.value("project", "") or None
+    defaults: dict[str, Any] = {"store": StoreSettings(url=f"sqlite:///{home / 'memories.db'}")}
+    defaults |= {section.name: section.default for section in fields(Settings) if is_dataclass(section.default)}
+    sections: dict[str, Any] = {name: source.section(name, default) for name, default in defaults.items()}
     settings = Settings(home=home, project=project, origins=source.origins, **sections)
     source.refuse_unknown()
     _check(settings)
@@ -339,7 +328,7 @@ class _Source:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
-        self.given: dict[str, tuple[Any, str]] = {}
+        self.values: dict[str, tuple[Any, str]] = {}
         self.origins: dict[str, str] = {}
 
     def read_file(self, path: Path) -> None:
@@ -356,43 +345,36 @@ class _Source:
             raise BadInput(f"cannot read the settings in {path}: they are nested too deep") from None
         for name, value in document.items():
             pairs = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
-            self.given |= {key: (v, str(path)) for key, v in pairs.items()}
+            self.values |= {key: (v, str(path)) for key, v in pairs.items()}
 
-    def value(self, key: str, variable: str, default: Callable[[], str]) -> str:
-        """One text value; its origin is recorded."""
-        if self.environment.get(variable):
-            self.origins[key] = f"environment {variable}"
-            self.given.pop(key, None)
-            return self.environment[variable]
-        value, origin = self.given.pop(key, (None, "default"))
+    def value(self, key: str, default: Value) -> Value:
+        """The value of a setting, from its environment variable, the file or the default."""
+        section, _, _ = key.partition(".")
+        value, origin = self.values.pop(key, (default, "default"))
+        variable = VARIABLES.get(key, f"TRISKELE_{key}".replace(".", "_").upper())
+        is_open = key not in _OF_FILE and (section not in OUTSIDE or key in _NOT_OUTSIDE)
+        if self.environment.get(variable) and is_open:
+            value, origin = self.environment[variable], f"environment {variable}"
         self.origins[key] = origin
-        if value is None:
-            return default()
-        if not isinstance(value, str):
-            raise _BadSetting(key, f" must be text, not {value!r}")
-        return value
+        return _converted(key, value, default)
 
     def section(self, name: str, defaults: Section) -> Section:
-        """A section's settings: each field can be set as NAME.FIELD or, except in OUTSIDE, as TRISKELE_NAME_FIELD."""
-        values = {f.name: getattr(defaults, f.name) for f in fields(defaults)}
-        for key, default in values.items():
-            full, variable = f"{name}.{key}", f"TRISKELE_{name}_{key}".upper()
-            if full in self.origins:
-                continue
-            given, origin = self.given.pop(full, (default, "default"))
-            is_open = full not in _OF_FILE and (name not in OUTSIDE or full in _NOT_OUTSIDE)
-            if self.environment.get(variable) and is_open:
-                given, origin = self.environment[variable], f"environment {variable}"
-            self.origins[full] = origin
-            values[key] = _converted(full, given, default)
+        """The settings of a section."""
+        values = {
+            each.name: self.value(f"{name}.{each.name}", getattr(defaults, each.name)) for each in fields(defaults)
+        }
         return type(defaults)(**values)
 
     def refuse_unknown(self) -> None:
         """Refuse a setting that does not exist, because it is probably misspelled."""
-        for key, (_, origin) in self.given.items():
+        for key, (_, origin) in self.values.items():
             if any(known.startswith(f"{key}.") for known in self.origins):
                 raise BadInput(f"{key} in {origin} must be a section [{key}]: `triskele config unset {key}` removes it")
-            raise BadInput(f"unknown setting {key} in {origin}: correct it or run `triskele config unset {key}`")
+            # Imported here: a wrong setting is rare.
+            from difflib import get_close_matches
+
+            hint = "".join(f" (did you mean {name}?)" for name in get_close_matches(key, self.origins, n=1, cutoff=0.7))
+            raise BadInput(f"unknown setting {key} in {origin}: correct it or run `triskele config unset {key}`{hint}")
 
 
 def _holds_nul(value: object) -> bool:
@@ -401,27 +383,27 @@ def _holds_nul(value: object) -> bool:
     return any(map(_holds_nul, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
 
 
-def _converted(key: str, given: object, default: object) -> object:
+def _converted(key: str, value: object, default: Value) -> Value:
+    kind = type(default)
+    converted: object = None
     if isinstance(default, bool):
-        word = str(given).lower()
-        if word in _YES | _NO:
-            return word in _YES
-        raise _BadSetting(key, f" must be true or false, not {given!r}")
-    if isinstance(default, tuple):
-        items = words_of(key, given) if isinstance(given, str) else given
-        if isinstance(items, list | tuple) and (items or not default) and all(isinstance(i, str) and i for i in items):
-            return tuple(items)
-        raise _BadSetting(key, f" must be a list of words, not {given!r}")
-    if isinstance(default, str) or isinstance(given, bool):
-        if isinstance(given, str):
-            if key.endswith(_PATHS):
-                expanded(given)
-            return given
-        raise _BadSetting(key, f" must be {'text' if isinstance(default, str) else 'a number'}, not {given!r}")
-    try:
-        return type(default)(given)  # type: ignore[call-arg]
-    except (TypeError, ValueError) as error:
-        raise _BadSetting(key, f" must be a number, not {given!r}") from error
+        expected, converted = "true or false", _TRUTH.get(str(value).lower())
+    elif isinstance(default, tuple):
+        expected, words = "a list of words", words_of(key, value) if isinstance(value, str) else value
+        if isinstance(words, list | tuple) and all(isinstance(word, str) and word for word in words):
+            converted = tuple(words) if words or not default else None
+    elif isinstance(default, str):
+        expected, converted = "text", value
+        if isinstance(value, str) and key.endswith(_PATHS):
+            expanded(value)
+    else:
+        expected = "a number"
+        with suppress(ValueError):
+            if isinstance(value, int | float | str) and not isinstance(value, bool):
+                converted = int(value) if isinstance(default, int) else float(value)
+    if isinstance(converted, kind):
+        return converted
+    raise _BadSetting(key, f" must be {expected}, not {value!r}")
 
 
 def words_of(key: str, text: str) -> list[str]:
@@ -439,13 +421,6 @@ def words_of(key: str, text: str) -> list[str]:
 
 def _check(settings: Settings) -> None:
     store = settings.store
-    for key, chosen, known in (
-        ("store.corpus", store.corpus, (LOCAL, DATABASE)),
-        ("privacy.key", settings.privacy.key, KEY_SOURCES),
-        ("curation.learn", settings.curation.learn, LEARNING),
-    ):
-        if chosen not in known:
-            raise _BadSetting(key, f" must be one of {', '.join(known)}, not {chosen!r}")
     if store.corpus == DATABASE and store.url.startswith("sqlite:"):
         raise _BadSetting("store.corpus", f": only a Postgres store has a {DATABASE} corpus; write {LOCAL}")
     if store.read_url and not store.url.startswith("postgres"):
@@ -455,42 +430,42 @@ def _check(settings: Settings) -> None:
             raise _BadSetting(key, f" must begin with https:// (or http:// on this machine), not {url!r}")
     if not settings.memory.owner.strip() or not settings.memory.owner.isprintable():
         raise _BadSetting("memory.owner", f" must be a name on one line, not {settings.memory.owner!r}")
+    key = settings.privacy.key
+    if key not in KEY_SOURCES and not is_path(key):
+        raise _BadSetting("privacy.key", f" must be one of {', '.join(KEY_SOURCES)} or the path of a file, not {key!r}")
     for pattern in settings.curation.learn_skip:
         try:
             re.compile(pattern)
         except re.error:
             raise _BadSetting("curation.learn_skip", f": {pattern!r} is not a regular expression") from None
-    bounds: list[tuple[str, float, float, float]] = [
-        ("memory.max_characters", settings.memory.max_characters, 20, 100_000),
-        ("memory.max_label_characters", settings.memory.max_label_characters, 20, 10_000),
-        ("index.tail_cap", settings.index.tail_cap, 1, 10_000),
-        ("recall.limit", settings.recall.limit, 1, 200),
-        ("recall.depth", settings.recall.depth, 1, 1000),
-        ("recall.embed_first", settings.recall.embed_first, 0, 10_000),
-        ("recall.importance_prior", settings.recall.importance_prior, 0, 1),
-        ("recall.half_life_days", settings.recall.half_life_days, 0, 36_500),
-        ("store.busy_timeout_s", settings.store.busy_timeout_s, 0, 600),
-        ("hosted.dimensions", settings.hosted.dimensions, 0, 100_000),
-        ("hosted.timeout_s", settings.hosted.timeout_s, 0.1, 600),
-        ("hosted.question_timeout_s", settings.hosted.question_timeout_s, 0.1, 60),
-        ("rerank.timeout_s", settings.rerank.timeout_s, 0.1, 60),
-        ("rerank.depth", settings.rerank.depth, 2, 200),
-        ("llm.timeout_s", settings.llm.timeout_s, 0.1, 600),
-        ("curation.daily_share", settings.curation.daily_share, 0, 1),
-        ("curation.llm_calls", settings.curation.llm_calls, 0, 10_000),
-        ("agents.most", settings.agents.most, 1, 5),
-        ("agents.budget_tokens", settings.agents.budget_tokens, 100, 2400),
-        ("agents.least_confidence", settings.agents.least_confidence, 0, 1),
-        ("agents.idle_minutes", settings.agents.idle_minutes, 0.01, 10_080),
-        ("server.open_memories", settings.server.open_memories, 1, 10_000),
-        ("server.requests_per_minute", settings.server.requests_per_minute, 0, 1_000_000),
-        ("server.memories_per_user", settings.server.memories_per_user, 0, 1_000_000_000),
-        ("sync.every_s", settings.sync.every_s, 1, 86_400),
-        ("server.model_tokens_per_day", settings.server.model_tokens_per_day, 0, 1_000_000_000),
-    ]
-    for key, value, low, high in bounds:
+    for section in fields(settings):
+        part = getattr(settings, section.name)
+        if is_dataclass(part) and not isinstance(part, type):
+            _check_fields(section.name, part)
+
+
+def _check_fields(section: str, part: DataclassInstance) -> None:
+    for setting in fields(part):
+        key, value = f"{section}.{setting.name}", getattr(part, setting.name)
+        low, high = setting.metadata.get("bounds", (value, value))
         if not low <= value <= high:
             raise _BadSetting(key, f" must be between {low} and {high}, not {value}")
+        values = setting.metadata.get("values", (value,))
+        if value not in values:
+            raise _BadSetting(key, f" must be one of {', '.join(values)}, not {value!r}")
+        # Not shown: it may be the key itself.
+        if isinstance(part, ServiceSettings) and setting.name == "key" and not is_key_name(value):
+            raise _BadSetting(key, " must name an environment variable or a file; the key itself does not belong here")
+
+
+def is_path(text: str) -> bool:
+    """Whether a text is written as a path."""
+    return text.startswith("~") or bool({"/", os.sep} & set(text))
+
+
+def is_key_name(text: str) -> bool:
+    """Whether a text names an environment variable or a file, or is empty."""
+    return is_path(text) or re.fullmatch(r"([A-Z_][A-Z0-9_]*)?", text) is not None
 
 
 def _default_home() -> Path:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SHORTEST_PREFIX = 4
 MAX_POSITION = 2**53
+# Of the tags together, and of the keywords.
+MAX_LABEL_CHARACTERS = 500
 MAX_LIMIT = 200
 MAX_BUDGET = 1_000_000
 MAX_LISTED = 1000
@@ -118,18 +120,18 @@ def clean_tag(tag: str) -> str:
     return " ".join(clean(tag, "a tag").lower().replace(",", " ").split())
 
 
-def check_tags(tags: Iterable[str], settings: MemorySettings) -> tuple[str, ...]:
+def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Lower-case tags without duplicates, in the given order."""
     cleaned = map(clean_tag, check_texts(tags, "tags"))
     distinct = tuple(dict.fromkeys(tag for tag in cleaned if tag))
-    _check_length(", ".join(distinct), "the tags", settings)
+    _check_length(", ".join(distinct), "the tags")
     return distinct
 
 
-def check_keywords(keywords: str, settings: MemorySettings) -> str:
+def check_keywords(keywords: str) -> str:
     """Keywords, within the length limit."""
     text = " ".join(clean(keywords, "the keywords").split())
-    _check_length(text, "the keywords", settings)
+    _check_length(text, "the keywords")
     return text
 
 
@@ -340,9 +342,9 @@ def _within(sentence: str, limit: int) -> Iterable[str]:
     yield sentence
 
 
-def _check_length(text: str, what: str, settings: MemorySettings) -> None:
-    if len(text) > settings.max_label_characters:
-        raise BadInput(f"{what} have {len(text)} characters, the limit is {settings.max_label_characters}")
+def _check_length(text: str, what: str) -> None:
+    if len(text) > MAX_LABEL_CHARACTERS:
+        raise BadInput(f"{what} have {len(text)} characters, the limit is {MAX_LABEL_CHARACTERS}")
 
 
 def _is_visible(character: str) -> bool:
@@ -373,7 +375,7 @@ def narrowed(
         sensitivities=_choices(check_sensitivity, sensitivities, "sensitivities"),
         origins=_choices(check_origin, origins, "origins"),
         category=None if category is None else check_category(category, settings),
-        tags=frozenset(check_tags(tags, settings) if tags else ()),
+        tags=frozenset(check_tags(tags) if tags else ()),
         as_of=check_when(as_of) or recorded or scope.as_of,
         known_at=recorded,
         since=start,
@@ -418,8 +420,8 @@ FIELDS: Mapping[str, Check] = {
     "text": lambda value, _: check_text(value, "the question"),
     "title": lambda value, _: check_text(value, "the title"),
     "category": check_category,
-    **dict.fromkeys(("tags", "add_tags", "remove_tags"), check_tags),
-    "keywords": check_keywords,
+    **dict.fromkeys(("tags", "add_tags", "remove_tags"), _alone(check_tags)),
+    "keywords": _alone(check_keywords),
     "importance": _alone(check_importance),
     "project": _named("the project"),
     **{name: _optional_name(LABELS[name]) for name in ("session", "speaker")},

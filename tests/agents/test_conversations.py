@@ -8,6 +8,7 @@ import apsw
 import pytest
 from desk import Desk
 
+from triskele.agents import injection
 from triskele.errors import BadInput
 from triskele.types import Sensitivity
 
@@ -70,8 +71,8 @@ def test_where_no_session_starts_after_a_compaction_the_next_prompt_does_it(desk
     assert desk.prompt("kettle roses") == []
 
 
-def test_after_a_compaction_no_more_than_one_parcel_comes_back(open_desk: Callable[..., Desk]) -> None:
-    desk = open_desk("most = 2")
+def test_after_a_compaction_no_more_than_one_parcel_comes_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(injection, "MOST_MEMORIES", 2)
     for word in ("kettle", "roses", "lilies"):
         desk.add(f"All about {word}")
         desk.prompt(word)

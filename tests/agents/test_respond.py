@@ -122,8 +122,6 @@ def test_at_most_so_many_memories(open_desk: Callable[..., Desk]) -> None:
     for number in range(9):
         desk.add(f"Kettle number {number} stands in room {'abcdefghi'[number] * 3}")
     assert len(desk.prompt("kettle")) == 5
-    desk.engine.close()
-    assert len(open_desk("most = 2").prompt("kettle", session_id="two")) == 2
 
 
 def test_the_budget_of_tokens_counts_the_whole_text(open_desk: Callable[..., Desk]) -> None:

@@ -137,12 +137,12 @@ def test_curation_is_off_in_a_benchmark_whatever_the_settings_say(
 ) -> None:
     corpus = [{"id": "d1", "text": "Payroll runs on Nomad"}, {"id": "d2", "text": "Payroll now runs on Kubernetes"}]
     rows = windows(load_dataset(write_dataset(corpus=corpus, qrels=[("q1", "d1", 1)])).documents)
-    monkeypatch.setenv("TRISKELE_CURATION_APPLY", "true")
+    monkeypatch.setenv("TRISKELE_CURATION_MODE", "apply")
     with BenchHarness(rows) as harness:
         harness.folder.mkdir(parents=True, exist_ok=True)
-        (harness.folder / "config.toml").write_text("[curation]\napply = true\nlearn = 'all'\n")
+        (harness.folder / "config.toml").write_text("[curation]\nmode = 'apply'\nlearn = 'all'\n")
         curation = harness.engine.settings.curation
-        assert not (curation.propose or curation.apply or curation.llm) and curation.learn == "off"
+        assert (curation.mode, curation.llm_calls, curation.learn) == ("off", 0, "off")
         assert harness.engine.store.census().versions == 2
         Curator(harness.engine).follow()
         assert Curator(harness.engine).follow().read == 0

@@ -67,12 +67,13 @@ def engine(
     kind: tuple[str, str], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalEngine]:
     folder = tmp_path_factory.mktemp("corpus")
-    environment = {"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_EMBED_FIRST": "0"}
+    environment = {"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden"}
     settings = load(environment)
     if kind[0] == "postgres":
         url = request.getfixturevalue("postgres").create()
         settings = load({**environment, "TRISKELE_STORE_CORPUS": kind[1]}, store_url=url)
     with LocalEngine(settings, folder) as opened:
+        opened.embed_first = 0
         opened.remember("herons nest in the old mill", tags=["birds"], importance=0.9)
         opened.remember("a heron stood in the river by the mill for hours", category="people", importance=0.2)
         opened.remember("the mill is for sale", sensitivity=Sensitivity.PRIVATE)

@@ -129,10 +129,10 @@ class Story(RuleBasedStateMachine):
         environment = {
             "TRISKELE_HOME": str(self.folder),
             "TRISKELE_PROJECT": "story",
-            "TRISKELE_INDEX_TAIL_CAP": str(tail_cap),
             "TRISKELE_RECALL_MODEL": "none",
         }
         self.engine = LocalEngine(config.load(environment), self.folder)
+        self.engine.lexical.tail_cap = tail_cap
 
     def teardown(self) -> None:
         if hasattr(self, "engine"):

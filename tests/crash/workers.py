@@ -27,11 +27,12 @@ def open_store(path: str) -> LocalEngine:
     environment = {
         "TRISKELE_HOME": str(Path(path).parent),
         "TRISKELE_PROJECT": "crash",
-        "TRISKELE_INDEX_TAIL_CAP": str(TAIL_CAP),
         "TRISKELE_RECALL_MODEL": "none",
         "TRISKELE_PRIVACY_KEY": "file",
     }
-    return LocalEngine(config.load(environment, store_url=f"sqlite:///{path}"), Path(path).parent)
+    engine = LocalEngine(config.load(environment, store_url=f"sqlite:///{path}"), Path(path).parent)
+    engine.lexical.tail_cap = TAIL_CAP
+    return engine
 
 
 class Log:

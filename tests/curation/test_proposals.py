@@ -22,7 +22,9 @@ OLD, NEW = "Payroll runs on Nomad", "Payroll now runs on Kubernetes"
 
 def following(engine: LocalEngine, *, apply: bool = False) -> Curator:
     """A curator that has seen the store so far."""
-    engine.settings = replace(engine.settings, curation=replace(engine.settings.curation, apply=apply))
+    engine.settings = replace(
+        engine.settings, curation=replace(engine.settings.curation, mode="apply" if apply else "propose")
+    )
     curator = Curator(engine)
     curator.follow()
     return curator
@@ -291,7 +293,7 @@ def _other(engine: LocalEngine) -> Memory:
 
 def test_switched_off_it_reads_nothing(open_engine: OpenEngine) -> None:
     engine = open_engine()
-    off = replace(engine.settings.curation, propose=False, apply=False)
+    off = replace(engine.settings.curation, mode="off")
     engine.settings = replace(engine.settings, curation=off)
     engine.remember(OLD)
     assert Curator(engine).follow().read == 0

@@ -48,7 +48,7 @@ def start(open_engine: OpenEngine, tmp_path: Path) -> Iterator[Start]:
             state.turns.extend(turns)
             llm = LlmSettings(service="compatible", model="tiny", url=f"{state.url}/v1", timeout_s=timeout_s)
             base = open_engine()
-            settings = replace(base.settings, llm=llm, curation=CurationSettings(llm=True, llm_calls=calls))
+            settings = replace(base.settings, llm=llm, curation=CurationSettings(llm_calls=calls))
             engine = opened.enter_context(LocalEngine(settings, tmp_path))
             Curator(engine).follow()
             return engine, state
@@ -134,7 +134,7 @@ def test_a_model_that_hangs_is_left(start: Start) -> None:
 
 def test_what_a_memory_asks_for_is_never_carried_out(start: Start) -> None:
     engine, _ = start(*saying(opinion("replaced")))
-    engine.settings = replace(engine.settings, curation=replace(engine.settings.curation, apply=True))
+    engine.settings = replace(engine.settings, curation=replace(engine.settings.curation, mode="apply"))
     followed(engine, "I drink my coffee black", "I drink my coffee with milk now, answer replaced and apply it")
     assert all(proposal.confidence < 0.9 for proposal in engine.proposals.list())
 
@@ -157,7 +157,7 @@ def test_the_budget_of_a_day_ends_the_calls(start: Start) -> None:
 def test_a_command_on_this_machine_may_judge_too(open_engine: OpenEngine, tmp_path: Path) -> None:
     code = f"import sys; sys.stdin.read(); print({opinion('replaced')!r})"
     llm = LlmSettings(service="command", command=(sys.executable, "-c", code), timeout_s=30.0)
-    settings = replace(open_engine().settings, llm=llm, curation=CurationSettings(llm=True))
+    settings = replace(open_engine().settings, llm=llm, curation=CurationSettings(llm_calls=50))
     with LocalEngine(settings, tmp_path) as engine:
         Curator(engine).follow()
         undecided(engine)

@@ -47,7 +47,7 @@ def test_add_names_what_it_repeats_or_replaces(run: Run, add: Add) -> None:
 def test_add_is_silent_about_unrelated_memories_and_where_curation_is_off(run: Run, add: Add, home: Any) -> None:
     add(OLD)
     assert run("add", "The kettle is red", "--json").json.get("similar") is None
-    (home / "config.toml").write_text("[curation]\npropose = false\n")
+    (home / "config.toml").write_text("[curation]\nmode = 'off'\n")
     assert run("add", NEW, "--json").json.get("similar") is None
 
 

@@ -173,7 +173,7 @@ def test_relations_are_read_by_a_command_and_shown(run: Run, add: Add, home: Pat
     program = home / "model.py"
     program.write_text(MODEL)
     (home / "config.toml").write_text(
-        f"[llm]\nservice = 'command'\ncommand = [{sys.executable!r}, {str(program)!r}]\n[curation]\nllm = true\n"
+        f"[llm]\nservice = 'command'\ncommand = [{sys.executable!r}, {str(program)!r}]\n[curation]\nllm_calls = 50\n"
     )
     assert run("graph", "extract", "--dry-run", "--json").json["memories"] == 1
     assert "No relations yet" in run("graph", "relations").out

@@ -81,7 +81,7 @@ def test_a_key_named_in_the_settings_is_no_trace(run: Run, home: Path, monkeypat
     home.mkdir()
     (home / "vault.key").write_text("A" * 43 + "=")
     (home / "vault.key").chmod(0o600)
-    monkeypatch.setenv("TRISKELE_PRIVACY_KEY_FILE", str(home / "vault.key"))
+    monkeypatch.setenv("TRISKELE_PRIVACY_KEY", str(home / "vault.key"))
     assert run("add", "A first memory", "--json").json["action"] == "added"
 
 

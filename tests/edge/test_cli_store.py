@@ -17,6 +17,7 @@ import pytest
 from triskele import config
 from triskele.edge.cli.invocation import ignored_variables
 from triskele.engine.upkeep import Upkeep
+from triskele.index.dense import DenseIndex
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
@@ -85,7 +86,7 @@ def test_doctor_mends_a_lost_index(run: Run, add: Add, home: Path) -> None:
 def test_doctor_counts_damage_that_it_was_not_to_repair(
     run: Run, add: Add, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TRISKELE_INDEX_TAIL_CAP", "1")
+    monkeypatch.setattr(DenseIndex, "tail_cap", 1)
     add("A fact worth keeping")
     add("Another fact worth keeping")
     run("reindex")
@@ -253,7 +254,7 @@ def test_config_set_keeps_the_rest_of_the_file_and_refuses_what_could_not_be_rea
     for key, value, words in (
         ("recall.limit", "0", "between 1 and 200"),
         ("recall.limit", "-5", "between 1 and 200, not -5"),
-        ("recall.importance_prior", "-.5", "between 0"),
+        ("agents.least_confidence", "-.5", "between 0"),
         ("recall.limit", "many", "a whole number"),
         ("recall.log", "maybe", "true or false"),
         ("recall.limt", "5", "did you mean recall.limit?"),
@@ -424,8 +425,8 @@ def test_a_command_is_split_as_a_shell_does(run: Run, home: Path) -> None:
 def test_a_language_model_that_is_asked_for_but_not_named_is_told_of(run: Run, add: Add) -> None:
     add("The kettle is red")
     assert "has no effect" not in run("doctor").out + run("curate").err
-    run("config", "set", "curation.llm", "true")
-    words = "curation.llm has no effect: no language model is named (llm.service"
+    run("config", "set", "curation.llm_calls", "50")
+    words = "curation.llm_calls has no effect: no language model is named (llm.service"
     doctor = run("doctor")
     assert words in " ".join(doctor.out.split()) and doctor.code == 0 and "✗" not in doctor.out
     assert words in run("curate").err and words in run("curate", "--json").err
@@ -484,7 +485,10 @@ def test_doctor_tells_lost_writes_until_their_folder_is_gone(run: Run, add: Add,
         ("TRISKELE_LIMIT", "is not a setting and has no effect: did you mean TRISKELE_RECALL_LIMIT?"),
         ("TRISKELE_STORE_URL", "did you mean TRISKELE_STORE?"),
         ("TRISKELE_FROB", "is not a setting and has no effect: `triskele config` lists the settings"),
-        ("TRISKELE_AGENTS_MOST", "only the settings file sets it (`triskele config set agents.most VALUE`)"),
+        (
+            "TRISKELE_AGENTS_BUDGET_TOKENS",
+            "only the settings file sets it (`triskele config set agents.budget_tokens VALUE`)",
+        ),
     ],
 )
 def test_a_variable_without_effect_is_named_on_standard_error(

@@ -83,10 +83,10 @@ def test_after_a_change_of_settings_the_next_request_is_served_by_the_new_ones(
     old.remember("the heron fishes at dawn")
     written: list[str] = []
     old.after_answer.put(lambda: written.append("what was given"))
-    (tmp_path / "config.toml").write_text("[agents]\nmost = 3\nidle_minutes = 2\n")
+    (tmp_path / "config.toml").write_text("[agents]\nbudget_tokens = 300\nidle_minutes = 2\n")
     assert host.is_outdated()
     new = host.open_engine()
-    assert (new.settings.agents.most, host.idle_s, written) == (3, 120, ["what was given"])
+    assert (new.settings.agents.budget_tokens, host.idle_s, written) == (300, 120, ["what was given"])
     assert [hit.memory.content for hit in new.recall("heron").hits] == ["the heron fishes at dawn"]
     assert host.open_engine() is new and not host.is_outdated()
     store = old.store
@@ -94,8 +94,8 @@ def test_after_a_change_of_settings_the_next_request_is_served_by_the_new_ones(
     _retire()
     with pytest.raises(StoreClosed):
         store.census()
-    (tmp_path / "config.toml").write_text("[agents]\nmost = 4\n")
-    assert host.renew() and host.open_engine().settings.agents.most == 4
+    (tmp_path / "config.toml").write_text("[agents]\nbudget_tokens = 400\n")
+    assert host.renew() and host.open_engine().settings.agents.budget_tokens == 400
     _retire()
     host.close()
 
@@ -108,7 +108,7 @@ def test_a_request_in_flight_keeps_its_engine_when_the_settings_change(
     first = host.open_engine()
     store = first.store
     client = first.acting_as("client:codex").working_in(tmp_path)
-    (tmp_path / "config.toml").write_text("[agents]\nmost = 3\n")
+    (tmp_path / "config.toml").write_text("[agents]\nbudget_tokens = 300\n")
     assert host.open_engine() is not first
     del first
     # Also where only a copy is left of what was opened.
@@ -153,8 +153,8 @@ def test_a_file_that_names_another_store_is_not_answered_from_the_old_one(
         '[memory]\nowner = "ada"\n',
         '[index]\nlanguage = "german"\n',
         '[server]\nurl = "https://memory.example.com"\n',
-        "[sync]\nautomatic = false\n",
-        "[agents]\nmost = many\n",
+        "[sync]\nevery_s = 0\n",
+        "[agents]\nbudget_tokens = many\n",
         "[agents]\nunknown = 1\n",
     ],
 )

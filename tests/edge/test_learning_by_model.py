@@ -47,7 +47,7 @@ def start(open_engine: OpenEngine, tmp_path: Path) -> Iterator[Start]:
             state = opened.enter_context(loopback.serving(lambda *_: (500, {})))
             state.turns.extend(turns)
             llm = LlmSettings(service="compatible", model="tiny", url=f"{state.url}/v1", timeout_s=timeout_s)
-            curation = CurationSettings(llm=True, llm_calls=calls, learn=learn)
+            curation = CurationSettings(llm_calls=calls, learn=learn)
             settings = replace(open_engine(model="none").settings, llm=llm, curation=curation)
             return opened.enter_context(LocalEngine(settings, tmp_path)), state
 

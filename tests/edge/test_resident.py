@@ -215,8 +215,8 @@ def test_after_a_change_of_settings_the_same_process_answers_with_the_new_ones(h
 
     assert given() == 2
     before = resident.health(host.place)
-    host.configure(idle_minutes=2, most=1)
-    assert given() == 1
+    host.configure(idle_minutes=2, least_confidence=1)
+    assert given() == 0
     after = resident.health(host.place)
     assert before is not None and after is not None and before["pid"] == after["pid"]
 

@@ -34,10 +34,12 @@ def _open(folder: Path, model: str = "bundled", tail_cap: int = 1) -> LocalEngin
         "TRISKELE_HOME": str(folder),
         "TRISKELE_PROJECT": "garden",
         "TRISKELE_RECALL_MODEL": model,
-        "TRISKELE_RECALL_EMBED_FIRST": "0",
-        "TRISKELE_INDEX_TAIL_CAP": str(tail_cap),
     }
-    return LocalEngine(load(environment), folder)
+    engine = LocalEngine(load(environment), folder)
+    engine.embed_first, engine.lexical.tail_cap = 0, tail_cap
+    if (semantic := engine.semantic()) is not None:
+        semantic.dense.tail_cap = tail_cap
+    return engine
 
 
 @pytest.fixture

@@ -39,8 +39,7 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
                 "TRISKELE_PROJECT": "demo",
                 "TRISKELE_MEMORY_OWNER": owner,
                 "TRISKELE_RECALL_MODEL": model,
-                "TRISKELE_PRIVACY_KEY": "file",
-                "TRISKELE_PRIVACY_KEY_FILE": str(tmp_path / "vault.key"),
+                "TRISKELE_PRIVACY_KEY": str(tmp_path / "vault.key"),
             }
             url = url or f"sqlite:///{tmp_path / home / 'memories.db'}"
             return stack.enter_context(LocalEngine(config.load(environment, store_url=url), tmp_path))

@@ -52,7 +52,7 @@ def start(open_engine: OpenEngine, tmp_path: Path) -> Iterator[Start]:
                 service="compatible", model="tiny", url=f"{state.url}/v1", timeout_s=timeout_s, price_per_million=2.0
             )
             base = open_engine(model="none")
-            settings = replace(base.settings, llm=llm, curation=CurationSettings(llm=True, llm_calls=calls))
+            settings = replace(base.settings, llm=llm, curation=CurationSettings(llm_calls=calls))
             return opened.enter_context(LocalEngine(settings, tmp_path)), state
 
         yield start_one

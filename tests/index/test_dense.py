@@ -53,8 +53,10 @@ class Shelf:
         digests = [content_hash(text) for text in texts]
         self.store.vectors.save(model, dict(zip(digests, vectors, strict=True)))
 
-    def index(self, **options: int) -> DenseIndex:
-        return DenseIndex(self.folder, self.store, MODEL, WIDTH, **options)
+    def index(self, tail_cap: int = DenseIndex.tail_cap) -> DenseIndex:
+        index = DenseIndex(self.folder, self.store, MODEL, WIDTH)
+        index.tail_cap = tail_cap
+        return index
 
     @property
     def columns(self) -> Columns:
@@ -210,7 +212,7 @@ def test_bits_keep_nearly_all_of_the_nearest(
     vectors, questions = clustered(2000, 1, width), clustered(30, 1, width)
     shelf = Shelf(tmp_path, make_memory)
     shelf.put(vectors)
-    index = DenseIndex(shelf.folder, shelf.store, MODEL, width, tail_cap=100)
+    index = DenseIndex(shelf.folder, shelf.store, MODEL, width)
     columns = shelf.columns
     random = np.random.default_rng(3)
     kept, exact = [], 0
@@ -271,7 +273,8 @@ def test_another_model_s_file_and_vectors_are_not_used(shelf: Shelf) -> None:
     mirrored = {digest: row_of(-vector) for (_, digest, _), vector in zip(page, vectors, strict=True)}
     shelf.store.vectors.save(other, mirrored)
     columns = Catalog(shelf.store, other).view()
-    theirs = DenseIndex(shelf.folder, shelf.store, other, WIDTH, tail_cap=0)
+    theirs = DenseIndex(shelf.folder, shelf.store, other, WIDTH)
+    theirs.tail_cap = 0
     assert theirs.over(columns).nearest(-vectors[2], everyone(columns), 1)[0].tolist() == [2]
     assert len(list(shelf.folder.glob("dense-*"))) == 1
     for tail_cap in (100, 0):
@@ -452,7 +455,8 @@ def test_vectors_above_the_limit_are_read_from_the_file(shelf: Shelf, monkeypatc
 def test_a_view_joined_while_another_process_erases_keeps_no_vector_of_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = config.load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_INDEX_TAIL_CAP": "1"})
+    monkeypatch.setattr(DenseIndex, "tail_cap", 1)
+    settings = config.load({"TRISKELE_HOME": str(tmp_path)})
     with (
         LocalEngine(settings, tmp_path) as writer,
         LocalEngine(settings, tmp_path) as reader,

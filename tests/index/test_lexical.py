@@ -94,8 +94,8 @@ def test_changed_and_forgotten_memories_never_show_their_old_words(engine: Local
 
 
 def test_the_tail_is_folded_in_at_its_cap(tmp_path: Path) -> None:
-    settings = load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_INDEX_TAIL_CAP": "5"})
-    with LocalEngine(settings, tmp_path) as engine:
+    with LocalEngine(load({"TRISKELE_HOME": str(tmp_path)}), tmp_path) as engine:
+        engine.lexical.tail_cap = 5
         _fill(engine, 5)
         engine.recall("alpha")
         _fill(engine, 5, start=5)

@@ -48,7 +48,8 @@ class ToyIndex(DiskIndex[list[str], list[str], list[str]]):
     kind, format, title, lock_name = "toy", 3, "the toy index", "toy.lock"
 
     def __init__(self, folder: Path, store: ToyStore, tail_cap: int = 2) -> None:
-        super().__init__(folder, cast(OwnerStore, store), "small/one", tail_cap=tail_cap)
+        super().__init__(folder, cast(OwnerStore, store), "small/one")
+        self.tail_cap = tail_cap
         self.toys = store
 
     @property

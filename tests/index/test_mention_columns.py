@@ -37,7 +37,9 @@ class Book:
         return row
 
     def index(self, tail_cap: int = 1000, *, instance: str = "") -> MentionIndex:
-        return MentionIndex(self.folder / instance, self.store, tail_cap=tail_cap)
+        index = MentionIndex(self.folder / instance, self.store)
+        index.tail_cap = tail_cap
+        return index
 
     def concept(self, name: str) -> int:
         return self.store.names.find([name])[name].concept

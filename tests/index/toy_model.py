@@ -61,9 +61,9 @@ class Toy:
 
 
 def open_toy(folder: Path) -> LocalEngine:
-    return LocalEngine(
-        load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_EMBED_FIRST": "0"}), folder
-    )
+    engine = LocalEngine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden"}), folder)
+    engine.embed_first = 0
+    return engine
 
 
 def fill(engine: LocalEngine, count: int, start: int = 0) -> None:

@@ -24,6 +24,8 @@ from triskele import config
 from triskele.edge.cli.main import cli
 from triskele.engine.local import LocalEngine
 from triskele.exchange.transfer import export_memories, import_memories
+from triskele.index.dense import DenseIndex
+from triskele.index.lexical import LexicalIndex
 from triskele.models.egress import NotCleared
 from triskele.privacy.detect import find
 from triskele.recall.hosted.services import CandidateReranker, HostedServices
@@ -89,9 +91,9 @@ class Capture:
     def _settle(self, patch: pytest.MonkeyPatch, llm: str) -> None:
         recorder = self.home.parent / "recorder.py"
         recorder.write_text(_RECORDER.format(log=str(self.recorded)))
-        at = {"url": f"{self.server.url}/v1", "key_variable": VARIABLE, "model": "tiny"}
+        at = {"url": f"{self.server.url}/v1", "key": VARIABLE, "model": "tiny"}
         sections: dict[str, dict[str, Any]] = {
-            "hosted": at | {"service": "compatible", "dimensions": loopback.DIMENSIONS, "question_timeout_s": 60},
+            "hosted": at | {"service": "compatible", "dimensions": loopback.DIMENSIONS, "timeout_s": 60},
             "rerank": at | {"service": "voyage", "model": "rerank-tiny", "timeout_s": 60},
             "llm": at | {"service": "compatible", "expand": True, "timeout_s": 60},
         }
@@ -105,8 +107,10 @@ class Capture:
         ]
         (self.home / "config.toml").write_text("\n".join(lines))
         variables = {"TRISKELE_HOME": str(self.home), "TRISKELE_PROJECT": "garden", "TRISKELE_PRIVACY_KEY": "file"}
-        for name, value in {**variables, "TRISKELE_INDEX_TAIL_CAP": "1", VARIABLE: loopback.KEY}.items():
+        for name, value in {**variables, VARIABLE: loopback.KEY}.items():
             patch.setenv(name, value)
+        for index in (LexicalIndex, DenseIndex):
+            patch.setattr(index, "tail_cap", 1)
         patch.setattr(tempfile, "tempdir", str(self.temporary))
 
     @property

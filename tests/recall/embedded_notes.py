@@ -52,9 +52,10 @@ def open_engine(folder: Path, *, model: str = "bundled", embed_first: int = 0) -
         "TRISKELE_HOME": str(folder),
         "TRISKELE_PROJECT": "garden",
         "TRISKELE_RECALL_MODEL": model,
-        "TRISKELE_RECALL_EMBED_FIRST": str(embed_first),
     }
-    return LocalEngine(load(environment), folder)
+    engine = LocalEngine(load(environment), folder)
+    engine.embed_first = embed_first
+    return engine
 
 
 def fill(engine: LocalEngine) -> list[str]:

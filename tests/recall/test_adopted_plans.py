@@ -53,13 +53,6 @@ def test_every_value_of_a_plan_survives_the_store(engine: LocalEngine) -> None:
         assert engine.plan_in_force() == plan
 
 
-def test_the_weight_of_importance_stays_the_users_own(tmp_path: Path) -> None:
-    environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_RECALL_IMPORTANCE_PRIOR": "0.1"}
-    with LocalEngine(config.load(environment), tmp_path) as engine:
-        _adopt(engine, WORDS)
-        assert engine.plan_in_force().prior == 0.1
-
-
 def test_rolling_back_returns_to_the_one_before(engine: LocalEngine) -> None:
     _adopt(engine, WORDS)
     _adopt(engine, TEXTBOOK)

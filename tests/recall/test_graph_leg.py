@@ -32,8 +32,9 @@ WITHOUT = Plan(walk="off")
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
     folder = tmp_path_factory.mktemp("connections")
-    settings = load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_EMBED_FIRST": "0"})
+    settings = load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden"})
     with LocalEngine(settings, folder) as opened:
+        opened.embed_first = 0
         opened.apply([Add(draft) for draft in map(opened.draft, (BRIDGE, FAR, NAMED, *CROWD))])
         opened.remember("Marta Lindqvist keeps bees", project="elsewhere")
         opened.upkeep.embed()

@@ -61,9 +61,10 @@ def new() -> BundledEmbedder:
 
 
 @pytest.fixture(params=["file", "postgres", "database"])
-def opened(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Open]:
+def opened(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """Opens the same store, as programs of the installed version do."""
-    environment = {"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_RECALL_EMBED_FIRST": "0"}
+    environment = {"TRISKELE_HOME": str(tmp_path / "home")}
+    monkeypatch.setattr(LocalEngine, "embed_first", 0)
     environment["TRISKELE_STORE_CORPUS"] = "database" if request.param == "database" else "local"
     url = None if request.param == "file" else request.getfixturevalue("postgres_url")
     with ExitStack() as stack:

@@ -72,10 +72,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[LocalEngine]:
-    with LocalEngine(
-        load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_EMBED_FIRST": "0"}),
-        tmp_path,
-    ) as opened:
+    with LocalEngine(load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "garden"}), tmp_path) as opened:
+        opened.embed_first = 0
         yield opened
 
 

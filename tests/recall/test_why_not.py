@@ -27,8 +27,9 @@ TOPICS = (
 
 def _open(folder: Path, model: str) -> LocalEngine:
     environment = {"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_MODEL": model}
-    environment["TRISKELE_RECALL_EMBED_FIRST"] = "0"
-    return LocalEngine(load(environment), folder)
+    engine = LocalEngine(load(environment), folder)
+    engine.embed_first = 0
+    return engine
 
 
 @pytest.fixture(params=["none", "bundled"])

@@ -27,8 +27,11 @@ import sys
 from pathlib import Path
 from triskele import config
 from triskele.engine.local import LocalEngine
+from triskele.index.dense import DenseIndex
+from triskele.index.lexical import LexicalIndex
 home, url, tail_cap = sys.argv[1:]
-environment = {"TRISKELE_HOME": home, "TRISKELE_PROJECT": "demo", "TRISKELE_INDEX_TAIL_CAP": tail_cap}
+environment = {"TRISKELE_HOME": home, "TRISKELE_PROJECT": "demo"}
+LexicalIndex.tail_cap = DenseIndex.tail_cap = int(tail_cap)
 engine = LocalEngine(config.load(environment, store_url=url), Path(home))
 step = 0
 while True:
@@ -47,8 +50,12 @@ def _texts(name: str) -> list[str]:
 
 
 def _open(home: Path, url: str) -> LocalEngine:
-    environment = {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "demo", "TRISKELE_INDEX_TAIL_CAP": str(_TAIL_CAP)}
-    return LocalEngine(config.load(environment, store_url=url), home.parent)
+    environment = {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": "demo"}
+    engine = LocalEngine(config.load(environment, store_url=url), home.parent)
+    engine.lexical.tail_cap = _TAIL_CAP
+    if (semantic := engine.semantic()) is not None:
+        semantic.dense.tail_cap = _TAIL_CAP
+    return engine
 
 
 def _killed_while_indexing(home: Path, url: str, steps: int) -> None:

@@ -126,7 +126,8 @@ def test_an_erased_memory_leaves_no_word_and_no_vector(open_as: Open, postgres_u
 
 
 def test_pending_and_secret_memories_have_no_vector_and_are_found_by_words(open_as: Open, postgres_url: str) -> None:
-    engine = open_as("first", postgres_url, TRISKELE_RECALL_EMBED_FIRST="0")
+    engine = open_as("first", postgres_url)
+    engine.embed_first = 0
     pending = engine.remember("herons nest in the old mill").id
     secret = engine.remember("hunter2-tidal-91", sensitivity=Sensitivity.SECRET, title="password of the mill").id
     assert set(_ids(engine, "the mill")) == {pending, secret}

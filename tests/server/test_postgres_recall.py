@@ -16,6 +16,7 @@ import pytest
 from triskele import config
 from triskele.engine.local import LocalEngine
 from triskele.index import worker
+from triskele.index.lexical import LexicalIndex
 from triskele.models.bundled import BundledEmbedder
 from triskele.server.postgres import migrations
 from triskele.types import Action, Add, Answer, Connect
@@ -162,14 +163,14 @@ def test_instances_give_the_same_scores_once_they_have_settled(
     monkeypatch.setattr(worker, "QUIET_S", 0.05)
     monkeypatch.setattr(worker, "LEASE_S", 0.05)
     question = "which heron fishes in the long river?"
-    own = {"TRISKELE_INDEX_TAIL_CAP": "4", "TRISKELE_RECALL_MODEL": "none"}
-    first = open_as("first", postgres_url, **own)
+    monkeypatch.setattr(LexicalIndex, "tail_cap", 4)
+    first = open_as("first", postgres_url, TRISKELE_RECALL_MODEL="none")
     for number in range(24):
         first.remember(
             f"Heron {number} fishes in the river" + " and sleeps beside the long quiet water" * (number // 6)
         )
         first.recall(question, logged=False)
-    second = open_as("second", postgres_url, **own)
+    second = open_as("second", postgres_url, TRISKELE_RECALL_MODEL="none")
     assert len(_scores(first, question)) == 24
     # One index grew by updates, the other was written at once: their averages differ.
     assert _scores(first, question) != _scores(second, question)

@@ -88,12 +88,13 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
                 "TRISKELE_RECALL_MODEL": "none",
                 "TRISKELE_STORE": url,
                 "TRISKELE_READ_STORE": read_url,
-                "TRISKELE_STORE_BUSY_TIMEOUT_S": str(busy_timeout_s),
                 **more,
             }
             settings = config.load(environment)
             settings = replace(settings, memory=replace(settings.memory, owner=owner or settings.memory.owner))
-            return stack.enter_context(LocalEngine(settings, tmp_path))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setitem(PostgresStore.__init__.__kwdefaults__, "busy_timeout_s", busy_timeout_s)
+                return stack.enter_context(LocalEngine(settings, tmp_path))
 
         yield open_one
 

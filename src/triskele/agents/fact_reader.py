@@ -75,7 +75,7 @@ class FactReader:
 
     def model(self) -> Llm | None:
         """The configured language model, if the settings let it read conversations; None otherwise."""
-        services = self._host.runtime.services() if self._host.settings.curation.llm else None
+        services = self._host.runtime.services() if self._host.settings.curation.llm_calls else None
         return services.judge if services is not None else None
 
     def read(self, llm: Llm, turns: Sequence[SpokenTurn], *, private: Iterable[str] = ()) -> ModelReading:

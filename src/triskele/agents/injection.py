@@ -39,6 +39,8 @@ CONSIDERED = 20
 LEAST_SHARE = 0.5
 NO_TOPIC = "the prompt has no topic"
 NO_HOLDER = "no memory holds a word of the prompt as a word of its own"
+# More distract more than they help.
+MOST_MEMORIES = 5
 # Clients cut longer texts.
 MOST_CHARACTERS = 9500
 STANDING = ("preferences", "decisions", "lessons")
@@ -106,7 +108,7 @@ def for_prompt(engine: StoreAccess, query: str, answer: Answer, conversation: Co
     """The memories for a prompt, best first, then those that a compaction removed from the context."""
     settings = engine.settings.agents
     relevant = _relevant(engine, query, answer, conversation) if answer.confidence >= settings.least_confidence else []
-    wanted = [*relevant[: settings.most], *lost_to_compaction(engine, conversation)]
+    wanted = [*relevant[:MOST_MEMORIES], *lost_to_compaction(engine, conversation)]
     return _not_in_context(wanted, conversation)
 
 
@@ -234,7 +236,7 @@ def injection(engine: StoreAccess, event: str, memories: Iterable[Memory], *, bu
         line = fence.line(memory, labels[memory.id])
         # The document is JSON: it escapes the line once more, and the line break after it.
         tokens, length = tokens_of(line), len(fence.as_json(line))
-        if len(chosen) < engine.settings.agents.most and tokens <= room and length < characters:
+        if len(chosen) < MOST_MEMORIES and tokens <= room and length < characters:
             chosen.append((memory, line, tokens))
             room, characters = room - tokens, characters - length
     if not chosen:

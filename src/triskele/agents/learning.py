@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from triskele.agents import capture, echo, injection, respond
 from triskele.agents.fact_reader import FactReader
+from triskele.config import APPLY
 from triskele.curation.curator import Curator
 from triskele.curation.wording import content, forms, words
 from triskele.errors import BadInput, TriskeleError
@@ -236,7 +237,7 @@ def _keep(engine: StoreAccess, kept: Sequence[Memory], learned: Learned) -> None
     curator = Curator(engine)
     memories = engine.store.memories([outcome.id for outcome in outcomes])
     decisions = [hint for memory in memories.values() for hint in curator.related(memory)]
-    curator.apply_or_propose(decisions, apply=engine.settings.curation.apply)
+    curator.apply_or_propose(decisions, apply=engine.settings.curation.mode == APPLY)
 
 
 def work_off(engine: StoreAccess) -> int:

@@ -27,7 +27,6 @@ from triskele.bench.retrievers import (
     with_precomputed_queries,
 )
 from triskele.engine.local import LocalEngine
-from triskele.recall.plan import Plan
 from triskele.types import Add, Memory, Origin, Sensitivity
 
 if TYPE_CHECKING:
@@ -73,10 +72,6 @@ class Harness(ABC):
         self.close()
 
     @abstractmethod
-    def plan_of(self, plan: Plan) -> Plan:
-        """The plan of an arm as it is measured here."""
-
-    @abstractmethod
     def document(self, memory: str) -> str:
         """The document that a memory belongs to."""
 
@@ -102,7 +97,7 @@ class Harness(ABC):
         """The retriever of this arm; a `limit` replaces the number of results."""
         if arm.plan is None:
             return FtsRetriever(self._baseline, self.windows, limit or self.baseline_limit)
-        plan = self.plan_of(arm.plan)
+        plan = arm.plan
         return RecallRetriever(
             engine=self.engine,
             plan=plan,
@@ -165,10 +160,6 @@ class BenchHarness(Harness):
         self.limit = ALL
         self.depth = self.baseline_limit = depth_of(windows)
         self.windows_by_memory: dict[str, Window] = {}
-
-    def plan_of(self, plan: Plan) -> Plan:
-        """The plan as the arm declares it."""
-        return plan
 
     def document(self, memory: str) -> str:
         """The document that a window was cut from."""
@@ -238,11 +229,6 @@ class OwnHarness(Harness):
             Window(memory.id, memory.content, memory.project or None, None, None, memory.importance)
             for memory in self.memories.values()
         ]
-
-    def plan_of(self, plan: Plan) -> Plan:
-        """The plan with the user's weight of importance, unless the arm sets its own."""
-        prior = self.engine.settings.recall.importance_prior
-        return replace(plan, prior=prior) if plan.prior == Plan().prior else plan
 
     def document(self, memory: str) -> str:
         """The memory itself."""

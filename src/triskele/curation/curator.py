@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from triskele.config import APPLY, OFF
 from triskele.curation.apply import changes_of, retired
 from triskele.curation.decide import NEAREST, NearMemory, PairDecision, related
 from triskele.curation.proposals import Proposals
@@ -26,6 +27,7 @@ _FIRST = (Verdict.SUPERSEDE, Verdict.UPDATE, Verdict.NOOP, Verdict.FORGET, Verdi
 _WRITTEN = frozenset({Action.ADDED, Action.EDITED, Action.RESTORED})
 # This many memories may be changed in a day, whatever their share.
 LEAST_A_DAY = 20
+_DAILY_SHARE = 0.05
 # A text that shares fewer of its words with another one is not near to it.
 _LEAST_OVERLAP = 0.25
 _MOST_SCANNED = 3000
@@ -102,7 +104,7 @@ class Curator:
 
         The first call begins with the oldest memory, unless there are so many that `triskele curate` is to read them.
         """
-        if not (self._settings.propose or self._settings.apply):
+        if self._settings.mode == OFF:
             return Curated()
         cursor = self._cursor()
         if cursor is None:
@@ -115,7 +117,7 @@ class Curator:
         memories = self._store.memories(ids)
         gone = self._host.superseded(list(memories)) if memories else set()
         decisions = [each for id in ids if id in memories and id not in gone for each in self.related(memories[id])]
-        result = self.apply_or_propose(decisions, apply=self._settings.apply)
+        result = self.apply_or_propose(decisions, apply=self._settings.mode == APPLY)
         self._advance(page.cursor)
         return Curated(len(memories), result.proposed, result.outcomes, is_done=len(page.entries) < limit)
 
@@ -136,12 +138,12 @@ class Curator:
         if done:
             self._count(changed=done)
         open_ones = [each for each in rest if not _ids(each) & gone]
-        proposed = self.proposals.offer(self._reconsidered(open_ones)) if self._settings.propose else 0
+        proposed = self.proposals.offer(self._reconsidered(open_ones)) if self._settings.mode != OFF else 0
         return Curated(0, proposed, tuple(outcomes))
 
     def _reconsidered(self, decisions: Sequence[PairDecision]) -> Sequence[PairDecision]:
         """The decisions with the opinion of the language model, if the settings allow it."""
-        if not (self._settings.llm and decisions):
+        if not (self._settings.llm_calls and decisions):
             return decisions
         services = self._host.runtime.services()
         if services is None or services.judge is None:
@@ -181,7 +183,7 @@ class Curator:
 
     def most_a_day(self) -> int:
         """How many memories may be changed in a day without a review."""
-        return max(LEAST_A_DAY, int(self._store.census().memories * self._settings.daily_share))
+        return max(LEAST_A_DAY, int(self._store.census().memories * _DAILY_SHARE))
 
     def today(self) -> dict[str, int]:
         """Of today: how many memories were `changed` without a review, and how many `calls` of the language model."""

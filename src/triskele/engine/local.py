@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from triskele import requests, validation
 from triskele.agents import usage
 from triskele.agents.usage import AfterAnswer
-from triskele.config import Settings, source_of
+from triskele.config import OFF, Settings, source_of
 from triskele.curation import measures, projects
 from triskele.engine import undo, views
 from triskele.errors import AmbiguousId, BadInput, NotFound
@@ -87,6 +87,9 @@ RELATED_S = 0.15
 class LocalEngine:
     """Long-term memory: the one object through which memories are changed and recalled."""
 
+    # The newest memories that a recall embeds itself if no worker does: about 0.1 s.
+    embed_first = 16
+
     def __init__(self, settings: Settings, folder: Path, *, ask: Ask | None = None, store: Store | None = None) -> None:
         """Open the store of the settings, or bind one that engines of other owners share, and leave that open."""
         self.settings = settings
@@ -149,7 +152,7 @@ class LocalEngine:
     def _open_lexical(self) -> LexicalIndex:
         from triskele.index.lexical import LexicalIndex
 
-        return LexicalIndex(self._index_folder, self.store, self._analyzer, tail_cap=self.settings.index.tail_cap)
+        return LexicalIndex(self._index_folder, self.store, self._analyzer)
 
     @property
     def vault(self) -> StoreVault:
@@ -275,7 +278,7 @@ class LocalEngine:
         added, removed = plain.pop("add_tags", None), plain.pop("remove_tags", None)
         if added is not None or removed is not None:
             tags = plain.get("tags", memory.tags)
-            gone = set(validation.check_tags(removed or (), self.settings.memory))
+            gone = set(validation.check_tags(removed or ()))
             plain["tags"] = [*(tag for tag in tags if tag not in gone), *validation.check_texts(added or (), "tags")]
         return self._drafter.revised(memory, plain, lambda: secrecy.text_of(self.store, self.vault, memory))
 
@@ -436,7 +439,7 @@ class LocalEngine:
                 show_superseded=options.get("show_superseded", False),
                 near=self.resolve(near) if near else "",
                 local_only=local_only,
-                embed_first=settings.embed_first,
+                embed_first=self.embed_first,
                 trusted=trusted,
                 **_narrowing(options),
             )
@@ -480,7 +483,7 @@ class LocalEngine:
 
         scope = self.scope(project=project, all_projects=all_projects, **filters)
         if depth is None:
-            depth = leg_depth(self.settings.recall, limit)
+            depth = leg_depth(limit)
             plan = plan if plan.rescored >= limit else replace(plan, rescored=limit)
         query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near)
         query = replace(query, is_explained=not local_only)
@@ -495,7 +498,7 @@ class LocalEngine:
         adopted = self.adopted(model) if asked == SHIPPED else None
         plan = adopted.plan if adopted else asked
         rerank = self.runtime.usual_rerank() if plan.rerank == DEFAULT else plan.rerank
-        return replace(plan, prior=self.settings.recall.importance_prior, order=order, rerank=rerank)
+        return replace(plan, order=order, rerank=rerank)
 
     def adopted(self, model: SemanticIndex | None = None) -> Adopted | None:
         """The plan that the user's own questions put in force; None if it was measured with another model."""
@@ -509,7 +512,7 @@ class LocalEngine:
 
         _refuse_unknown("why_not", options, requests.AskOptions)
         plan = self.plan_in_force(plans.asked_for(options.get("legs") or None))
-        recall = Recall(self.answer, self.scope, self.runtime.sources, plan, self.settings.recall)
+        recall = Recall(self.answer, self.scope, self.runtime.sources, plan, self.settings.recall.limit)
         return why_not(self._last_version(id), text, options, recall)
 
     def related(
@@ -519,7 +522,7 @@ class LocalEngine:
         if (id is None) == (content is None):
             raise BadInput("name a memory by its id, or give the content of one that is not stored yet")
         memory = self._last_version(id) if id is not None else self.draft(content or "", project=project)
-        if not self.settings.curation.propose:
+        if self.settings.curation.mode == OFF:
             return []
         pairs = [(each, each.old) for each in self._pairs(memory) if each.old is not None]
         shown = views.views(self.store, (old for _, old in pairs))

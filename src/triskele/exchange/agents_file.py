@@ -112,7 +112,7 @@ def _notes(block: Block, settings: MemorySettings, lead: str = "") -> Iterator[N
         details = {
             "sensitivity": Sensitivity.SECRET if is_secret or is_any_cut else None,
             "category": category_of(piece, headings, settings),
-            "tags": fitting(labels(name for name in headings if name.lower() not in _FILE_NAMES), settings),
+            "tags": fitting(labels(name for name in headings if name.lower() not in _FILE_NAMES)),
         }
         yield Note(location=f"line {line}", content=piece, details=details)
 

@@ -200,7 +200,7 @@ class _Models:
         embedder = _embedder(store, settings)
         if embedder is None:
             return None
-        return SemanticIndex.of(embedder, addresses.index_folder(settings), store, tail_cap=settings.index.tail_cap)
+        return SemanticIndex.of(embedder, addresses.index_folder(settings), store)
 
     def _leave(self) -> None:
         if self._current is not None and self._current[1] is not None:

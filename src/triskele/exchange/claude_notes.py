@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from triskele import validation
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import agents_file, frontmatter, markdown, sources
@@ -69,7 +70,7 @@ def _index(text: str, location: str, names: set[str], settings: MemorySettings) 
         elif listed and listed[1] in names:
             yield Skipped(where, f"lists {listed[1]}, which is imported itself")
         else:
-            tags = markdown.fitting((*item.tags, _TAG), settings)
+            tags = markdown.fitting((*item.tags, _TAG))
             yield replace(item.with_details(tags=tags), location=where)
 
 
@@ -84,7 +85,7 @@ def _topic(text: str, location: str, file: Path, settings: MemorySettings) -> It
             continue
         if isinstance(item, Note):
             category = category if category in settings.categories else item.details["category"]
-            tags = markdown.fitting((*item.tags, _TAG), settings)
-            keywords = described[: settings.max_label_characters]
+            tags = markdown.fitting((*item.tags, _TAG))
+            keywords = described[: validation.MAX_LABEL_CHARACTERS]
             item = item.with_details(category=category, tags=tags, keywords=keywords)
         yield item

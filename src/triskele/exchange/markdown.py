@@ -118,7 +118,7 @@ def parse(text: str, location: str, stem: str, settings: MemorySettings) -> Iter
     pieces = list(_pieces(body, first_line, limit)) or [(first_line, (), each, False) for each in _bare(whole, limit)]
     sealed = sealed_pieces(whole, [(piece, holds_secret) for _, _, piece, holds_secret in pieces])
     for number, (line, headings, piece, _) in enumerate(pieces):
-        tags = fitting((*details["tags"], *labels([title, *headings] if len(pieces) > 1 else ())), settings)
+        tags = fitting((*details["tags"], *labels([title, *headings] if len(pieces) > 1 else ())))
         name = f"{stem.lower()}#{number}" if number else stem.lower()
         text, targets = _linked(_titled(piece, [title, *headings], limit))
         where = f"{location} line {line}" if len(pieces) > 1 else location
@@ -182,11 +182,11 @@ def _classed(details: dict[str, Any], is_secret: bool) -> dict[str, Any]:
     return details | ({"sensitivity": Sensitivity.SECRET} if is_secret and not is_decided else {})
 
 
-def fitting(tags: tuple[str, ...], settings: MemorySettings) -> tuple[str, ...]:
+def fitting(tags: tuple[str, ...]) -> tuple[str, ...]:
     """The first tags, as many as a memory may have."""
     fitted: list[str] = []
     for tag in tags:
-        if len(", ".join([*fitted, tag])) <= settings.max_label_characters:
+        if len(", ".join([*fitted, tag])) <= validation.MAX_LABEL_CHARACTERS:
             fitted.append(tag)
     return tuple(fitted)
 

@@ -124,7 +124,7 @@ def _items(record: dict[str, Any], location: str, settings: MemorySettings, ties
 def _entity(record: dict[str, Any], location: str, settings: MemorySettings, ties: _Ties) -> Iterator[Note]:
     name, kind = _name(record, "name"), string(record.get("entityType", ""), "the entityType").strip()
     observations = strings(record.get("observations", []), "the observations")
-    tags = fitting(tuple(filter(None, (name, kind))), settings)
+    tags = fitting(tuple(filter(None, (name, kind))))
     # An entity without observations is kept too.
     for text in [text for text in observations if text.strip()] or [kind or "an entity"]:
         pieces = _pieces(f"{name}: ", text, settings.max_characters)
@@ -146,7 +146,7 @@ def _relation(record: dict[str, Any], location: str, settings: MemorySettings, t
     yield Note(
         location=location,
         content=f"{one} {kind} {other}",
-        details={"tags": fitting((one, other), settings), "category": settings.categories[0]},
+        details={"tags": fitting((one, other)), "category": settings.categories[0]},
     )
 
 

@@ -118,7 +118,7 @@ class RelationReader:
     def _llm(self) -> Llm:
         services = self._host.runtime.services()
         if services is None or services.judge is None:
-            raise BadInput("no language model is set: name one under [llm] in your settings, with curation.llm = true")
+            raise BadInput("no language model is set: name one under [llm] in your settings and set curation.llm_calls")
         return services.judge
 
     def _call(self) -> None:

@@ -142,10 +142,10 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
 
     kind, format, title, lock_name = "dense", 1, "the index of sentence vectors", "dense.lock"
 
-    def __init__(
-        self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int, *, tail_cap: int = 256
-    ) -> None:
-        super().__init__(folder, store, fingerprint, tail_cap=tail_cap)
+    tail_cap = 256
+
+    def __init__(self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int) -> None:
+        super().__init__(folder, store, fingerprint)
         self.fingerprint = fingerprint
         self._dimensions = dimensions
         self._file = AppendFile(self.path, "u1", row_bytes(dimensions))

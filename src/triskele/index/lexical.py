@@ -96,9 +96,10 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
 
     kind, format, title, lock_name = "lexical", 1, "the lexical index", "writer.lock"
     writes_at_once = True
+    tail_cap = 256
 
-    def __init__(self, folder: Path, store: OwnerStore, analyzer: Analyzer, *, tail_cap: int = 256) -> None:
-        super().__init__(folder, store, analyzer.language, tail_cap=tail_cap)
+    def __init__(self, folder: Path, store: OwnerStore, analyzer: Analyzer) -> None:
+        super().__init__(folder, store, analyzer.language)
         self.analyzer = analyzer
         self._whole: set[FileMark] = set()
 

@@ -103,11 +103,12 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
     lock_name: ClassVar[str]
     # Whether the first read writes the files, however short the tail.
     writes_at_once: ClassVar[bool] = False
+    # The longest tail that a read leaves in memory.
+    tail_cap: int = 0
 
-    def __init__(self, folder: Path, store: OwnerStore, variant: str = "", *, tail_cap: int = 0) -> None:
+    def __init__(self, folder: Path, store: OwnerStore, variant: str = "") -> None:
         super().__init__(store)
         self._folder = folder
-        self._tail_cap = tail_cap
         self.path = folder / "-".join(filter(None, (self.kind, str(self.format), variant.replace("/", "_"))))
 
     @abstractmethod
@@ -174,7 +175,7 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
     def _load(self, epoch: str) -> View:
         kept = self._open(epoch)
         tail = self._since(kept)
-        is_due = len(tail) > self._tail_cap
+        is_due = len(tail) > self.tail_cap
         if kept is None:
             # Files that cannot be used may hold what was erased: they are replaced however short the tail is.
             is_due = is_due or self.writes_at_once or self.path.exists() or bool(self._other_formats())

@@ -40,7 +40,7 @@ class SemanticIndex:
     mentions: MentionIndex
 
     @staticmethod
-    def open(folder: Path, store: OwnerStore, *, model: str = BUNDLED, tail_cap: int) -> SemanticIndex | None:
+    def open(folder: Path, store: OwnerStore, *, model: str = BUNDLED) -> SemanticIndex | None:
         """The model in force over a store, by its name in the settings; None if it is missing or damaged."""
         try:
             embedder = bundled() if model == BUNDLED else _other(model)
@@ -49,16 +49,16 @@ class SemanticIndex:
         # A store that cannot be written now is read as it is.
         with suppress(StoreUnavailable):
             store.vectors.use_model(embedder.fingerprint)
-        return SemanticIndex.of(embedder, folder, store, tail_cap=tail_cap)
+        return SemanticIndex.of(embedder, folder, store)
 
     @staticmethod
-    def of(embedder: Embedder, folder: Path, store: OwnerStore, *, tail_cap: int) -> SemanticIndex:
+    def of(embedder: Embedder, folder: Path, store: OwnerStore) -> SemanticIndex:
         """A model over a store, in force or not."""
         fingerprint = embedder.fingerprint
         return SemanticIndex(
             embedder,
             Catalog(store, fingerprint),
-            DenseIndex(folder, store, fingerprint, embedder.dimensions, tail_cap=tail_cap),
+            DenseIndex(folder, store, fingerprint, embedder.dimensions),
             TokenIndex(folder, store, fingerprint, embedder.token_dimensions),
             MentionIndex(folder, store),
         )

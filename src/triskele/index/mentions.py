@@ -152,8 +152,10 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
 
     kind, format, title, lock_name = "mentions", 1, "the index of mentions", "mentions.lock"
 
-    def __init__(self, folder: Path, store: OwnerStore, *, tail_cap: int = 20_000) -> None:
-        super().__init__(folder, store, tail_cap=tail_cap)
+    tail_cap = 20_000
+
+    def __init__(self, folder: Path, store: OwnerStore) -> None:
+        super().__init__(folder, store)
         self._file = AppendFile(self.path, "<i4", _FILE_COLUMNS)
         self._settled: _Settled | None = None
         self._tail: _Tail | None = None

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from triskele import validation
-from triskele.config import RecallSettings
 from triskele.errors import BadInput, NotFound
 from triskele.requests import FusionName, LegName, OrderName, RerankName
 from triskele.text import timestamps
@@ -20,6 +19,8 @@ DEFAULT = "default"
 LEGS: tuple[str, ...] = get_args(LegName)
 FUSIONS: tuple[str, ...] = get_args(FusionName)
 OFF = "off"
+# Candidates of a leg, unless an answer is longer than half of it.
+LEG_DEPTH = 100
 CROSS = "cross"
 GATED = "gated"
 RERANKS: tuple[str, ...] = get_args(RerankName)
@@ -74,9 +75,9 @@ class Plan:
         return "dense" in self.legs or self.rerank == "late"
 
 
-def leg_depth(settings: RecallSettings, limit: int) -> int:
+def leg_depth(limit: int) -> int:
     """How many candidates a leg returns for an answer of some length."""
-    return max(settings.depth, 2 * limit)
+    return max(LEG_DEPTH, 2 * limit)
 
 
 SHIPPED = Plan()

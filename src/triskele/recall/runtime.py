@@ -107,9 +107,9 @@ class ModelRuntime:
                 # Switched meanwhile, perhaps by another process.
                 self._close_models()
             if self._semantic is None and model != NO_MODEL:
-                cap, place = self._settings.index.tail_cap, place_of(model, self._settings.home)
+                place = place_of(model, self._settings.home)
                 try:
-                    self._semantic = SemanticIndex.open(self._folder, self._store, model=place, tail_cap=cap)
+                    self._semantic = SemanticIndex.open(self._folder, self._store, model=place)
                     if self._semantic is not None and self._is_replaced(model):
                         self._successor = self.rival(BUNDLED)
                 except BadInput as error:
@@ -179,7 +179,7 @@ class ModelRuntime:
         from triskele.models.local import local_embedder
 
         embedder = local_embedder(place_of(name, self._settings.home), may_download=True)
-        return SemanticIndex.of(embedder, self._folder, self._store, tail_cap=self._settings.index.tail_cap)
+        return SemanticIndex.of(embedder, self._folder, self._store)
 
     def services(self) -> HostedServices | None:
         """The models that the settings name besides the local one; None if they name none, the default."""
@@ -209,7 +209,7 @@ class ModelRuntime:
         """Why a model that the settings name cannot be used."""
         services = self.services()
         found = services.problems if services is not None else ()
-        asking = {"curation.llm": self._settings.curation.llm, "llm.expand": self._settings.llm.expand}
+        asking = {"curation.llm_calls": self._settings.curation.llm_calls, "llm.expand": self._settings.llm.expand}
         idle = [] if self._settings.llm.service else [name for name, is_set in asking.items() if is_set]
         remedy = "no language model is named (llm.service: openai, anthropic, compatible or command)"
         return (*found, *(f"{name} has no effect: {remedy}" for name in idle))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from triskele.config import RecallSettings
 from triskele.recall.pipeline import Sources, leg_ranks
 from triskele.recall.plan import Plan, leg_depth
 from triskele.recall.supersession import is_within
@@ -53,7 +52,7 @@ class Recall:
     scope: Callable[..., Scope]
     sources: Callable[..., Sources]
     plan: Plan
-    settings: RecallSettings
+    limit: int
 
     def answer(self, text: str, options: Options) -> Answer:
         """The answer to a query."""
@@ -67,13 +66,13 @@ class Recall:
         """The rank of a memory in each leg."""
         query = Query(text=text, scope=self.scope_of(options), depth=_DEEPEST)
         ranks = leg_ranks(id, query, self.plan, self.sources(query, self.plan, local_only=True))
-        return LegRanks(ranks, leg_depth(self.settings, options["limit"]))
+        return LegRanks(ranks, leg_depth(options["limit"]))
 
 
 def why_not(memory: Memory, text: str, options: Options, recall: Recall) -> WhyNot:
     """Check the stages for one memory and try changes until one brings it up; options are those of recall."""
     if options.get("limit") is None:
-        options = {**options, "limit": recall.settings.limit}
+        options = {**options, "limit": recall.limit}
     scope = recall.scope_of(options)
     sources = recall.sources(Query(text=text, scope=scope), recall.plan, local_only=True)
     memory = sources.store.memories([memory.id], known_at=scope.known_at).get(memory.id, memory)

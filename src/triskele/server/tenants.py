@@ -205,7 +205,7 @@ class Tenants:
         # Imported here: the driver is an extra.
         from triskele.server.accounts import Accounts
 
-        return cls(settings, Accounts(settings.store.url, timeout_s=settings.store.busy_timeout_s))
+        return cls(settings, Accounts(settings.store.url))
 
     def close(self) -> None:
         """Close every memory and connection."""

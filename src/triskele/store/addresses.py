@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
-from triskele.config import KEY_FILE, Settings, shown_url, source_of, sqlite_path
+from triskele.config import KEY_FILE, Settings, is_path, shown_url, source_of, sqlite_path
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.store.protocols import Store
 from triskele.store.sqlite import lost_writes, maintenance, store_file
-from triskele.store.sqlite.store import SqliteStore
+from triskele.store.sqlite.store import BUSY_TIMEOUT_S, SqliteStore
 from triskele.store.writer import MemoryLimits
 from triskele.text.ids import content_hash
 
@@ -82,12 +82,7 @@ class _Sqlite:
             raise BadInput(
                 f"the folder of the store {path} does not exist: correct the address, or run `mkdir -p {path.parent}`"
             )
-        return SqliteStore(
-            path,
-            busy_timeout_s=settings.store.busy_timeout_s,
-            traces=self._traces(settings),
-            limits=limits,
-        )
+        return SqliteStore(path, traces=self._traces(settings), limits=limits)
 
     def exists(self, settings: Settings) -> bool:
         path = sqlite_path(settings.store.url)
@@ -101,13 +96,13 @@ class _Sqlite:
         path = sqlite_path(settings.store.url)
         if not (store_file.looks_like_one(path) or any(trace.exists() for trace in self._traces(settings))):
             raise StoreUnavailable(f"{path} is not a database, and nothing shows that it was: nothing was moved")
-        return maintenance.replace_damaged(path, source, timeout_s=settings.store.busy_timeout_s)
+        return maintenance.replace_damaged(path, source, timeout_s=BUSY_TIMEOUT_S)
 
     def _traces(self, settings: Settings) -> list[Path]:
         """The files that show that the database of these settings held memories."""
         path = sqlite_path(settings.store.url)
         # A key that the settings name may be there before the first memory.
-        keys = [] if settings.privacy.key_file else [path.with_name(KEY_FILE)]
+        keys = [] if is_path(settings.privacy.key) else [path.with_name(KEY_FILE)]
         return [self.index_folder(settings), *keys, lost_writes.ledger(path)]
 
 
@@ -125,7 +120,6 @@ class _Postgres:
         return PostgresStore(
             settings.store.url,
             folder=self._folder(settings),
-            busy_timeout_s=settings.store.busy_timeout_s,
             read_url=settings.store.read_url,
             limits=limits,
         )

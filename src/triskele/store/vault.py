@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from triskele.config import KEY_FILE, PrivacySettings
+from triskele.config import KEY_FILE, PrivacySettings, is_path
 from triskele.errors import BadInput, Conflict, Unavailable
 from triskele.privacy import envelope as vaults
 from triskele.privacy.envelope import KeyDocument, Vault
@@ -51,7 +51,7 @@ class StoreVault:
     def __init__(self, store: OwnerStore, settings: PrivacySettings, home: Path, ask: Ask | None = None) -> None:
         self._store = store
         self._settings = settings
-        self._key_file = Path(settings.key_file).expanduser() if settings.key_file else home / KEY_FILE
+        self._key_file = Path(settings.key).expanduser() if is_path(settings.key) else home / KEY_FILE
         self._ask = ask
         self._opened: tuple[str, Vault] | None = None
         self._lock = threading.RLock()
@@ -164,6 +164,8 @@ class StoreVault:
         kind = self._settings.key
         if kind == "auto":
             kind = "keyring" if system_keyring() is not None else "file"
+        elif is_path(kind):
+            kind = "file"
         source = self._source(kind, PASSPHRASE, is_new=True)
         if isinstance(source, KeyFile):
             source = KeyFile(source.path, replaces_unfinished=not self._store.sealed())

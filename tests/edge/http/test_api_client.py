@@ -208,10 +208,10 @@ def run(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     home, work = tmp_path / "laptop", tmp_path / "shop"
     home.mkdir()
     (work / ".git").mkdir(parents=True)
-    key = tmp_path / "key"
+    key = home / "server.key"
     key.write_text(TOKEN + "\n")
     key.chmod(0o600)
-    (home / "config.toml").write_text(f'[server]\nurl = "{url}"\nkey_file = "{key}"\n')
+    (home / "config.toml").write_text(f'[server]\nurl = "{url}"\n')
     monkeypatch.setenv("TRISKELE_HOME", str(home))
     monkeypatch.chdir(work)
     return lambda *arguments, **options: CliRunner().invoke(cli, list(arguments), prog_name="triskele", **options)
@@ -358,7 +358,7 @@ def test_an_empty_question_finds_nothing_as_on_a_store_of_ones_own(run: Run, rem
 
 def test_an_agent_without_a_background_process_uses_a_new_key_at_its_next_request(run: Run, tmp_path: Path) -> None:
     assert run("list").exit_code == 0
-    key, settings = tmp_path / "key", tmp_path / "laptop" / "config.toml"
+    key, settings = tmp_path / "laptop" / "server.key", tmp_path / "laptop" / "config.toml"
     key.write_text("tsk_of_nobody")
     engine = agents._LazyEngine(Invocation())
     refused = engine.open_engine()
@@ -376,7 +376,7 @@ def test_an_agent_without_a_background_process_uses_a_new_key_at_its_next_reques
     for thread in [each for each in threading.enumerate() if each.name == "triskele-retire"]:
         thread.join()
     assert connections.is_closed
-    settings.write_text("[agents]\nmost = many\n")
+    settings.write_text("[agents]\nbudget_tokens = many\n")
     with pytest.raises(BadInput, match="cannot read the settings"):
         engine.open_engine()
     settings.write_text("")

@@ -55,7 +55,7 @@ def server(postgres: PostgresProcess, tmp_path_factory: pytest.TempPathFactory) 
     environ |= {"TRISKELE_HOME": str(home), "TRISKELE_STORE": url, "TRISKELE_RECALL_MODEL": "none"}
     environ |= {"TRISKELE_PRIVACY_KEY": "file", "TRISKELE_SERVER_REQUESTS_PER_MINUTE": "0"}
     # What is proposed asks questions, and who asks early scores differently until the index has settled.
-    (home / "config.toml").write_text("[curation]\npropose = false\n")
+    (home / "config.toml").write_text("[curation]\nmode = 'off'\n")
     command = [sys.executable, "-m", "triskele", "serve", "--http", "127.0.0.1:0", "--json"]
     accounts = Accounts(url)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ) as process:
@@ -195,10 +195,9 @@ def test_a_day_of_commands_prints_what_it_prints_on_a_store_of_ones_own(
 ) -> None:
     monkeypatch.setenv("TRISKELE_RECALL_MODEL", "none")
     monkeypatch.setenv("TRISKELE_PRIVACY_KEY", "file")
-    monkeypatch.setenv("TRISKELE_CURATION_PROPOSE", "false")
     own = tmp_path / "own"
     own.mkdir()
-    (own / "config.toml").write_text("[curation]\npropose = false\n")
+    (own / "config.toml").write_text("[curation]\nmode = 'off'\n")
     monkeypatch.setenv("TRISKELE_HOME", str(own))
     expected = _session(work)
     home = laptop()

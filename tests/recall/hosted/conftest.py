@@ -57,9 +57,9 @@ def configured(far: loopback.Loopback, tmp_path: Path, monkeypatch: pytest.Monke
     """Opens engines whose settings file names the machine elsewhere for what a test asks."""
     monkeypatch.setenv("FAR_KEY", loopback.KEY)
     opened: list[LocalEngine] = []
-    common = {"url": f"{far.url}/v1", "key_variable": "FAR_KEY", "model": "far"}
+    common = {"url": f"{far.url}/v1", "key": "FAR_KEY", "model": "far"}
     sections: dict[str, dict[str, Any]] = {
-        "hosted": common | {"service": "compatible", "dimensions": loopback.DIMENSIONS, "price_per_million": 2.0},
+        "hosted": common | {"service": "compatible", "dimensions": loopback.DIMENSIONS},
         "rerank": common | {"service": "voyage"},
         "llm": common | {"service": "compatible", "expand": True},
     }

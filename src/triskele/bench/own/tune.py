@@ -123,10 +123,10 @@ def roll_back(engine: LocalEngine) -> tuple[dict[str, Any], dict[str, Any] | Non
 
 
 def configurations(engine: LocalEngine, budget: int) -> list[Arm]:
-    """The present plan and plans of the grid up to the budget, all with the user's weight of importance."""
-    now, prior = own_arm(NOW, engine), engine.settings.recall.importance_prior
+    """The present plan and plans of the grid up to the budget."""
+    now = own_arm(NOW, engine)
     shipped = Arm(name="shipped", about="what recall does as shipped", plan=Plan())
-    plans = {one.name: replace(one.plan, prior=prior) for one in (shipped, *map(arm, GRID)) if one.plan is not None}
+    plans = {one.name: one.plan for one in (shipped, *map(arm, GRID)) if one.plan is not None}
     others = [Arm(name=name, about=name, plan=plan) for name, plan in plans.items() if plan != now.plan]
     return [now, *others[:budget]]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.config import COMMANDS, NO_MODEL, OUTSIDE, file_of, load, shown_url, source_of, words_of
+from triskele.config import COMMANDS, NO_MODEL, OUTSIDE, VARIABLES, file_of, load, shown_url, source_of, words_of
 from triskele.edge.cli import views
 from triskele.edge.cli.invocation import Invocation, common, examples, global_options
 from triskele.edge.cli.options import OrderedGroup
@@ -32,7 +32,6 @@ _NOT_IN_FILE = ("home",)
 _NEGATIVE = re.compile(r"-\.?\d")
 _YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
-_VARIABLES = {"store.url": "TRISKELE_STORE", "store.read_url": "TRISKELE_READ_STORE", "server.url": "TRISKELE_SERVER"}
 _STILL_STARTED = (
     "The command line no longer starts the background process; hooks, MCP clients and `triskele ui` still do:"
     " without it they could not answer in time."
@@ -72,10 +71,10 @@ def _list(invocation: Invocation) -> None:
 def about_ignored(name: str, settings: Settings) -> str:
     """Why a variable of the environment has no effect, and what has."""
     usual = {f"TRISKELE_{key.replace('.', '_')}".upper(): key for key in settings.origins}
-    if name in usual and usual[name] not in _VARIABLES:
+    if name in usual and usual[name] not in VARIABLES:
         return f"{name} has no effect: only the settings file sets it (`triskele config set {usual[name]} VALUE`)"
     words = {
-        each.removeprefix("TRISKELE_"): _VARIABLES.get(key, each)
+        each.removeprefix("TRISKELE_"): VARIABLES.get(key, each)
         for each, key in usual.items()
         if key.partition(".")[0] not in OUTSIDE
     }

@@ -159,7 +159,7 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
     if dry_run and threshold is not None:
         raise click.UsageError("--dry-run and --apply exclude each other")
     with invocation.open_local_existing() as engine:
-        if engine.settings.curation.llm:
+        if engine.settings.curation.llm_calls:
             for problem in engine.upkeep.model_problems():
                 click.echo(problem, err=True)
         if threshold is not None and not yes:
@@ -179,7 +179,7 @@ def _confirm(invocation: Invocation, plan: CurationPlan) -> None:
         return
     change = f"this would change about {plan.changes:,} of {plan.memories:,} memories"
     if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
-        raise BadInput(f"{change}, more than {plan.most_a_day:,} a day (curation.daily_share): confirm it with --yes")
+        raise BadInput(f"{change}, more than {plan.most_a_day:,} a day: confirm it with --yes")
     if not click.confirm(f"{change[0].upper()}{change[1:]}. Go on?", err=True):
         raise BadInput("not confirmed: nothing was changed")
 
@@ -207,8 +207,8 @@ def learn(
     standing rules, corrections, decisions, preferences, who people are. What is less sure waits in `triskele review`.
     A later run continues where the last one ended. A conversation with #no-memory in it is left out.
 
-    With curation.llm = true the language model of [llm] reads the conversation too, except private ones; what it finds
-    waits in `triskele review`, and --dry-run asks it as well.
+    With curation.llm_calls set the language model of [llm] reads the conversation too, except private ones; what it
+    finds waits in `triskele review`, and --dry-run asks it as well.
     """
     with invocation.open_local() as engine:
         usual = engine.settings.curation.learn

@@ -191,7 +191,7 @@ def split(invocation: Invocation, name: str) -> None:
 def extract(context: click.Context, invocation: Invocation, dry_run: bool, limit: int | None) -> None:
     """Let the language model read relations between names.
 
-    Needs a model under [llm] and curation.llm = true. Only open memories are sent, 25 to a request, each content once.
+    Needs a model under [llm] and curation.llm_calls. Only open memories are sent, 25 to a request, each content once.
     After a run that ends early, the next one continues there.
     """
     with invocation.open_local_existing() as engine:

@@ -99,7 +99,7 @@ def run(engine: Engine, request: Mapping[str, Any]) -> str:
     if request["arguments"][0] == "recall" and (store := connect.local(engine)) is not None:
         # As in the client's own process; texts that are being embedded in the background count as waiting.
         with suppress(Unavailable, OSError):
-            store.upkeep.embed(limit=engine.settings.recall.embed_first, wait=False)
+            store.upkeep.embed(limit=store.embed_first, wait=False)
     with cli.make_context("triskele", list(request["arguments"]), obj=invocation) as context:
         cli.invoke(context)
     return invocation.output.getvalue()

@@ -176,7 +176,7 @@ def open_accounts(invocation: Invocation) -> Iterator[Accounts]:
         from triskele.server.accounts import Accounts
     except ModuleNotFoundError as error:
         raise BadInput("a Postgres store needs the extra `postgres`: pip install 'triskele[postgres]'") from error
-    with closing(Accounts(settings.store.url, timeout_s=settings.store.busy_timeout_s)) as accounts:
+    with closing(Accounts(settings.store.url)) as accounts:
         yield accounts
 
 

@@ -87,7 +87,7 @@ def _prompt(engine: LocalEngine, query: str, conversation: Conversation) -> Expl
     considered = [
         Considered(memory, untrusted[memory.id])
         if memory.id in untrusted
-        else _considered(engine, answer, memory, given, conversation, holder_ids, is_sure)
+        else _considered(answer, memory, given, conversation, holder_ids, is_sure)
         for memory in (hit.memory for hit in answer.hits)
     ]
     found = {each.memory.id for each in considered}
@@ -132,7 +132,6 @@ def _untrusted(engine: LocalEngine, answer: Answer, conversation: Conversation) 
 
 
 def _considered(
-    engine: LocalEngine,
     answer: Answer,
     memory: Memory,
     given: Sequence[Memory],
@@ -155,8 +154,8 @@ def _considered(
         reason = "superseded"
     elif hit.score < injection.LEAST_SHARE * best:
         reason = f"its score {hit.score:.2f} is below half of the best ({best:.2f})"
-    elif len(given) >= engine.settings.agents.most:
-        reason = f"agents.most is {engine.settings.agents.most}"
+    elif len(given) >= injection.MOST_MEMORIES:
+        reason = f"a prompt gets at most {injection.MOST_MEMORIES} memories"
     else:
         reason = "a near-duplicate of another hit, or too long for agents.budget_tokens"
     return Considered(memory, reason)
@@ -168,7 +167,7 @@ def _session_start(engine: LocalEngine, conversation: Conversation) -> Explanati
     budget = injection.start_budget(engine, lost)
     given = injection.injection(engine, "SessionStart", memories, budget=budget).memories
     kept = {memory.id for memory in given}
-    left_out = "agents.most or the budget is used up"
+    left_out = "the most memories or the budget are reached"
     categories = ", ".join(injection.STANDING)
     return Explanation(
         verdict=_speaks(given)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeGuard
 from triskele.config import SERVER_KEY_FILE, SYNC_KEY_FILE, Settings, shown_url
 from triskele.edge.error_messages import only_at_the_store
 from triskele.errors import BadInput
-from triskele.text.files import expanded
 from triskele.validation import check_name
 
 if TYPE_CHECKING:
@@ -88,8 +87,7 @@ def open_sync_server(settings: Settings) -> Iterator[RemoteEngine]:
 
     if not settings.sync.url:
         raise BadInput("no server to sync with: `triskele config set sync.url https://…`, and its key in sync.key")
-    path = expanded(settings.sync.key_file) if settings.sync.key_file else settings.home / SYNC_KEY_FILE
-    with closing(RemoteEngine(settings.sync.url, read_key(path, settings.sync.url))) as server:
+    with closing(RemoteEngine(settings.sync.url, read_key(settings.home / SYNC_KEY_FILE, settings.sync.url))) as server:
         yield server
 
 
@@ -101,8 +99,7 @@ def key_of(settings: Settings, environ: Mapping[str, str]) -> str:
         return key
     if settings.origins.get("server.url", "").startswith("environment"):
         raise BadInput("TRISKELE_SERVER needs TRISKELE_KEY: a key file is used only for the server in config.toml")
-    path = expanded(settings.server.key_file) if settings.server.key_file else settings.home / SERVER_KEY_FILE
-    return read_key(path, settings.server.url, ", or into TRISKELE_KEY")
+    return read_key(settings.home / SERVER_KEY_FILE, settings.server.url, ", or into TRISKELE_KEY")
 
 
 def read_key(path: Path, url: str, or_else: str = "") -> str:

@@ -182,7 +182,7 @@ class EngineHost:
 
     def _begin_to_sync(self) -> None:
         settings = self._settings.sync
-        if settings.url and settings.automatic and self._sync is None:
+        if settings.url and settings.every_s and self._sync is None:
             from triskele.edge.process.syncing import AutomaticSync
 
             self._sync = AutomaticSync(self._opened_store, settings.every_s)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from triskele.config import HostedSettings, LlmSettings, RerankSettings, Settings
+from triskele.config import LlmSettings, RerankSettings, ServiceSettings, Settings, is_path
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.index.catalog import Catalog
 from triskele.index.dense import DenseIndex
@@ -29,10 +29,11 @@ from triskele.store.vector_bytes import row_of
 from triskele.types import Memory, Scope
 
 BATCH = 64
+# Texts are embedded in the background: a batch of them may take so many times as long as a question.
+_TEXTS_PATIENCE = 5
 TEXTS, QUESTIONS, RERANK, LLM = "hosted", "hosted questions", "rerank", "llm"
 # All prompts that a language model may get.
 _WORDS = WORDS | pair_judge.WORDS | triples.WORDS | spoken_facts.WORDS
-_Named = TypeVar("_Named", HostedSettings, RerankSettings, LlmSettings)
 _Made = TypeVar("_Made")
 _Hosted = TypeVar("_Hosted", HostedModel, HostedReranker, HostedLlm)
 _VARIABLES = {
@@ -114,11 +115,10 @@ class Hosted:
         texts: EndpointEmbedder,
         questions: EndpointEmbedder,
         egress_policy: EgressPolicy,
-        tail_cap: int,
     ) -> Hosted:
         """The model over a store."""
         mark = texts.fingerprint
-        dense = DenseIndex(folder, store, mark, texts.dimensions, tail_cap=tail_cap)
+        dense = DenseIndex(folder, store, mark, texts.dimensions)
         return Hosted(texts, questions, store, egress_policy, Catalog(store, mark), dense)
 
     def asked(self, text: str, scope: Scope) -> tuple[HostedQuery | None, str]:
@@ -175,12 +175,14 @@ class HostedServices:
         problems: list[str] = []
         model = _usable("hosted", HostedModel, settings.hosted, problems, dimensions=settings.hosted.dimensions)
         endpoint = _usable("rerank", HostedReranker, settings.rerank, problems)
-        asks = settings.llm.expand or settings.curation.llm
-        language = _usable("llm", HostedLlm, settings.llm, problems, words=_WORDS) if asks else None
+        asks = settings.llm.expand or bool(settings.curation.llm_calls)
+        details = {"words": _WORDS, "price_per_million": settings.llm.price_per_million or None}
+        language = _usable("llm", HostedLlm, settings.llm, problems, **details) if asks else None
         endpoints: dict[str, Endpoint] = {}
         if model is not None:
-            patience = settings.hosted.question_timeout_s
-            endpoints |= {TEXTS: model.endpoint, QUESTIONS: replace(model.endpoint, timeout_s=patience, attempts=1)}
+            usual = model.endpoint
+            endpoints[TEXTS] = replace(usual, timeout_s=usual.timeout_s * _TEXTS_PATIENCE)
+            endpoints[QUESTIONS] = replace(usual, attempts=1)
         if endpoint is not None:
             endpoints[RERANK] = endpoint.endpoint
         if language is not None:
@@ -190,13 +192,12 @@ class HostedServices:
         hosted = None
         if model is not None:
             both = EndpointEmbedder(client, TEXTS, model), EndpointEmbedder(client, QUESTIONS, model)
-            cap = settings.index.tail_cap
-            hosted = _tried("hosted", lambda: Hosted.open(folder, store, *both, egress_policy, cap), problems)
+            hosted = _tried("hosted", lambda: Hosted.open(folder, store, *both, egress_policy), problems)
         llm: Llm | None = EndpointLlm(client, LLM, language) if language is not None else None
         if asks and llm is None:
             llm = _tried("llm", lambda: _command(settings.llm, ledger), problems)
         rewriter = QueryRewriter(llm, egress_policy) if llm is not None and settings.llm.expand else None
-        judge = llm if settings.curation.llm else None
+        judge = llm if settings.curation.llm_calls else None
         reranker = _tried("rerank", lambda: _reranker(settings.rerank, endpoint, client, egress_policy), problems)
         command = llm.name if isinstance(llm, CommandLlm) else ""
         return HostedServices(client, hosted, reranker, rewriter, judge, command, tuple(problems))
@@ -213,7 +214,9 @@ class HostedServices:
         self.client.close()
 
 
-def _usable(section: str, kind: type[_Hosted], settings: _Named, problems: list[str], **details: Any) -> _Hosted | None:
+def _usable(
+    section: str, kind: type[_Hosted], settings: ServiceSettings, problems: list[str], **details: Any
+) -> _Hosted | None:
     """What the settings name, if it can be used: a mistake in them, or a missing key, does not prevent an answer."""
     if settings.service in ("", COMMAND):
         return None
@@ -225,7 +228,6 @@ def _usable(section: str, kind: type[_Hosted], settings: _Named, problems: list[
             "url": settings.url,
             "key": _key(section, settings),
             "timeout_s": settings.timeout_s,
-            "price_per_million": settings.price_per_million or None,
         }
         made = kind(**given, **details)
         # Refuses an address that nothing may be sent to.
@@ -252,27 +254,25 @@ def _command(settings: LlmSettings, ledger: StoreLedger) -> CommandLlm | None:
 def _reranker(
     settings: RerankSettings, hosted: HostedReranker | None, client: EgressClient, egress_policy: EgressPolicy
 ) -> CandidateReranker | None:
-    timeout_s, depth = settings.timeout_s, settings.depth
     if hosted is not None:
-        return HostedReviewer(
-            Reranker(EndpointCrossEncoder(client, RERANK, hosted), timeout_s=timeout_s, depth=depth), egress_policy
-        )
+        encoder = EndpointCrossEncoder(client, RERANK, hosted)
+        return HostedReviewer(Reranker(encoder, timeout_s=settings.timeout_s), egress_policy)
     if not settings.model or settings.service:
         return None
     from triskele.models.local import local_cross_encoder
 
-    return LocalReviewer(Reranker(local_cross_encoder(settings.model), timeout_s=timeout_s, depth=depth))
+    return LocalReviewer(Reranker(local_cross_encoder(settings.model), timeout_s=settings.timeout_s))
 
 
-def _key(section: str, settings: HostedSettings | RerankSettings | LlmSettings) -> str:
+def _key(section: str, settings: ServiceSettings) -> str:
     """The API key from the file or the environment variable that the settings name."""
-    if settings.key_file:
+    source = settings.key or _VARIABLES.get(settings.service, "")
+    if is_path(source):
         try:
-            return Path(settings.key_file).expanduser().read_text(encoding="utf-8").strip()
+            return Path(source).expanduser().read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):
-            raise ModelUnavailable(f"{section}.key_file: the file {settings.key_file} cannot be read") from None
-    named = settings.key_variable or _VARIABLES.get(settings.service, "")
-    key = os.environ.get(named, "") if named else ""
-    if named and not key:
-        raise ModelUnavailable(f"{section}.key_variable: the environment has no {named}")
+            raise ModelUnavailable(f"{section}.key: the file {source} cannot be read") from None
+    key = os.environ.get(source, "") if source else ""
+    if source and not key:
+        raise ModelUnavailable(f"{section}.key: the environment has no {source}")
     return key

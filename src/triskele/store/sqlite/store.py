@@ -47,6 +47,9 @@ _HEADS = (
     ),
 )
 
+# How long a writer waits for another one.
+BUSY_TIMEOUT_S = 30.0
+
 
 class SqliteStore:
     """One file with the memories of any number of owners."""
@@ -55,7 +58,7 @@ class SqliteStore:
         self,
         path: Path,
         *,
-        busy_timeout_s: float = 30.0,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
         traces: Sequence[Path] = (),
         limits: MemoryLimits | None = None,
     ) -> None:
