@@ -313,10 +313,12 @@ def read_bounds(text: str) -> dict[str, Bound]:
 
 
 def lowered(text: str, numbers: Mapping[str, int]) -> str:
-    """A house.toml in which every bound above its number is that number."""
+    """A house.toml in which every bound, and every goal, above its number is that number."""
     for name, bound in read_bounds(text).items():
-        if bound.falls and numbers[name] < bound.most:
-            text = re.sub(rf"(?m)^({name} += \{{ bound = )\d+", rf"\g<1>{numbers[name]}", text)
+        number = numbers[name]
+        if bound.falls and number < bound.most:
+            row = f"\\g<1>{number}, goal = {min(number, bound.goal)}"
+            text = re.sub(rf"(?m)^({name} += \{{ bound = )\d+, goal = \d+", row, text)
     return text
 
 

@@ -38,6 +38,10 @@ def test_lower_never_raises_a_bound() -> None:
     assert changed == text.replace("bound = 100", "bound = 90")
 
 
+def test_lower_lowers_a_goal_that_is_passed() -> None:
+    assert house.lowered("words = { bound = 9, goal = 9 }\n", {"words": 8}) == "words = { bound = 8, goal = 8 }\n"
+
+
 def test_layers_count_a_cycle_as_one_module() -> None:
     edges = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str]()}
     groups = house.import_cycles(edges)
