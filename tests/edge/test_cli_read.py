@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from triskele.edge.cli.render import visible
+from triskele.edge.cli.view import visible
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
@@ -315,7 +315,7 @@ def test_a_cross_encoder_that_is_not_set_names_the_command(run: Run, add: Add) -
 def test_recall_says_where_nothing_fits_well(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     add("We deploy with Argo CD")
     assert "Nothing fits well" not in run("recall", "deploy").out
-    monkeypatch.setattr("triskele.edge.cli.render.LEAST_CONFIDENCE", 2.0)
+    monkeypatch.setattr("triskele.edge.cli.memory_view.LEAST_CONFIDENCE", 2.0)
     assert "Nothing fits well; these are the nearest." in run("recall", "deploy").out
 
 

@@ -280,7 +280,7 @@ def test_a_dry_run_names_the_model_and_keeps_nothing(start: Start, tmp_path: Pat
     engine, _ = start(facts((1, "Our auditor is Nadia"), (2, "The lab closes at 18:00")))
     path = transcript(tmp_path / "talk.jsonl", "hm, our auditor is Nadia by the way", ASKED)
     learned = learning.learn(engine, path, is_dry=True)
-    shape: dict[str, Any] = curation_view.learned_shape(learned)
+    shape: dict[str, Any] = curation_view.learned_document(learned)
     assert [(each["content"], each["found_by"]) for each in (*shape["kept"], *shape["proposed"])] == [
         ("The lab closes at 18:00", "asked to remember"),
         ("Our auditor is Nadia", "language model"),

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from triskele import config
-from triskele.edge.cli import health_report
+from triskele.edge.cli.store_view import health_view
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.server import corpus as database
@@ -246,7 +246,7 @@ def test_without_pgvector_the_local_corpus_serves_and_the_doctor_says_so(
     assert said.startswith("pgvector is not installed") and said.endswith("the local corpus is used")
     from rich import print as show
 
-    show(health_report.health(engine.upkeep.inspect(), deep=False))
+    show(*health_view(engine.upkeep.inspect(), deep=False), sep="\n")
     assert "the local corpus is used" in " ".join(capsys.readouterr().out.split())
 
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from triskele import config
-from triskele.edge.cli import render
+from triskele.edge.cli import view
 from triskele.edge.cli.main import cli
 from triskele.edge.http import codec
 from triskele.edge.process import syncing
@@ -143,7 +143,7 @@ def test_the_last_sync_is_shown_as_other_times_are(
     assert "Last sync: never\n" in CliRunner().invoke(cli, asked, prog_name="triskele").stdout
     moment = "2026-11-16T11:20:31.000000Z"
     Notes(engine.store).put_state(address=URL, user="ada", at=moment)
-    shown = render.minute(timestamps.parse(moment))
+    shown = view.minute(timestamps.parse(moment))
     assert f"Last sync: {shown}\n" in CliRunner().invoke(cli, asked, prog_name="triskele").stdout
     told = CliRunner().invoke(cli, [*asked, "--json"], prog_name="triskele").stdout
     assert json.loads(told)["at"] == moment

@@ -1,4 +1,4 @@
-"""Commands for agents and the background process: install, uninstall, serve, hook, mcp, memory-tool, ui."""
+"""Commands that serve agents and browsers: serve, hook, mcp, memory-tool, ui."""
 
 from __future__ import annotations
 
@@ -9,191 +9,32 @@ import sys
 import threading
 import time
 import webbrowser
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from triskele import config
-from triskele.edge.cli import views
+from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, common, examples, standard_input
+from triskele.edge.cli.view import GOOD, ID, MATCH, QUIET, WARNING, ShortIds, note, one_line, project_label
 from triskele.edge.hook import client as hook_client
 from triskele.edge.hook.client import Address
-from triskele.edge.install.table import CLIENTS, Client
 from triskele.edge.process import connect
+from triskele.edge.shapes import shown_content
 from triskele.errors import BadInput, Conflict, NotFound, StoreClosed, Unavailable
 
 if TYPE_CHECKING:
-    from triskele.edge.install.installer import Change, InstallTarget
+    from rich.text import Text
+
+    from triskele.edge.hook.explain import Explanation
     from triskele.edge.process.engine_host import SettingsWatch
     from triskele.engine.protocol import Engine
 
-_CLIENT = click.argument("client", metavar="CLIENT", type=click.Choice(list(CLIENTS)))
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show the changes; write nothing.")
-_DIFF = click.option("--diff", is_flag=True, help="Show the exact changes of the files.")
-_YES = click.option("--yes", is_flag=True, help="Write without asking.")
-_UNCHANGED = {"install": "triskele is already installed in {}", "uninstall": "triskele is not installed in {}"}
-_OTHER_STORE = (
-    "The store, owner or server is not that of the settings file: hooks will stay silent, and MCP works without the"
-    " background process. Name the store in config.toml instead ([store] url, [server] url)."
-)
-_PROJECT = click.option("--project", is_flag=True, help="Only for the current folder.")
 _START_S = 60.0
 _ANSWER_S = 10.0
 _PAUSE_S = 0.05
 _REDIRECT = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={}"><title>triskele</title>'
-
-
-@click.command(
-    epilog=examples(
-        "triskele install claude-code --dry-run", "triskele install codex --yes", "triskele install vscode --project"
-    )
-)
-@_CLIENT
-@_DRY_RUN
-@_DIFF
-@_YES
-@_PROJECT
-@click.option("--learn", is_flag=True, help="Also learn from conversations (curation.learn = normal).")
-@common
-def install(
-    invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool, learn: bool
-) -> None:
-    """Install triskele into an agent, after showing what changes.
-
-    CLIENT is claude-code, codex, cursor, vscode, gemini or antigravity.
-    """
-    from triskele.edge.install import installer
-
-    target, row = _target(invocation, project), CLIENTS[client]
-    try:
-        changes = installer.plan_install(row, target)
-    except installer.FileRefused as error:
-        if not invocation.as_json:
-            click.echo(error.by_hand)
-        raise
-    needed = any(change.is_needed for change in changes)
-    if not config.is_of_file(invocation.settings(), os.environ):
-        click.echo(_OTHER_STORE, err=True)
-    if needed and not dry_run:
-        if not yes:
-            _consent(invocation, row, changes, diff=diff)
-        changes = installer.install(changes, target)
-    shown = [] if needed and not dry_run and not yes else _shown(changes, "install", diff=diff)
-    _report_changes(invocation, row, changes, "install", shown, dry_run=dry_run)
-    if learn:
-        _let_learn(invocation, dry_run=dry_run)
-
-
-def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
-    """Turn learning on, unless it is already set."""
-    from triskele.edge.cli.config import store_setting
-
-    if (dial := invocation.settings().curation.learn) != "off":
-        click.echo(f"triskele already learns from conversations (curation.learn = {dial}).", err=True)
-    elif dry_run:
-        click.echo("triskele would learn from conversations (curation.learn = normal).", err=True)
-    else:
-        file = store_setting("curation.learn", "normal")
-        click.echo(f"triskele learns from conversations from now on (curation.learn = normal in {file}).", err=True)
-
-
-@click.command(epilog=examples("triskele uninstall claude-code", "triskele uninstall vscode --project --dry-run"))
-@_CLIENT
-@_DRY_RUN
-@_DIFF
-@_YES
-@_PROJECT
-@common
-def uninstall(invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool) -> None:
-    """Remove triskele from an agent; other entries stay.
-
-    CLIENT is claude-code, codex, cursor, vscode, gemini or antigravity.
-    """
-    from triskele.edge.install import installer
-
-    target, row = _target(invocation, project), CLIENTS[client]
-    changes = installer.plan_uninstall(row, target)
-    needed = any(change.is_needed for change in changes)
-    # A script need not confirm: only our own entries go, and a copy is kept.
-    asks = needed and not dry_run and not yes and _has_terminal()
-    if asks:
-        _consent(invocation, row, changes, "uninstall", diff=diff)
-    if not dry_run:
-        changes = installer.uninstall(changes, target)
-    shown = [] if asks else _shown(changes, "uninstall", diff=diff)
-    _report_changes(invocation, row, changes, "uninstall", shown, dry_run=dry_run)
-
-
-def _target(invocation: Invocation, project: bool) -> InstallTarget:
-    from triskele.edge.install.installer import InstallTarget
-
-    return InstallTarget.of(invocation.settings(), os.environ, Path.cwd() if project else None)
-
-
-def _has_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _consent(
-    invocation: Invocation, client: Client, changes: list[Change], action: str = "install", *, diff: bool
-) -> None:
-    """Show what changes and ask for consent; `d` shows the exact changes first."""
-    if not _has_terminal():
-        raise BadInput("there is no terminal to ask on, nothing was written: add --yes to write, or --dry-run to look")
-    for line in _shown(changes, action, diff=diff):
-        click.echo(line, err=invocation.as_json)
-    question = f"Write this for {client.title}? (y: yes, n: no, d: show the diff)"
-    while (said := click.prompt(question, default="n", err=True).strip().lower()) in ("d", "diff"):
-        for line in _differences(changes):
-            click.echo(line, err=invocation.as_json)
-    if said not in ("y", "yes"):
-        raise Conflict("not confirmed: nothing was written")
-
-
-def _shown(changes: list[Change], action: str, *, diff: bool) -> list[str]:
-    """A line for each file that changes, or the diffs."""
-    if diff:
-        return _differences(changes)
-    verb = "Adds to" if action == "install" else "Removes from"
-    return [f"{verb} {change.path}: {change.purpose}" for change in changes if change.is_needed]
-
-
-def _report_changes(
-    invocation: Invocation, client: Client, changes: list[Change], action: str, shown: list[str], *, dry_run: bool
-) -> None:
-    if invocation.as_json:
-        shape = {"client": client.name, "action": action, "dry_run": dry_run, "files": [_shape(c) for c in changes]}
-        return invocation.write_json({**shape, "advice": client.advice if action == "install" else ""})
-    needed = [change for change in changes if change.is_needed]
-    lines = list(shown)
-    if not needed:
-        lines.append(f"Nothing to change: {_UNCHANGED[action].format(client.title)}.")
-    elif dry_run:
-        lines.append("Nothing was written.")
-    else:
-        lines += [_written(change) for change in needed]
-        lines += [client.advice] if action == "install" else []
-    return click.echo("\n".join(lines))
-
-
-def _differences(changes: list[Change]) -> list[str]:
-    """The diffs with control and direction characters escaped."""
-    lines = [line.removesuffix("\r") for change in changes for line in change.difference.split("\n")[:-1]]
-    return ["".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in line) for line in lines]
-
-
-def _written(change: Change) -> str:
-    kept = f" (before: {change.backup})" if change.backup else ""
-    return f"{'Removed' if change.after is None else 'Wrote'} {change.path}{kept}"
-
-
-def _shape(change: Change) -> dict[str, Any]:
-    what = "unchanged"
-    if change.is_needed:
-        what = "created" if change.before is None else "removed" if change.after is None else "changed"
-    backup = None if change.backup is None else str(change.backup)
-    return {"path": str(change.path), "change": what, "diff": change.difference, "backup": backup}
 
 
 @click.command(
@@ -266,16 +107,31 @@ def _explain_hook(invocation: Invocation, event: str) -> None:
     if not isinstance(payload, dict):
         raise BadInput("the event on standard input must be one JSON object")
     with invocation.open_local_existing() as engine:
-        found = explanation.explain(engine, event, payload)
+        explained = explanation.explain(engine, event, payload)
         considered = [
             {"id": each.memory.id, "content": each.memory.content, "left_out": each.left_out}
-            for each in found.considered
+            for each in explained.considered
         ]
-        shape = {"verdict": found.verdict, "confidence": found.confidence, "considered": considered}
-        invocation.emit(
-            {**shape, "folder": found.folder or None, "project": found.project},
-            lambda: [views.reports.hook_explanation(found, engine.shorten(each["id"] for each in considered))],
+        document = {"verdict": explained.verdict, "confidence": explained.confidence, "considered": considered}
+        emit(
+            invocation,
+            {**document, "folder": explained.folder or None, "project": explained.project},
+            lambda: _explanation_view(explained, engine.shorten(each["id"] for each in considered)),
         )
+
+
+def _explanation_view(explained: Explanation, short: ShortIds) -> Iterator[Text]:
+    """What the hook does with an event, and why."""
+    project = f" ({project_label(explained.project)})" if explained.has_looked else ""
+    verb = "is " if explained.verdict.startswith("silent") else ""
+    yield note(f"The hook {verb}{explained.verdict}{project}.", MATCH)
+    if explained.has_looked:
+        yield note(explained.place, QUIET)
+    for each in explained.considered:
+        sign = note("✗ ", WARNING) if each.left_out else note("✓ ", GOOD)
+        reason = f" ({each.left_out})" if each.left_out else ""
+        text = note(f"  {one_line(shown_content(each.memory, False))}{reason}")
+        yield sign + note(short[each.memory.id], ID) + text
 
 
 @click.command(
@@ -289,19 +145,19 @@ def memory_tool(invocation: Invocation, client: str) -> None:
 
     The call is JSON on standard input; its paths are in /memories, a virtual folder over the memories of this project.
     """
-    from triskele.edge.cli.write import given_text
+    from triskele.edge.cli.write import text_or_input
     from triskele.edge.file_memory import FileMemory
     from triskele.types import client_actor
 
     try:
-        call = json.loads(given_text("-"))
+        call = json.loads(text_or_input("-"))
     except (ValueError, RecursionError) as error:
         raise BadInput(f"standard input is not one JSON object ({error})") from None
     if not isinstance(call, dict):
         raise BadInput("standard input is not one JSON object")
     with invocation.open_local() as engine:
         answer = FileMemory(engine.acting_as(client_actor(client)), engine.project).run(call)
-        invocation.emit({"output": answer, "project": engine.project}, lambda: answer)
+        emit(invocation, {"output": answer, "project": engine.project}, lambda: answer)
 
 
 def _serve_demo(invocation: Invocation, http: str) -> None:
@@ -314,10 +170,7 @@ def _serve_demo(invocation: Invocation, http: str) -> None:
     with demo_environment(store_samples) as (environ, keys):
 
         def ready(addresses: dict[str, str]) -> None:
-            if invocation.as_json:
-                return invocation.write_json({**addresses, "keys": dict(keys), "pid": os.getpid(), "project": None})
-            click.echo(what_to_try(addresses["http"], keys))
-            return _report_addresses(invocation, addresses)
+            _report_addresses(invocation, addresses, what_to_try(addresses["http"], keys), keys=dict(keys))
 
         resident.serve(environ, resident.ExtraAddresses(address), ready=ready)
     resident.exit_now()
@@ -326,21 +179,23 @@ def _serve_demo(invocation: Invocation, http: str) -> None:
 def _report_status(invocation: Invocation, environ: dict[str, str], *, stop: bool) -> None:
     from triskele.edge.process import resident
 
-    place = hook_client.address(environ)
-    found = resident.stop(place) if stop else resident.health(place)
-    if found is None:
+    address = hook_client.address(environ)
+    health = resident.stop(address) if stop else resident.health(address)
+    if health is None:
         raise NotFound("no process serves this data folder")
-    done = f"{'Stopped' if stop else 'Serving:'} process {found['pid']}, version {found['version']}, {found['store']}"
-    return invocation.emit({"stopped": stop, **found, "project": None}, lambda: done)
+    process = f"process {health['pid']}, version {health['version']}, {health['store']}"
+    line = f"{'Stopped' if stop else 'Serving:'} {process}"
+    emit(invocation, {"stopped": stop, **health, "project": None}, lambda: line)
 
 
-def _report_addresses(invocation: Invocation, addresses: dict[str, str]) -> None:
-    if invocation.as_json:
-        return invocation.write_json({**addresses, "pid": os.getpid(), "project": None})
-    for name, address in addresses.items():
-        click.echo(f"{name.replace('_', ' ')}: {address}")
+def _report_addresses(invocation: Invocation, addresses: dict[str, str], advice: str = "", **details: Any) -> None:
+    """Show where the process listens."""
+    lines = [advice] if advice else []
+    lines += [f"{name.replace('_', ' ')}: {address}" for name, address in addresses.items()]
     until = "" if "http" in addresses and "token_file" not in addresses else " until idle"
-    return click.echo(f"Serving{until}; press Ctrl-C to stop.")
+    lines.append(f"Serving{until}; press Ctrl-C to stop.")
+    document = {**addresses, **details, "pid": os.getpid(), "project": None}
+    emit(invocation, document, lambda: "\n".join(lines))
 
 
 @click.command(
@@ -430,33 +285,31 @@ def ui(invocation: Invocation, no_browser: bool) -> None:
         url = invocation.address()
         raise BadInput(f"the pages show the store of this machine, and your memory is at {url}: open {url}/ui")
     environ = invocation.environ()
-    place = hook_client.address(environ)
-    url = sign_in_address(place, environ)
-    is_open = not no_browser and not invocation.as_json and _open(place, url)
-    if invocation.as_json:
-        return invocation.write_json({"url": url, "project": None})
-    return click.echo(f"{'Opened' if is_open else 'Open'} {url}")
+    address = hook_client.address(environ)
+    url = _sign_in(address, environ)
+    is_open = not no_browser and not invocation.as_json and _open(address, url)
+    emit(invocation, {"url": url, "project": None}, lambda: f"{'Opened' if is_open else 'Open'} {url}")
 
 
-def sign_in_address(place: Address, environ: dict[str, str]) -> str:
-    """The address that signs a browser in; starts a resident process if none runs."""
+def _sign_in(address: Address, environ: dict[str, str]) -> str:
+    """Ask for a URL that signs a browser in; start the background process if none runs."""
     ends = time.monotonic() + _START_S
     while True:
         try:
-            answer = hook_client.exchange(place, "POST /sign-in", hook_client.choice_headers(place), b"", _ANSWER_S)
-            return _address(answer[0], answer[2])
+            answer = hook_client.exchange(address, "POST /sign-in", hook_client.choice_headers(address), b"", _ANSWER_S)
+            return _sign_in_url(answer[0], answer[2])
         except (FileNotFoundError, ConnectionRefusedError):
-            hook_client.start(place, environ)
+            hook_client.start(address, environ)
         except (ConnectionError, TimeoutError, BlockingIOError):
             # Another process takes over, or the backlog is full.
             pass
         if time.monotonic() > ends:
-            log = os.path.join(place.run, "hook.log")
-            raise Unavailable(f"the background process does not start: see {log} and {place.file('err')}")
+            log = os.path.join(address.run, "hook.log")
+            raise Unavailable(f"the background process does not start: see {log} and {address.file('err')}")
         time.sleep(_PAUSE_S)
 
 
-def _address(status: int, text: bytes) -> str:
+def _sign_in_url(status: int, text: bytes) -> str:
     if status == 200:
         return str(json.loads(text)["url"])
     if status == 409:
@@ -464,9 +317,9 @@ def _address(status: int, text: bytes) -> str:
     raise Conflict("the background process is of another version: stop it with `triskele serve --stop` and try again")
 
 
-def _open(place: Address, url: str) -> bool:
+def _open(address: Address, url: str) -> bool:
     """Open the browser by a page that only this user can read: arguments of programs can be seen by others."""
-    path = Path(place.file("open.html"))
+    path = Path(address.file("open.html"))
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from triskele.edge.cli import views
+from triskele.edge.cli import eval_view
+from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
 from triskele.edge.cli.options import listed
 
@@ -64,7 +65,7 @@ def bench(
             progress=lambda stage, done, total: advance(done, total, stage),
             public=public,
         )
-    return invocation.emit(report, lambda: [views.eval_view.bench(report, out, public=public)])
+    return emit(invocation, report, lambda: eval_view.bench(report, out, public=public))
 
 
 def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Sequence[str] | None, seed: int) -> None:
@@ -86,7 +87,7 @@ def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Se
             seed=seed,
             progress=lambda stage, done, total: advance(done, total, stage),
         )
-    invocation.emit(report, lambda: [views.eval_view.code_bench(report)])
+    emit(invocation, report, lambda: eval_view.code_bench(report))
 
 
 def _folder(name: str) -> Path:
@@ -94,5 +95,6 @@ def _folder(name: str) -> Path:
     if name == BUNDLED:
         return Path(str(resources.files("triskele.samples") / BUNDLED))
     parent = os.environ.get("TRISKELE_BENCH_DATA")
-    known = Path(parent) / name if parent else None
-    return known if known is not None and known.is_dir() and not Path(name).is_dir() else Path(name)
+    if parent and not Path(name).is_dir() and (Path(parent) / name).is_dir():
+        return Path(parent) / name
+    return Path(name)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from triskele.config import NO_MODEL
-from triskele.edge.cli.invocation import Invocation, common, console, examples, global_options, progress_bar
-from triskele.edge.cli.options import OrderedGroup
+from triskele.edge.cli.emit import Document, emit, shown
+from triskele.edge.cli.invocation import Invocation, common, console, examples, progress_bar
+from triskele.edge.cli.options import command_group
+from triskele.edge.cli.view import ID, MATCH, QUIET, note, visible
+from triskele.errors import TriskeleError
+from triskele.types import is_secret
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from triskele.code.search import CodeAnswer, CodeSearch, SymbolAnswer, TreeStatus
     from triskele.code.symbols import Located
     from triskele.types import Memory
@@ -24,24 +31,14 @@ _SHOWN_LINES = 8
 _path = click.option("--path", default=".", metavar="P", help="A folder or file of an indexed tree; here by default.")
 
 
-@click.group(
-    cls=OrderedGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "triskele code index .",
-        'triskele code search "where are retries scheduled"',
-        "triskele code symbol Session.get",
-    ),
+@command_group(
+    "triskele code index .", 'triskele code search "where are retries scheduled"', "triskele code symbol Session.get"
 )
-@global_options
-@click.pass_context
-def code(context: click.Context) -> None:
+def code() -> None:
     """Search source code by questions and names, offline.
 
     The index is in the data folder, never in the tree. A search detects changed files.
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @code.command(epilog=examples("triskele code index .", "triskele code index ~/src/shop --rebuild --json"))
@@ -57,13 +54,10 @@ def index(invocation: Invocation, path: str, rebuild: bool, no_embed: bool) -> N
     searcher = _searcher(invocation, path, is_indexed=False)
     with progress_bar("indexing") as advance:
         status = searcher.index(advance, rebuild=rebuild)
-    started = not no_embed and status.embedded < 1 and _embed_later(invocation, searcher.root)
-    if invocation.as_json:
-        return invocation.write_json({**asdict(status), "embedding": started})
-    invocation.write(_status_lines(status))
-    if started:
+    is_embedding = not no_embed and status.embedded < 1 and _embed_later(invocation, searcher.root)
+    emit(invocation, status, lambda: _status_view(status), embedding=is_embedding)
+    if is_embedding and not invocation.as_json:
         click.echo("Vectors follow in the background; `triskele code status` shows the share done.", err=True)
-    return None
 
 
 @code.command(
@@ -86,14 +80,15 @@ def search(invocation: Invocation, query: str, path: str, limit: int, by: str, e
     from triskele.code.ranking import CodePlan
 
     searcher, under = _located(invocation, path)
-    found = searcher.search(query, limit=limit, under=under, plan=CodePlan(granularity=by))
-    if 0 < found.embedded < 1 or searcher.reads_earlier:
+    answer = searcher.search(query, limit=limit, under=under, plan=CodePlan(granularity=by))
+    if 0 < answer.embedded < 1 or searcher.reads_earlier:
         # Files changed since the last `code index`, or an update brought another model; one process embeds at a time.
         _embed_later(invocation, searcher.root)
     if invocation.as_json:
-        return invocation.write_json(answer_shape(found))
-    _write_answer(found, explain=explain)
-    return _write_reservations(found, has_model=invocation.settings().recall.model != NO_MODEL)
+        return invocation.write_json(shown(_answer_document(answer)))
+    # Lines of code are not broken: they are copied, and read by programs.
+    console().print(*_answer_view(answer, explain=explain), sep="\n", soft_wrap=True)
+    return _write_reservations(answer, has_model=invocation.settings().recall.model != NO_MODEL)
 
 
 @code.command(epilog=examples("triskele code symbol Session.get", "triskele code symbol parse_header --json"))
@@ -104,14 +99,16 @@ def search(invocation: Invocation, query: str, path: str, limit: int, by: str, e
 def symbol(context: click.Context, invocation: Invocation, name: str, path: str) -> None:
     """Show where a name is defined and used, and the memories that mention it."""
     searcher, under = _located(invocation, path)
-    found = searcher.symbol(name, under=under)
+    answer = searcher.symbol(name, under=under)
     memories = _memories(invocation, name)
-    if invocation.as_json:
-        known = [{"id": memory.id, "content": memory.content} for memory in memories]
-        invocation.write_json({**symbol_shape(found), "memories": known})
-    else:
-        _write_symbol(found, memories)
-    context.exit(0 if found.definitions or found.references else 1)
+    document = {
+        "root": answer.root,
+        "definitions": list(map(_definition_document, answer.definitions)),
+        "references": answer.references,
+        "memories": [{"id": memory.id, "content": memory.content} for memory in memories],
+    }
+    emit(invocation, document, lambda: _symbol_view(answer, memories))
+    context.exit(0 if answer.definitions or answer.references else 1)
 
 
 @code.command(epilog=examples("triskele code status", "triskele code status ~/src/shop --json"))
@@ -122,12 +119,12 @@ def status(invocation: Invocation, path: str | None) -> None:
     from triskele.code import tree_index
 
     roots = [_located(invocation, path)[0].root] if path else tree_index.indexed_trees(invocation.settings().home)
-    found = [_searcher(invocation, root, is_indexed=True).status() for root in roots]
-    if invocation.as_json:
-        return invocation.write_json({"trees": [asdict(each) for each in found]})
-    if not found:
-        return click.echo("No tree is indexed: `triskele code index PATH` starts.")
-    return invocation.write("\n".join(_status_lines(each) for each in found))
+    trees = [_searcher(invocation, root, is_indexed=True).status() for root in roots]
+    emit(
+        invocation,
+        {"trees": trees},
+        lambda: "\n".join(map(_status_view, trees)) or "No tree is indexed: `triskele code index PATH` starts.",
+    )
 
 
 @code.command(epilog=examples("triskele code remove ~/src/shop"))
@@ -137,9 +134,7 @@ def remove(invocation: Invocation, path: str) -> None:
     """Delete the index of a tree; the tree stays as it is."""
     searcher, _ = _located(invocation, path)
     searcher.remove()
-    if invocation.as_json:
-        return invocation.write_json({"removed": str(searcher.root)})
-    return click.echo(f"Removed the index of {searcher.root}.")
+    emit(invocation, {"removed": searcher.root}, lambda: f"Removed the index of {searcher.root}.")
 
 
 @code.command(hidden=True)
@@ -149,9 +144,8 @@ def embed(invocation: Invocation, path: str) -> None:
     """Embed what waits; `code index` starts this in the background."""
     searcher, _ = _located(invocation, path)
     with progress_bar("embedding") as advance:
-        left = searcher.embed(advance)
-    if invocation.as_json:
-        invocation.write_json({"waiting": left})
+        waiting = searcher.embed(advance)
+    emit(invocation, {"waiting": waiting}, lambda: ())
 
 
 def _searcher(invocation: Invocation, path: str | Path, *, is_indexed: bool) -> CodeSearch:
@@ -174,8 +168,6 @@ def _located(invocation: Invocation, path: str) -> tuple[CodeSearch, str]:
 
 def _embed_later(invocation: Invocation, root: Path) -> bool:
     """Start a process that embeds and outlives this one; not where processes in the background are switched off."""
-    import subprocess
-
     settings = invocation.settings()
     if not settings.agents.background or settings.recall.model == NO_MODEL:
         return False
@@ -206,114 +198,93 @@ def _memories(invocation: Invocation, name: str) -> list[Memory]:
     return [hit.memory for hit in hits if names(hit.memory.content, name)][:_MOST_MEMORIES]
 
 
-def named_code(invocation: Invocation, memory: Memory) -> list[dict[str, Any]]:
+def named_code(invocation: Invocation, memory: Memory) -> list[Document]:
     """The definitions in the indexed tree around this folder that a memory names; none if there is no such tree."""
-    from triskele.errors import TriskeleError
-    from triskele.types import is_secret
-
     if is_secret(memory) or not (invocation.settings().home / "code").is_dir():
         return []
     try:
         searcher, _ = _located(invocation, ".")
-        return [definition_shape(each) for each in searcher.mentioned(memory.content)]
+        return list(map(_definition_document, searcher.mentioned(memory.content)))
     except TriskeleError:
         return []
 
 
-def answer_shape(found: CodeAnswer) -> dict[str, Any]:
-    """An answer as JSON."""
+def _answer_document(answer: CodeAnswer) -> Document:
     return {
-        "root": found.root,
-        "hits": [{**asdict(hit), "evidence": dict(hit.evidence)} for hit in found.hits],
-        "files": found.files,
-        "waiting": found.waiting,
-        "partial": found.is_partial,
-        "embedded": round(found.embedded, 3),
+        "root": answer.root,
+        "hits": answer.hits,
+        "files": answer.files,
+        "waiting": answer.waiting,
+        "partial": answer.is_partial,
+        "embedded": round(answer.embedded, 3),
     }
 
 
-def symbol_shape(found: SymbolAnswer) -> dict[str, Any]:
-    """A symbol's places as JSON."""
+def _definition_document(located: Located) -> Document:
+    definition = located.definition
     return {
-        "root": found.root,
-        "definitions": [definition_shape(each) for each in found.definitions],
-        "references": [asdict(each) for each in found.references],
+        "path": located.path,
+        "start_line": definition.start_line,
+        "end_line": definition.end_line,
+        "symbol": definition.qualified,
+        "kind": definition.kind,
+        "signature": definition.signature,
     }
 
 
-def definition_shape(each: Located) -> dict[str, Any]:
-    """A definition as JSON."""
-    return {
-        "path": each.path,
-        "start_line": each.definition.start_line,
-        "end_line": each.definition.end_line,
-        "symbol": each.definition.qualified,
-        "kind": each.definition.kind,
-        "signature": each.definition.signature,
-    }
-
-
-def _write_answer(found: CodeAnswer, *, explain: bool) -> None:
-    from rich.text import Text
-
-    from triskele.edge.cli.render import ID, MATCH, QUIET, visible
-
-    screen = console()
-    for hit in found.hits:
+def _answer_view(answer: CodeAnswer, *, explain: bool) -> Iterator[RenderableType]:
+    """The hits with their lines of code."""
+    for hit in answer.hits:
         lines = visible(hit.snippet).split("\n")
         begin = min(hit.line - hit.start_line, len(lines) - 1)
-        shown = lines if explain else lines[begin : begin + _SHOWN_LINES]
-        place = f"{visible(hit.path)}:{hit.start_line}-{hit.end_line}"
-        # Lines of code are not broken: they are copied, and read by programs.
-        screen.print(Text.assemble((place, ID), "  ", (visible(hit.symbol), MATCH)), soft_wrap=True)
-        screen.print(Text(f"  {hit.reason}", style=QUIET))
-        screen.print(Text("\n".join(f"  {line}" for line in shown)), soft_wrap=True)
-    if not found.hits:
-        click.echo("Nothing found.")
+        excerpt = lines if explain else lines[begin : begin + _SHOWN_LINES]
+        location = note(f"{hit.path}:{hit.start_line}-{hit.end_line}", ID)
+        yield location + note("  ") + note(hit.symbol, MATCH)
+        yield note(f"  {hit.reason}", QUIET)
+        yield note("\n".join(f"  {line}" for line in excerpt))
+    if not answer.hits:
+        yield note("Nothing found.")
 
 
-def _write_reservations(found: CodeAnswer, *, has_model: bool) -> None:
-    """What was not searched."""
-    if has_model and found.embedded < 1:
-        share = f"{found.embedded:.0%} of the vectors are ready" if found.embedded else "no vectors yet"
-        what = "Searched by meaning in part" if found.embedded else "Searched by words only"
+def _write_reservations(answer: CodeAnswer, *, has_model: bool) -> None:
+    """Say what was not searched."""
+    if has_model and answer.embedded < 1:
+        share = f"{answer.embedded:.0%} of the vectors are ready" if answer.embedded else "no vectors yet"
+        what = "Searched by meaning in part" if answer.embedded else "Searched by words only"
         click.echo(f"{what}: {share} (`triskele code status` shows the progress).", err=True)
-    if found.is_partial:
-        click.echo(
-            f"The index is incomplete: {found.waiting:,} files wait; run `triskele code index {found.root}`.", err=True
-        )
+    if answer.is_partial:
+        command = f"triskele code index {answer.root}"
+        click.echo(f"The index is incomplete: {answer.waiting:,} files wait; run `{command}`.", err=True)
 
 
-def _write_symbol(found: SymbolAnswer, memories: list[Memory]) -> None:
-    from triskele.edge.cli.render import visible
+def _symbol_view(answer: SymbolAnswer, memories: Sequence[Memory]) -> str:
+    """Where a symbol is defined and used, and the memories that mention it."""
+    lines: list[str] = []
+    for located in answer.definitions:
+        definition = located.definition
+        lines.append(f"{located.path}:{definition.start_line}-{definition.end_line}  {definition.kind}")
+        lines.append(f"  {definition.signature}")
+    if answer.references:
+        lines.append(f"{len(answer.references):,} uses")
+    lines += [f"  {use.path}:{use.line}  {use.text}" for use in answer.references]
+    lines += [f"memory {memory.id[:8]}  {memory.content}" for memory in memories]
+    if not answer.definitions and not answer.references:
+        lines.append("No such symbol.")
+    return visible("\n".join(lines))
 
-    for each in found.definitions:
-        definition = each.definition
-        click.echo(f"{visible(each.path)}:{definition.start_line}-{definition.end_line}  {definition.kind}")
-        click.echo(f"  {visible(definition.signature)}")
-    if found.references:
-        click.echo(f"{len(found.references):,} uses")
-    for use in found.references:
-        click.echo(f"  {visible(use.path)}:{use.line}  {visible(use.text)}")
-    for memory in memories:
-        click.echo(f"memory {memory.id[:8]}  {visible(memory.content)}")
-    if not found.definitions and not found.references:
-        click.echo("No such symbol.")
 
-
-def _status_lines(status: TreeStatus) -> str:
+def _status_view(status: TreeStatus) -> str:
+    """The size of a tree's index, and how much of it is embedded."""
     languages = ", ".join(f"{name} {count:,}" for name, count in list(status.languages.items())[:6])
     skipped = ", ".join(f"{count:,} {reason}" for reason, count in status.skipped.items())
     is_gone = not Path(status.root).is_dir()
-    earlier = f" (until then answers use those from before an update: {status.by_earlier:.0%})" * bool(
-        status.by_earlier
-    )
-    return "\n".join(
-        [
-            f"{status.root}" + (" (folder missing; `triskele code remove` deletes its index)" if is_gone else ""),
-            f"  {status.files:,} files, {status.lines:,} lines, {status.chunks:,} chunks,"
-            f" {status.definitions:,} definitions ({languages or 'no source'})",
-            f"  vectors: {status.embedded:.0%}{earlier}; waiting: {status.waiting:,} files;"
-            f" left out: {skipped or 'nothing'}; {status.bytes_on_disk / 1e6:.1f} MB on disk",
-        ]
+    missing = " (folder missing; `triskele code remove` deletes its index)" if is_gone else ""
+    earlier = f" (until then answers use those from before an update: {status.by_earlier:.0%})"
+    embedded = f"{status.embedded:.0%}{earlier if status.by_earlier else ''}"
+    size = f"{status.files:,} files, {status.lines:,} lines, {status.chunks:,} chunks"
+    return (
+        f"{status.root}{missing}\n"
+        f"  {size}, {status.definitions:,} definitions ({languages or 'no source'})\n"
+        f"  vectors: {embedded}; waiting: {status.waiting:,} files; left out: {skipped or 'nothing'};"
+        f" {status.bytes_on_disk / 1e6:.1f} MB on disk"
     )

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triskele.config import COMMANDS, NO_MODEL, OUTSIDE, VARIABLES, file_of, load, shown_url, source_of, words_of
-from triskele.edge.cli import views
+from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, common, examples, global_options
 from triskele.edge.cli.options import OrderedGroup
+from triskele.edge.cli.view import ID, QUIET, note, table
 from triskele.edge.http.codec import to_json
 from triskele.errors import BadInput, TriskeleError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from triskele.config import Settings
 
 # The settings file is in the data folder: it cannot set the path of that folder.
@@ -61,11 +64,21 @@ def list_settings(invocation: Invocation) -> None:
 def _list(invocation: Invocation) -> None:
     settings = invocation.settings()
     values, file = _by_name(settings), file_of(os.environ, settings.home)
-    said = {name: (shown(name, each["value"]), str(each["origin"])) for name, each in values.items()}
-    invocation.emit(
-        {"settings": values, "file": str(file), "project": settings.project},
-        lambda: [views.reports.settings(said, file)],
-    )
+    document = {"settings": values, "file": str(file), "project": settings.project}
+    emit(invocation, document, lambda: _settings_view(values, file))
+
+
+def _settings_view(values: Mapping[str, Mapping[str, Any]], file: Path) -> Iterator[RenderableType]:
+    """All settings with value and source."""
+    rows = table("setting", "value", "from")
+    for column in rows.columns[1:]:
+        column.no_wrap, column.overflow = False, "fold"
+    for name, setting in values.items():
+        origin = note(setting["origin"], QUIET if setting["origin"] == "default" else ID)
+        rows.add_row(note(name), note(value_text(name, setting["value"])), origin)
+    yield rows
+    yield note(f"Settings file: {file}{'' if file.exists() else ' (does not exist yet)'}", QUIET)
+    yield note("Change a setting with `triskele config set KEY VALUE`.", QUIET)
 
 
 def about_ignored(name: str, settings: Settings) -> str:
@@ -73,14 +86,14 @@ def about_ignored(name: str, settings: Settings) -> str:
     usual = {f"TRISKELE_{key.replace('.', '_')}".upper(): key for key in settings.origins}
     if name in usual and usual[name] not in VARIABLES:
         return f"{name} has no effect: only the settings file sets it (`triskele config set {usual[name]} VALUE`)"
-    words = {
-        each.removeprefix("TRISKELE_"): VARIABLES.get(key, each)
-        for each, key in usual.items()
+    variables = {
+        variable.removeprefix("TRISKELE_"): VARIABLES.get(key, variable)
+        for variable, key in usual.items()
         if key.partition(".")[0] not in OUTSIDE
     }
     word = name.removeprefix("TRISKELE_")
-    close = [each for each in words if each.endswith(f"_{word}")] or get_close_matches(word, words, n=1)
-    hint = f"did you mean {words[close[0]]}?" if close else "`triskele config` lists the settings"
+    close = [suffix for suffix in variables if suffix.endswith(f"_{word}")] or get_close_matches(word, variables, n=1)
+    hint = f"did you mean {variables[close[0]]}?" if close else "`triskele config` lists the settings"
     return f"{name} is not a setting and has no effect: {hint}"
 
 
@@ -90,12 +103,12 @@ def about_ignored(name: str, settings: Settings) -> str:
 def get(invocation: Invocation, key: str) -> None:
     """Show one setting."""
     settings = invocation.settings()
-    found = _by_name(settings)[_known(key, settings)]
-    if invocation.as_json:
-        return invocation.write_json({"key": key, **found, "project": settings.project})
-    if key == "recall.model" and (used := _model_in_use(invocation, settings)) != found["value"]:
-        click.echo(f"A switch overrides the default: {used} is in use (`triskele models list`).", err=True)
-    return click.echo(shown(key, found["value"]))
+    setting = _by_name(settings)[_checked_name(key, settings)]
+    if key == "recall.model" and not invocation.as_json:
+        model = _model_in_use(invocation, settings)
+        if model != setting["value"]:
+            click.echo(f"A switch overrides the default: {model} is in use (`triskele models list`).", err=True)
+    emit(invocation, {"key": key, **setting, "project": settings.project}, lambda: value_text(key, setting["value"]))
 
 
 def _model_in_use(invocation: Invocation, settings: Settings) -> str:
@@ -156,7 +169,7 @@ def store_setting(key: str, value: str | None) -> Path:
     file = file_of(os.environ, settings.home)
     before = _read(file)
     is_in_file = value is None and _is_removable(before, key, settings)
-    if not is_in_file and _known(key, settings) in _NOT_IN_FILE:
+    if not is_in_file and _checked_name(key, settings) in _NOT_IN_FILE:
         raise BadInput(f"{key} is not in the settings file: set the environment variable TRISKELE_{key.upper()}")
     typed = None if value is None else _typed(key, value, _by_name(settings)[key]["value"])
     text = _changed(before, key, typed)
@@ -177,28 +190,30 @@ def store_setting(key: str, value: str | None) -> Path:
 
 
 def _change(invocation: Invocation, key: str, value: str | None) -> None:
+    """Write or remove a setting, and show the value that is in force now."""
     file = store_setting(key, value)
     try:
-        now = invocation.settings()
+        settings = invocation.settings()
     except BadInput as error:
         raise BadInput(f"{key} is changed in {file}, but a setting is wrong: {error}") from None
-    found = _by_name(now).get(key, {"value": None, "origin": "unknown"})
+    setting = _by_name(settings).get(key, {"value": None, "origin": "unknown"})
+    kind, _, variable = setting["origin"].partition(" ")
+    in_force = f"{key} is {value_text(key, setting['value']) or 'empty'}"
+    line = f"{in_force} ({'default' if kind == 'default' else file})."
+    if kind == "unknown":
+        line = f"{key} is removed from {file}."
+    elif kind == "environment":
+        line = f"{key} is changed in {file}."
+    emit(invocation, {"key": key, **setting, "file": str(file), "project": settings.project}, lambda: line)
     if invocation.as_json:
-        return invocation.write_json({"key": key, **found, "file": str(file), "project": now.project})
-    if found["origin"] == "unknown":
-        return click.echo(f"{key} is removed from {file}.")
-    now_is = f"{key} is {shown(key, found['value']) or 'empty'}"
-    kind, _, variable = found["origin"].partition(" ")
-    if kind != "environment":
-        click.echo(f"{now_is} ({'default' if kind == 'default' else file}).")
-        if key == "agents.background" and not found["value"]:
-            click.echo(_STILL_STARTED, err=True)
-        return None
-    click.echo(f"{key} is changed in {file}.")
-    return click.echo(f"The environment variable {variable} overrides the file: {now_is}.", err=True)
+        return
+    if kind == "environment":
+        click.echo(f"The environment variable {variable} overrides the file: {in_force}.", err=True)
+    elif key == "agents.background" and not setting["value"]:
+        click.echo(_STILL_STARTED, err=True)
 
 
-def _known(key: str, settings: Settings) -> str:
+def _checked_name(key: str, settings: Settings) -> str:
     names = list(_by_name(settings))
     if key in names:
         return key
@@ -248,26 +263,26 @@ def _changed(text: str, key: str, value: Any) -> str:
     if wrong := _no_section(text, key):
         del document[wrong]
     if value is None:
-        for holder, name in _places(document, key):
-            del holder[name]
+        for section_table, name in _occurrences(document, key):
+            del section_table[name]
         return tomlkit.dumps(document)
     section, _, name = key.rpartition(".")
     if not section and name not in document:
         # A key at the end would belong to the last table.
         return tomlkit.dumps({name: value}) + tomlkit.dumps(document)
-    holder = document.setdefault(section, tomlkit.table()) if section else document
-    holder[name] = value
+    section_table = document.setdefault(section, tomlkit.table()) if section else document
+    section_table[name] = value
     return tomlkit.dumps(document)
 
 
-def _places(document: dict[str, Any], key: str) -> list[tuple[Any, str]]:
+def _occurrences(document: dict[str, Any], key: str) -> list[tuple[Any, str]]:
     """The tables that hold a key as `load` reads it, each with the name that it has there."""
-    found = [(document, key)] if key in document else []
-    for section, table in document.items():
+    occurrences = [(document, key)] if key in document else []
+    for section, values in document.items():
         name = key.removeprefix(f"{section}.")
-        if isinstance(table, dict) and name != key and name in table:
-            found.append((table, name))
-    return found
+        if isinstance(values, dict) and name != key and name in values:
+            occurrences.append((values, name))
+    return occurrences
 
 
 def _no_section(text: str, key: str) -> str:
@@ -281,7 +296,7 @@ def _is_removable(text: str, key: str, settings: Settings) -> bool:
     """Whether the file has a key, of a setting or misspelt; a whole section of settings does not count."""
     document = tomllib.loads(text)
     is_section = isinstance(document.get(key), dict) and is_dataclass(getattr(settings, key, None))
-    return bool(_places(document, key)) and not is_section
+    return bool(_occurrences(document, key)) and not is_section
 
 
 def _check(text: str, home: Path) -> Settings:
@@ -349,9 +364,9 @@ def _check_server(_: Settings, key: str, url: str) -> None:
 def _check_service(_: Settings, key: str, name: str) -> None:
     """Refuse a service that no kind of hosted model has; its model and key may be set afterwards."""
     module, *others = _SERVICES[key]
-    known = (*import_module(module).SERVICES, *others)
-    if name not in known:
-        raise BadInput(f"setting {key} must be one of {', '.join(known)}, not {name!r}")
+    services = (*import_module(module).SERVICES, *others)
+    if name not in services:
+        raise BadInput(f"setting {key} must be one of {', '.join(services)}, not {name!r}")
 
 
 # The module that knows the services of a section, and what else the setting can be.
@@ -379,7 +394,7 @@ def _write(file: Path, text: str) -> None:
     starting.replace(target)
 
 
-def shown(key: str, value: Any) -> str:
+def value_text(key: str, value: Any) -> str:
     """The value of a setting as `config set` takes it."""
     if isinstance(value, bool):
         return str(value).lower()

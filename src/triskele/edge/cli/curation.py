@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from triskele.edge.cli import views
+from triskele.edge.cli import curation_view, judging
+from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.edge.cli.options import OrderedGroup, writing_place, written_project
 from triskele.errors import BadInput
 from triskele.replies import Verdict
+from triskele.text.ids import new_batch
 
 if TYPE_CHECKING:
     from triskele.engine.protocol import Engine
@@ -48,9 +50,10 @@ def list_proposals(invocation: Invocation) -> None:
     """List the proposals that wait."""
     with invocation.open_existing() as engine:
         pending = _pending(engine)
-        invocation.emit(
-            {"proposals": [views.curation_view.proposal_shape(each) for each in pending]},
-            lambda: [views.curation_view.proposals(pending, _short(engine, pending))],
+        emit(
+            invocation,
+            {"proposals": list(map(curation_view.proposal_document, pending))},
+            lambda: curation_view.proposals(pending, _short(engine, pending)),
         )
 
 
@@ -66,10 +69,11 @@ def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) ->
     if bool(ids) == (above is not None):
         raise click.UsageError("give the ids of proposals, or --above")
     with invocation.open_existing() as engine:
-        done = engine.curation.accept(*ids, above=above)
-        invocation.emit(
-            {"accepted": dict.fromkeys(done.accepted, done.batch), "skipped": list(done.skipped)},
-            lambda: views.curation_view.accepted(done.accepted, done.skipped, done.batch),
+        reviewed = engine.curation.accept(*ids, above=above)
+        emit(
+            invocation,
+            {"accepted": dict.fromkeys(reviewed.accepted, reviewed.batch), "skipped": reviewed.skipped},
+            lambda: curation_view.accepted(reviewed.accepted, reviewed.skipped, reviewed.batch),
         )
 
 
@@ -80,54 +84,52 @@ def reject(invocation: Invocation, ids: tuple[str, ...]) -> None:
     """Drop proposals; the same ones are not made again."""
     with invocation.open_existing() as engine:
         rejected = engine.curation.reject(*ids).rejected
-        invocation.emit({"rejected": list(rejected)}, lambda: "\n".join(f"{id} rejected" for id in rejected))
+        emit(invocation, {"rejected": rejected}, lambda: "\n".join(f"{id} rejected" for id in rejected))
 
 
 def _pending(engine: Engine) -> list[Proposal]:
-    """What waits for a review, without the conflicts of a sync, which `triskele list --conflicts` shows."""
-    return [each for each in engine.curation.proposals() if each.kind is not Verdict.CONFLICT]
+    """List what waits for a review, without the conflicts of a sync, which `triskele list --conflicts` shows."""
+    return [proposal for proposal in engine.curation.proposals() if proposal.kind is not Verdict.CONFLICT]
 
 
 def _short(engine: Engine, pending: list[Proposal]) -> dict[str, str]:
-    sides = [side for each in pending if each.is_stored for side in (each.new, each.old) if side is not None]
-    return engine.shorten({side.id for side in sides}) if sides else {}
+    stored = (proposal for proposal in pending if proposal.is_stored)
+    ids = {memory.id for proposal in stored for memory in (proposal.new, proposal.old) if memory is not None}
+    return engine.shorten(ids) if ids else {}
 
 
 def _walk(invocation: Invocation) -> None:
-    """One proposal, one key."""
-    from triskele.edge.cli.judging import has_keys
-    from triskele.text.ids import new_batch
-
+    """Show each proposal, and do what the pressed key means."""
     with invocation.open_local_existing() as engine:
         pending = _pending(engine)
         if not pending:
             return invocation.echo("Nothing waits for a review.")
-        if invocation.as_json or not has_keys():
+        if invocation.as_json or not judging.has_keys():
             raise BadInput("walking through proposals needs a terminal: use `triskele review list`, accept and reject")
         batch, accepted, skipped, rejected = new_batch(), list[str](), list[str](), 0
         for number, proposal in enumerate(pending, start=1):
-            if all(each.id != proposal.id for each in _pending(engine)):
+            if proposal.id not in {other.id for other in _pending(engine)}:
                 skipped.append(proposal.id)
                 continue
-            invocation.write(views.curation_view.one_proposal(proposal, f"{number} of {len(pending)}"))
+            invocation.write(*curation_view.one_proposal(proposal, f"{number} of {len(pending)}"))
             key = _key()
             if key in _STOP:
                 break
             if key == _ACCEPT:
-                done = engine.curation.accept(proposal.id, batch=batch)
-                accepted += done.accepted
-                skipped += done.skipped
+                reviewed = engine.curation.accept(proposal.id, batch=batch)
+                accepted += reviewed.accepted
+                skipped += reviewed.skipped
             elif key == _REJECT:
                 engine.curation.reject(proposal.id)
                 rejected += 1
         if accepted or skipped:
-            invocation.write(*views.curation_view.accepted(accepted, skipped, batch))
+            invocation.write(*curation_view.accepted(accepted, skipped, batch))
         left = len(_pending(engine))
         return invocation.echo(f"{len(accepted)} accepted, {rejected} rejected, {left} left.")
 
 
 def _key() -> str:
-    """A key of those that mean something."""
+    """Wait for a key that has a meaning."""
     legend = "   ".join(f"{key} {meaning}" for key, meaning in _KEYS)
     while True:
         click.echo(f"{legend}  ", nl=False)
@@ -167,9 +169,10 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
         with progress_bar("Reviewing") as progress:
             result = engine.upkeep.curate(threshold=threshold, is_dry=dry_run, limit=limit, progress=progress)
         pending = 0 if dry_run else engine.stats().proposals
-        invocation.emit(
-            views.curation_view.review_shape(result),
-            lambda: views.curation_view.review(result, engine.shorten, pending, is_dry=dry_run),
+        emit(
+            invocation,
+            curation_view.review_document(result),
+            lambda: curation_view.review(result, engine.shorten, pending, is_dry=dry_run),
         )
 
 
@@ -213,9 +216,10 @@ def learn(
     with invocation.open_local() as engine:
         usual = engine.settings.curation.learn
         chosen = dial or (usual if usual != "off" else "normal")
-        place = written_project(project, everywhere)
-        learned = engine.upkeep.learn(file, dial=chosen, project=place, is_dry=dry_run)
-        invocation.emit(
-            views.curation_view.learned_shape(learned),
-            lambda: views.curation_view.learned(learned, is_dry=dry_run),
+        target = written_project(project, everywhere)
+        learned = engine.upkeep.learn(file, dial=chosen, project=target, is_dry=dry_run)
+        emit(
+            invocation,
+            curation_view.learned_document(learned),
+            lambda: curation_view.learned(learned, is_dry=dry_run),
         )

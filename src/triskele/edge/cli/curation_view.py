@@ -1,23 +1,37 @@
-"""Proposals, reasons and scores of curation as text and as JSON."""
+"""Proposals, findings and what was learned, for people and as JSON; the reasons of both are sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
-from triskele.edge import shapes
-from triskele.edge.cli.render import ID, MATCH, QUIET, WARNING, counted, day, memories, note, one_line, table
+from triskele.edge.cli.view import (
+    ID,
+    MATCH,
+    QUIET,
+    WARNING,
+    ShortIds,
+    day,
+    excerpt,
+    group,
+    note,
+    one_line,
+    plural,
+    table,
+)
+from triskele.edge.shapes import shown_content
 from triskele.replies import Rationale, Verdict
 from triskele.text import timestamps
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
     from triskele.agents.learning import Learned
     from triskele.bench.curation_pairs import CaptureReport, PairReport
     from triskele.curation.whole_store import ReviewResult, UpkeepFinding
-    from triskele.replies import Proposal, Statistics
+    from triskele.edge.cli.emit import Document
+    from triskele.replies import Proposal
     from triskele.types import Memory
 
 VERBS = {
@@ -53,7 +67,8 @@ _SHOWN_CHARACTERS = 60
 def reason_text(reason: Rationale) -> str:
     """One reason as a phrase."""
     form = _REASONS.get(reason.rule, reason.rule)
-    return form.format(before=_shortened(reason.before), after=_shortened(reason.after))
+    before, after = (excerpt(text, _SHOWN_CHARACTERS) for text in (reason.before, reason.after))
+    return form.format(before=before, after=after)
 
 
 def reasons_text(reasons: Sequence[Rationale]) -> str:
@@ -61,195 +76,192 @@ def reasons_text(reasons: Sequence[Rationale]) -> str:
     return "; ".join(map(reason_text, reasons))
 
 
-def _shortened(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[: _SHOWN_CHARACTERS - 1]}…"
+# Proposals
 
 
-def proposal_shape(proposal: Proposal) -> dict[str, Any]:
+def proposal_document(proposal: Proposal) -> Document:
     """A proposal as JSON."""
     return {
         "id": proposal.id,
         "kind": proposal.kind.value,
         "confidence": proposal.confidence,
         "created": timestamps.to_text(proposal.created),
-        "new": _memory_shape(proposal.new, is_stored=proposal.is_stored),
-        "old": _memory_shape(proposal.old) if proposal.old else None,
-        "reasons": [reason_text(reason) for reason in proposal.reasons],
+        "new": _memory_document(proposal.new, is_stored=proposal.is_stored),
+        "old": _memory_document(proposal.old) if proposal.old else None,
+        "reasons": list(map(reason_text, proposal.reasons)),
     }
 
 
-def _memory_shape(memory: Memory, *, is_stored: bool = True) -> dict[str, Any]:
-    content = shapes.shown_content(memory, False)
+def _memory_document(memory: Memory, *, is_stored: bool = True) -> Document:
+    content = shown_content(memory, False)
     return {"id": memory.id if is_stored else None, "content": content, "category": memory.category}
 
 
-def proposals(waiting: Sequence[Proposal], short: Mapping[str, str]) -> RenderableType:
+def proposals(pending: Sequence[Proposal], short: ShortIds) -> Iterator[RenderableType]:
     """The review queue line by line."""
-    if not waiting:
-        return note("Nothing waits for a review.")
-    made = table("id", "conf.", "memories and reasons", last_takes_rest=True)
-    for each in waiting:
-        made.add_row(Text(each.id, style=ID), note(f"{each.confidence:.2f}", style=QUIET), Group(*_lines(each, short)))
-    return Group(made, note(f"{counted(len(waiting), 'proposal')} · review them with `triskele review`", style=QUIET))
+    if not pending:
+        yield note("Nothing waits for a review.")
+        return
+    rows = table("id", "conf.", "memories and reasons", last_takes_rest=True)
+    for proposal in pending:
+        lines = _sides(proposal.new, proposal.old, proposal.kind, proposal.reasons, short)
+        rows.add_row(note(proposal.id, ID), note(f"{proposal.confidence:.2f}", QUIET), lines)
+    yield rows
+    yield note(f"{plural(len(pending), 'proposal')} · review them with `triskele review`", QUIET)
 
 
-def _lines(proposal: Proposal, short: Mapping[str, str]) -> Iterator[Text]:
-    yield _said(proposal.new, short, "")
-    if proposal.old is not None:
-        yield _said(proposal.old, short, f"{VERBS[proposal.kind]} ")
-    yield note(reasons_text(proposal.reasons), style=QUIET)
+def _sides(
+    new: Memory, old: Memory | None, verdict: Verdict, reasons: Sequence[Rationale], short: ShortIds
+) -> RenderableType:
+    """The newer memory, what it is to the older one, and why."""
+    lines = [_side(new, short, "")]
+    if old is not None:
+        lines.append(_side(old, short, f"{VERBS[verdict]} "))
+    return group(*lines, note(reasons_text(reasons), QUIET))
 
 
-def _said(memory: Memory, short: Mapping[str, str], verb: str) -> Text:
-    shown = Text(short.get(memory.id, ""), style=ID)
-    return Text(verb, style=MATCH) + shown + Text(" " if shown.plain else "") + Text(one_line(memory.content))
+def _side(memory: Memory, short: ShortIds, verb: str) -> Text:
+    id = short.get(memory.id, "")
+    return note(verb, MATCH) + note(id, ID) + note(" " if id else "") + note(one_line(memory.content))
 
 
-def one_proposal(proposal: Proposal, place: str) -> RenderableType:
+def one_proposal(proposal: Proposal, heading: str) -> Iterator[Text]:
     """One proposal on the screen of the review."""
-    heads = {Verdict.ADD: "Keep this?", Verdict.FORGET: "Forget this?"}
-    head = heads.get(proposal.kind, f"The newer memory {VERBS[proposal.kind]} the older one?")
-    parts = [note(place, style=QUIET), Text(head, style=MATCH), _dated("new", proposal.new)]
-    parts += [_dated("old", proposal.old)] if proposal.old else []
-    parts += [note(f"because {reasons_text(proposal.reasons)} (confidence {proposal.confidence:.2f})", style=QUIET)]
-    return Group(*parts)
+    questions = {Verdict.ADD: "Keep this?", Verdict.FORGET: "Forget this?"}
+    yield note(heading, QUIET)
+    default = f"The newer memory {VERBS[proposal.kind]} the older one?"
+    yield note(questions.get(proposal.kind, default), MATCH)
+    yield _dated("new", proposal.new)
+    if proposal.old:
+        yield _dated("old", proposal.old)
+    yield note(f"because {reasons_text(proposal.reasons)} (confidence {proposal.confidence:.2f})", QUIET)
+
+
+def _dated(side: str, memory: Memory) -> Text:
+    return note(f"  {side}  {day(memory.created_at)}  ", QUIET) + note(one_line(memory.content))
 
 
 def accepted(ids: Sequence[str], skipped: Sequence[str], batch: str) -> Iterator[RenderableType]:
-    """What was carried out, how to take it back, and what was skipped."""
+    """The accepted proposals, how to undo them, and the skipped ones."""
     yield from (note(f"{id} accepted") for id in ids)
     if ids:
-        yield note(f"{counted(len(ids), 'proposal')} accepted (undo: triskele undo --batch {batch})")
+        yield note(f"{plural(len(ids), 'proposal')} accepted (undo: triskele undo --batch {batch})")
     if skipped:
         why = "outdated by one accepted before, or by a change meanwhile"
-        yield note(f"{counted(len(skipped), 'proposal')} skipped, {why}: {', '.join(skipped)}")
+        yield note(f"{plural(len(skipped), 'proposal')} skipped, {why}: {', '.join(skipped)}")
     if not ids and not skipped:
         yield note("Nothing to accept.")
 
 
-def _dated(side: str, memory: Memory) -> Text:
-    return note(f"  {side}  {day(memory.created_at)}  ", style=QUIET) + Text(one_line(memory.content))
+# Findings of a review of the whole store
 
 
-def review_shape(result: ReviewResult) -> dict[str, Any]:
+def review_document(result: ReviewResult) -> Document:
     """The findings of a review as JSON."""
     return {
         "read": result.read,
         "batch": result.batch or None,
-        "applied": [_found_shape(found) for found in result.applied],
-        "proposals": [_found_shape(found) for found in result.findings],
+        "applied": list(map(_finding_document, result.applied)),
+        "proposals": list(map(_finding_document, result.findings)),
         "new": result.proposed,
     }
 
 
-def _found_shape(found: UpkeepFinding) -> dict[str, Any]:
-    decision = found.decision
-    sides = [side for side in (decision.new, decision.old) if side is not None]
+def _finding_document(finding: UpkeepFinding) -> Document:
+    decision = finding.decision
     return {
         "action": decision.verdict.value,
-        "finding": found.finding.value,
-        "ids": [side.id for side in sides],
-        "content": shapes.shown_content(decision.new, False),
-        "other": shapes.shown_content(decision.old, False) if decision.old else None,
+        "finding": finding.finding.value,
+        "ids": [memory.id for memory in _memories(finding)],
+        "content": shown_content(decision.new, False),
+        "other": shown_content(decision.old, False) if decision.old else None,
         "confidence": decision.confidence,
         "reason": reasons_text(decision.reasons),
     }
 
 
+def _memories(finding: UpkeepFinding) -> list[Memory]:
+    return [memory for memory in (finding.decision.new, finding.decision.old) if memory is not None]
+
+
 def review(
     result: ReviewResult, shorten: Callable[[Iterable[str]], Mapping[str, str]], waiting: int, *, is_dry: bool
 ) -> Iterator[RenderableType]:
-    """The findings of a review as a table, and what became of them."""
-    shown = [*result.applied, *result.findings]
-    sides = [side for found in shown for side in (found.decision.new, found.decision.old) if side is not None]
-    short = shorten({side.id for side in sides}) if sides else {}
-    if shown:
-        made = table("finding", "conf.", "memories and reasons", last_takes_rest=True)
-        for found in shown:
-            made.add_row(
-                note(found.finding.value), note(f"{found.decision.confidence:.2f}", style=QUIET), _found(found, short)
-            )
-        yield made
-    yield note(f"{memories(result.read)} read, {counted(len(shown), 'finding')}.")
+    """The findings of a review, and how many were applied or proposed."""
+    findings = [*result.applied, *result.findings]
+    if findings:
+        short = shorten({memory.id for finding in findings for memory in _memories(finding)})
+        rows = table("finding", "conf.", "memories and reasons", last_takes_rest=True)
+        for finding in findings:
+            decision = finding.decision
+            lines = _sides(decision.new, decision.old, decision.verdict, decision.reasons, short)
+            rows.add_row(note(finding.finding.value), note(f"{decision.confidence:.2f}", QUIET), lines)
+        yield rows
+    yield note(f"{plural(result.read, 'memory')} read, {plural(len(findings), 'finding')}.")
     if result.applied:
-        yield note(f"{counted(len(result.applied), 'change')} applied; undo: triskele undo --batch {result.batch}")
+        yield note(f"{plural(len(result.applied), 'change')} applied; undo: triskele undo --batch {result.batch}")
     if not is_dry and result.findings:
         wait = f", {waiting:,} in all: review with `triskele review`" if waiting else ""
-        yield note(f"{counted(result.proposed, 'new proposal')}{wait}.")
+        yield note(f"{plural(result.proposed, 'new proposal')}{wait}.")
 
 
-def _found(found: UpkeepFinding, short: Mapping[str, str]) -> RenderableType:
-    decision = found.decision
-    lines = [_said(decision.new, short, "")]
-    lines += [_said(decision.old, short, f"{VERBS[decision.verdict]} ")] if decision.old else []
-    return Group(*lines, note(reasons_text(decision.reasons), style=QUIET))
+# What was learned from a transcript
 
 
-def day_counts(counts: Statistics) -> RenderableType:
-    """What curation did today, and what waits."""
-    today = counts.today
-    parts = [f"{counted(counts.proposals, 'proposal')} for `triskele review`"]
-    if changed := today.get("changed", 0):
-        parts.append(f"{memories(changed)} changed without a review today")
-    if calls := today.get("calls", 0):
-        tokens = f" ({counted(today['tokens'], 'token')})" if today.get("tokens") else ""
-        parts.append(f"{calls} of {counts.llm_calls} calls of the language model today{tokens}")
-    return note(f"Curation: {', '.join(parts)}")
-
-
-def learned_shape(result: Learned) -> dict[str, Any]:
-    """What was learned as JSON."""
+def learned_document(learned: Learned) -> Document:
+    """What was learned from a transcript as JSON."""
     return {
-        "kept": [_learned_shape(result, memory, is_stored=bool(result.batch)) for memory in result.kept],
-        "proposed": [_learned_shape(result, memory, is_stored=False) for memory in result.proposed],
-        "skipped": result.skipped,
-        "turns": result.turns,
-        "withheld": result.withheld,
-        "invented": result.invented,
-        "problem": result.problem or None,
-        "batch": result.batch or None,
+        "kept": [_learned_memory(learned, memory, is_stored=bool(learned.batch)) for memory in learned.kept],
+        "proposed": [_learned_memory(learned, memory, is_stored=False) for memory in learned.proposed],
+        "skipped": learned.skipped,
+        "turns": learned.turns,
+        "withheld": learned.withheld,
+        "invented": learned.invented,
+        "problem": learned.problem or None,
+        "batch": learned.batch or None,
     }
 
 
-def _learned_shape(result: Learned, memory: Memory, *, is_stored: bool) -> dict[str, Any]:
-    return {**_memory_shape(memory, is_stored=is_stored), "found_by": result.rules[memory.id].rule}
+def _learned_memory(learned: Learned, memory: Memory, *, is_stored: bool) -> Document:
+    return {**_memory_document(memory, is_stored=is_stored), "found_by": learned.rules[memory.id].rule}
 
 
-def learned(result: Learned, *, is_dry: bool) -> Iterator[RenderableType]:
-    """What was learned, line by line."""
-    made = table("what", "found by", "text", last_takes_rest=True)
-    for what, found in (("keep" if is_dry else "kept", result.kept), ("for review", result.proposed)):
-        for memory in found:
-            found_by = note(result.rules[memory.id].rule, style=QUIET)
-            made.add_row(what, found_by, one_line(shapes.shown_content(memory, False)))
-    if result.kept or result.proposed:
-        yield made
-    said = f"{counted(result.turns, 'turn')} read, {len(result.kept)} kept, {len(result.proposed)} for review"
-    yield note(f"{said}, {result.skipped} known or unfit.")
-    if result.invented:
-        yield note(f"{counted(result.invented, 'fact')} of the language model dropped: not stated in the turns.")
-    if result.withheld:
-        yield note(f"{counted(result.withheld, 'turn')} of private sessions not sent to the language model.")
-    if result.problem:
-        yield note(
-            f"The language model has not read every turn: {result.problem}. The next run reads the others.", WARNING
-        )
-    if result.batch:
-        yield note(f"Undo: triskele undo --batch {result.batch}", style=QUIET)
+def learned(learned: Learned, *, is_dry: bool) -> Iterator[RenderableType]:
+    """What was learned from a transcript, line by line."""
+    rows = table("what", "found by", "text", last_takes_rest=True)
+    for label, memories in (("keep" if is_dry else "kept", learned.kept), ("for review", learned.proposed)):
+        for memory in memories:
+            rule = note(learned.rules[memory.id].rule, QUIET)
+            rows.add_row(label, rule, one_line(shown_content(memory, False)))
+    if learned.kept or learned.proposed:
+        yield rows
+    counts = f"{plural(learned.turns, 'turn')} read, {len(learned.kept)} kept, {len(learned.proposed)} for review"
+    yield note(f"{counts}, {learned.skipped} known or unfit.")
+    if learned.invented:
+        yield note(f"{plural(learned.invented, 'fact')} of the language model dropped: not stated in the turns.")
+    if learned.withheld:
+        yield note(f"{plural(learned.withheld, 'turn')} of private sessions not sent to the language model.")
+    if learned.problem:
+        problem = f"The language model has not read every turn: {learned.problem}."
+        yield note(f"{problem} The next run reads the others.", WARNING)
+    if learned.batch:
+        yield note(f"Undo: triskele undo --batch {learned.batch}", QUIET)
 
 
-def pair_shape(report: PairReport) -> dict[str, Any]:
+# Scores on labelled samples
+
+
+def pair_document(report: PairReport) -> Document:
     """The scores of one half as JSON."""
     scores = {
-        each.verdict.value: {
-            "labelled": each.labelled,
-            "judged": each.judged,
-            "right": each.right,
-            "precision": round(each.precision, 4),
-            "recall": round(each.recall, 4),
+        score.verdict.value: {
+            "labelled": score.labelled,
+            "judged": score.judged,
+            "right": score.right,
+            "precision": round(score.precision, 4),
+            "recall": round(score.recall, 4),
         }
-        for each in report.scores
+        for score in report.scores
     }
     rate = round(report.false_merge_rate, 4)
     return {"half": report.half, "pairs": report.pairs, "verdicts": scores, "false_merge_rate": rate}
@@ -257,20 +269,20 @@ def pair_shape(report: PairReport) -> dict[str, Any]:
 
 def pair_scores(reports: Sequence[PairReport]) -> Iterator[RenderableType]:
     """Precision and recall of each verdict."""
-    made = table("half", "verdict", "pairs", "judged so", "precision", "recall")
+    rows = table("half", "verdict", "pairs", "judged so", "precision", "recall")
     for report in reports:
-        for each in report.scores:
-            figures = (f"{each.precision:.3f}", f"{each.recall:.3f}")
-            made.add_row(report.half, each.verdict.value, str(each.labelled), str(each.judged), *figures)
-    yield made
+        for score in report.scores:
+            figures = (f"{score.precision:.3f}", f"{score.recall:.3f}")
+            rows.add_row(report.half, score.verdict.value, str(score.labelled), str(score.judged), *figures)
+    yield rows
     for report in reports:
-        said = f"{report.false_merges} of {report.different} pairs about different things"
-        yield note(f"False merges in {report.half}: {said} ({report.false_merge_rate:.1%})")
-    yield note("The rules were written with the half `tune` in view; only what they are sure of counts.", style=QUIET)
-    yield note("The pairs called `spoken` are sentences as people talk, written after the rules.", style=QUIET)
+        pairs = f"{report.false_merges} of {report.different} pairs about different things"
+        yield note(f"False merges in {report.half}: {pairs} ({report.false_merge_rate:.1%})")
+    yield note("The rules were written with the half `tune` in view; only what they are sure of counts.", QUIET)
+    yield note("The pairs called `spoken` are sentences as people talk, written after the rules.", QUIET)
 
 
-def capture_shape(report: CaptureReport) -> dict[str, Any]:
+def capture_document(report: CaptureReport) -> Document:
     """The scores of capture as JSON."""
     figures = {"precision": round(report.precision, 4), "recall": round(report.recall, 4)}
     return {"half": report.half, "dial": report.dial, "conversations": report.conversations, **figures}
@@ -279,6 +291,6 @@ def capture_shape(report: CaptureReport) -> dict[str, Any]:
 def capture_scores(reports: Sequence[CaptureReport]) -> Iterator[RenderableType]:
     """What the rules keep of the labelled conversations."""
     for report in reports:
-        kept = f"{report.right} of {report.kept} kept texts are right ({report.precision:.3f})"
-        found = f"{report.found} of {report.labelled} found ({report.recall:.3f})"
-        yield note(f"Capture, half {report.half}, {report.conversations} conversations: {kept}, {found}")
+        precision = f"{report.right} of {report.kept} kept texts are right ({report.precision:.3f})"
+        recall = f"{report.found} of {report.labelled} found ({report.recall:.3f})"
+        yield note(f"Capture, half {report.half}, {report.conversations} conversations: {precision}, {recall}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triskele import config
-from triskele.edge import shapes
-from triskele.edge.cli import views
+from triskele.edge.cli.emit import emit, shown
 from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
-from triskele.edge.http.codec import to_json
+from triskele.edge.cli.memory_view import answer_view, ids_in
+from triskele.edge.cli.view import ID, MATCH, QUIET, note
 from triskele.text import timestamps
 from triskele.types import Add, Answer, Change, Connect, Link, LinkKind, Memory
 
@@ -123,12 +123,26 @@ def demo(invocation: Invocation) -> None:
         answers = [(scene, answer(engine, scene)) for scene in SCENES]
         count = engine.stats().memories
 
-        def lines() -> Iterator[RenderableType]:
-            yield views.reports.demo_opening(count, took_s)
-            for number, (scene, found) in enumerate(answers, start=1):
-                yield views.reports.demo_scene(number, scene.shows, scene.command)
-                yield views.render.answer(found, engine.shorten(views.render.ids_in(found)), explain=True)
-            yield views.reports.demo_closing()
+        emit(
+            invocation,
+            {
+                "memories": count,
+                "scenes": [{**shown(scene), **shown(answer)} for scene, answer in answers],
+                "project": engine.project,
+            },
+            lambda: _view(engine, answers, count, took_s),
+        )
 
-        scenes = [{**to_json(scene), **shapes.answer(found)} for scene, found in answers]
-        invocation.emit({"memories": count, "scenes": scenes, "project": engine.project}, lines)
+
+def _view(
+    engine: LocalEngine, answers: Sequence[tuple[Scene, Answer]], count: int, took_s: float
+) -> Iterator[RenderableType]:
+    """Each scene with its command and answer, and what to try next."""
+    yield note(f"{count} memories of a small software team, loaded into a temporary store in {took_s:.1f} s.")
+    yield note("The people and the company are fictional.", QUIET)
+    for number, (scene, answer) in enumerate(answers, start=1):
+        yield from (note(""), note(f"{number}. {scene.shows}", MATCH), note(f"$ {scene.command}", ID), note(""))
+        yield from answer_view(answer, engine.shorten(ids_in(answer)), explain=True)
+    yield from (note(""), note("Now with your own memories:", MATCH))
+    yield note('$ triskele add "We deploy with Argo CD, not Helm hooks" --category decisions', ID)
+    yield note('$ triskele recall "how do we deploy?"', ID)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.edge.cli import views
-from triskele.edge.cli.invocation import Invocation, common, examples, global_options, progress_bar
-from triskele.edge.cli.options import OrderedGroup, listed
+from triskele.edge.cli import curation_view, eval_view
+from triskele.edge.cli.emit import emit
+from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
+from triskele.edge.cli.judging import show
+from triskele.edge.cli.options import command_group, listed
+from triskele.edge.cli.view import note, plural
+from triskele.errors import BadInput
 
 if TYPE_CHECKING:
     from triskele.bench.own.questions import Question
@@ -24,23 +27,16 @@ _SEED = click.option("--seed", type=int, default=7, show_default=True, help="Mak
 Progress = Callable[[str, int, int], None]
 
 
-@click.group(
-    "eval",
-    cls=OrderedGroup,
-    invoke_without_command=True,
-    epilog=examples("triskele eval build", "triskele eval judge", "triskele eval run", "triskele eval gate --accept"),
+@command_group(
+    "triskele eval build", "triskele eval judge", "triskele eval run", "triskele eval gate --accept", name="eval"
 )
-@global_options
-@click.pass_context
-def eval_(context: click.Context) -> None:
+def eval_() -> None:
     """Measure, guard and tune recall on your own memories.
 
     In this order: build makes questions from your memories and past recalls, judge asks you which memories answer
     them, run measures every arm, gate fails if recall got worse, tune searches for better weights and adopts them only
     if they are proven better, rollback reverts them. Everything stays in your store.
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @eval_.command(
@@ -64,19 +60,20 @@ def build(invocation: Invocation, size: int, seed: int, source: Path | None) -> 
         if source is not None:
             fresh = import_questions(engine, source)
             questions = questions_of(engine)
-            return invocation.emit(
-                {"added": len(fresh), "questions": _listed(questions), "project": engine.project},
-                lambda: [views.eval_view.imported(fresh, len(questions))],
+            return emit(
+                invocation,
+                {"added": len(fresh), "questions": _rows(questions), "project": engine.project},
+                lambda: eval_view.imported(fresh, len(questions)),
             )
         built = building.build(engine, size=size, seed=seed)
         document = {
             "added": len(built.added),
             "dropped": built.dropped,
-            "refused": dict(built.refused),
+            "refused": built.refused,
             "missing": built.missing(),
-            "questions": _listed(built.questions),
+            "questions": _rows(built.questions),
         }
-        return invocation.emit({**document, "project": engine.project}, lambda: [views.eval_view.built(built)])
+        return emit(invocation, document, lambda: eval_view.built(built), project=engine.project)
 
 
 @eval_.command(
@@ -111,7 +108,7 @@ def judge(
     0 unrelated, 1 related but no answer, 2 answers in part, 3 answers it. Labels of another judge count only with
     Cohen's kappa of at least 0.6 against yours, over at least 15 % of the pairs.
     """
-    if sum(given is not None for given in (scripted, source, target)) > 1:
+    if sum(option is not None for option in (scripted, source, target)) > 1:
         raise click.UsageError("--scripted, --from and --export exclude each other: give one of them", context)
     if (source is None) != (by is None):
         raise click.UsageError("--from FILE and --by NAME go together: name the judge of these labels", context)
@@ -120,9 +117,12 @@ def judge(
     with invocation.open_local_existing() as engine:
         if source is not None and by is not None:
             agreement = import_labels(engine, source, by)
-            invocation.emit(
-                {"accepted": agreement.is_accepted, **asdict(agreement), "project": engine.project},
-                lambda: [views.eval_view.agreement(agreement)],
+            emit(
+                invocation,
+                agreement,
+                lambda: eval_view.agreement(agreement),
+                accepted=agreement.is_accepted,
+                project=engine.project,
             )
             context.exit(0 if agreement.is_accepted else 1)
         if target is not None:
@@ -158,7 +158,7 @@ def run(invocation: Invocation, suite: str, arms: str | None, baseline: str, see
     with invocation.open_local_existing() as engine, _progress() as progress:
         chosen = listed(arms) if arms is not None else None
         report = own.run(engine, arms=chosen, baseline=baseline, seed=seed, progress=progress)
-    return invocation.emit(report, lambda: [views.eval_view.bench(report, None), views.eval_view.run_notes(report)])
+    return emit(invocation, report, lambda: [*eval_view.bench(report, None), *eval_view.run_notes(report)])
 
 
 def _run_curation(invocation: Invocation) -> None:
@@ -168,11 +168,13 @@ def _run_curation(invocation: Invocation) -> None:
     parts = (*curation_pairs.HALVES, curation_pairs.SPOKEN)
     reports = [curation_pairs.measure(pairs, part) for part in parts]
     captured = [curation_pairs.measure_capture(half) for half in curation_pairs.HALVES]
-    report = views.curation_view
-    halves = [report.pair_shape(each) for each in reports]
-    invocation.emit(
-        {"halves": halves, "capture": list(map(report.capture_shape, captured))},
-        lambda: [*report.pair_scores(reports), *report.capture_scores(captured)],
+    emit(
+        invocation,
+        {
+            "halves": list(map(curation_view.pair_document, reports)),
+            "capture": list(map(curation_view.capture_document, captured)),
+        },
+        lambda: [*curation_view.pair_scores(reports), *curation_view.capture_scores(captured)],
     )
 
 
@@ -212,9 +214,13 @@ def gate(
         reverts = rollback_on_failure and not gate.passed and gate.adopted
         if reverts:
             roll_back(engine)
-        invocation.emit(
-            {"passed": gate.passed, **asdict(gate), "rolled_back": reverts, "project": engine.project},
-            lambda: [views.eval_view.gate(gate, questions_of(engine), reverts)],
+        emit(
+            invocation,
+            gate,
+            lambda: eval_view.gate(gate, questions_of(engine), reverts),
+            passed=gate.passed,
+            rolled_back=reverts,
+            project=engine.project,
         )
     context.exit(0 if gate.passed else 1)
 
@@ -238,7 +244,7 @@ def tune(context: click.Context, invocation: Invocation, budget: int, seed: int)
     with invocation.open_local_existing() as engine:
         with _progress() as progress:
             result = tuning.tune(engine, budget=budget, seed=seed, progress=progress)
-        invocation.emit({**asdict(result), "project": engine.project}, lambda: [views.eval_view.tuning(result)])
+        emit(invocation, result, lambda: eval_view.tuning(result), project=engine.project)
     context.exit(0 if result.adopted else 1)
 
 
@@ -251,10 +257,11 @@ def rollback(invocation: Invocation) -> None:
     from triskele.bench.own.tune import roll_back
 
     with invocation.open_local_existing() as engine:
-        taken, present = roll_back(engine)
-        invocation.emit(
-            {"taken": taken, "in_force": present, "project": engine.project},
-            lambda: [views.eval_view.rolled_back(taken, present)],
+        reverted, present = roll_back(engine)
+        emit(
+            invocation,
+            {"taken": reverted, "in_force": present, "project": engine.project},
+            lambda: eval_view.rolled_back(reverted, present),
         )
 
 
@@ -262,8 +269,6 @@ def _judge_by_hand(engine: LocalEngine, seed: int) -> None:
     from triskele.bench.harness import OwnHarness
     from triskele.bench.own.judge import JudgingSession
     from triskele.bench.own.questions import questions_of
-    from triskele.edge.cli.judging import show
-    from triskele.errors import BadInput
 
     questions = questions_of(engine)
     if not questions:
@@ -282,18 +287,17 @@ def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int
     with _progress() as progress, OwnHarness(engine, progress) as harness:
         rows = list(export_pairs(harness, seed))
     write_lines(target, rows)
-    written = f"{views.render.counted(len(rows), 'pair')} written to {target}"
-    invocation.emit(
-        {"pairs": len(rows), "path": str(target.absolute()), "project": engine.project},
-        lambda: [views.render.note(f"{written}: give each a grade from 0 to 3 and import them with --from.")],
-    )
+    advice = "give each a grade from 0 to 3 and import them with --from."
+    line = f"{plural(len(rows), 'pair')} written to {target}: {advice}"
+    document = {"pairs": len(rows), "path": str(target.absolute()), "project": engine.project}
+    emit(invocation, document, lambda: [note(line)])
 
 
 def _show_state(invocation: Invocation, engine: LocalEngine) -> None:
     from triskele.bench.own.questions import judging_state
 
-    state = asdict(judging_state(engine))
-    invocation.emit({**state, "project": engine.project}, lambda: [views.eval_view.state(state)])
+    state = judging_state(engine)
+    emit(invocation, state, lambda: eval_view.state(state), project=engine.project)
 
 
 def _accept(invocation: Invocation) -> None:
@@ -302,12 +306,10 @@ def _accept(invocation: Invocation) -> None:
     with invocation.open_local_existing() as engine:
         with _progress() as progress:
             baseline = gates.accept(engine, progress)
-        invocation.emit(
-            {"accepted": True, **baseline, "project": engine.project}, lambda: [views.eval_view.accepted(baseline)]
-        )
+        emit(invocation, baseline, lambda: eval_view.accepted(baseline), accepted=True, project=engine.project)
 
 
-def _listed(questions: Mapping[str, Question]) -> list[dict[str, Any]]:
+def _rows(questions: Mapping[str, Question]) -> list[dict[str, Any]]:
     return [question.to_json() for question in questions.values()]
 
 

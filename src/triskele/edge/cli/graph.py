@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
-from triskele.edge import shapes
-from triskele.edge.cli import views
-from triskele.edge.cli.invocation import Invocation, common, examples, global_options, progress_bar
-from triskele.edge.cli.options import MAX_LISTED, OrderedGroup, only_one, reading_place
-from triskele.edge.http.codec import to_json
+from triskele.edge.cli import graph_view
+from triskele.edge.cli.emit import Document, emit, memory_document, shown
+from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
+from triskele.edge.cli.options import MAX_LISTED, command_group, one_project_or_all, reading_place
+from triskele.edge.shapes import shown_content
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from triskele.engine.protocol import Engine
     from triskele.graph.relations import RelationEdge
     from triskele.replies import Regrouped
 
-_BOTH_PLACES = "--project and --all-projects"
 
-
-@click.group(
-    cls=OrderedGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        'triskele graph show "Argo CD"', 'triskele graph path "Argo CD" billing', "triskele graph stats --json"
-    ),
-)
-@global_options
-@click.pass_context
-def graph(context: click.Context) -> None:
+@command_group('triskele graph show "Argo CD"', 'triskele graph path "Argo CD" billing', "triskele graph stats --json")
+def graph() -> None:
     """Show and correct the concepts that connect memories.
 
     Names, identifiers, tags and titles that several memories mention connect them. Different spellings of one name are
     one concept; merge and split correct the grouping by hand.
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @graph.command(
@@ -65,23 +51,26 @@ def show(
     invocation: Invocation, concept: str, project: str | None, all_projects: bool, limit: int, closed: bool
 ) -> None:
     """Show a concept: its names, memories, neighbours and edges."""
-    only_one(project is not None, all_projects, _BOTH_PLACES)
+    one_project_or_all(project, all_projects)
     with invocation.open_existing() as engine:
-        place = None if all_projects else engine.project if project is None else project
+        where = None if all_projects else engine.project if project is None else project
         details = engine.concepts.show(concept, limit=limit, closed=closed, project=project, all_projects=all_projects)
-        shown = {memory.id for memory in (*details.subject_of, *details.mentioned_in)}
-        superseded, waiting = _superseded(engine, shown), engine.stats().names.waiting
-
-        def lines() -> Iterator[RenderableType]:
-            short = engine.shorten(shown | {edge.evidence for edge in details.edges})
-            yield views.graph_view.concept(details, short, superseded, place)
-            if waiting:
-                yield views.graph_view.waiting(waiting)
-
-        document = to_json(details)
-        for name, memories in (("subject_of", details.subject_of), ("mentioned_in", details.mentioned_in)):
-            document[name] = [shapes.memory(each, superseded=each.id in superseded) for each in memories]
-        invocation.emit({**document, "project": place, "waiting": waiting}, lines)
+        ids = {memory.id for memory in (*details.subject_of, *details.mentioned_in)}
+        superseded, waiting = _superseded(engine, ids), engine.stats().names.waiting
+        lists = {
+            "subject_of": [memory_document(memory, memory.id in superseded) for memory in details.subject_of],
+            "mentioned_in": [memory_document(memory, memory.id in superseded) for memory in details.mentioned_in],
+        }
+        emit(
+            invocation,
+            {**shown(details), **lists, "project": where, "waiting": waiting},
+            lambda: [
+                *graph_view.concept(
+                    details, engine.shorten(ids | {edge.evidence for edge in details.edges}), superseded, where
+                ),
+                *graph_view.unread(waiting),
+            ],
+        )
 
 
 @graph.command(
@@ -96,29 +85,27 @@ def path(
     context: click.Context, invocation: Invocation, one: str, other: str, project: str | None, all_projects: bool
 ) -> None:
     """Show the shortest chain of memories between two concepts."""
-    only_one(project is not None, all_projects, _BOTH_PLACES)
+    one_project_or_all(project, all_projects)
     with invocation.open_existing() as engine:
-        place = None if all_projects else engine.project if project is None else project
-        found = engine.concepts.path(one, other, project=project, all_projects=all_projects)
-        ids = {hop.memory.id for hop in found.hops or ()}
+        where = None if all_projects else engine.project if project is None else project
+        path = engine.concepts.path(one, other, project=project, all_projects=all_projects)
+        ids = {hop.memory.id for hop in path.hops or ()}
         superseded, waiting = _superseded(engine, ids), engine.stats().names.waiting
-
-        def lines() -> Iterator[RenderableType]:
-            yield views.graph_view.path(found, engine.shorten(ids), superseded, place)
-            if waiting:
-                yield views.graph_view.waiting(waiting)
-
         hops = [
             {
                 "id": hop.memory.id,
-                "content": shapes.shown_content(hop.memory, hop.memory.id in superseded),
+                "content": shown_content(hop.memory, hop.memory.id in superseded),
                 "concept": hop.concept,
             }
-            for hop in found.hops or ()
+            for hop in path.hops or ()
         ]
-        document = {"found": found.hops is not None, "from": found.start, "to": found.end, "hops": hops}
-        invocation.emit({**document, "project": place, "waiting": waiting}, lines)
-    context.exit(1 if found.hops is None else 0)
+        document = {"found": path.hops is not None, "from": path.start, "to": path.end, "hops": hops}
+        emit(
+            invocation,
+            {**document, "project": where, "waiting": waiting},
+            lambda: [*graph_view.path(path, engine.shorten(ids), superseded, where), *graph_view.unread(waiting)],
+        )
+    context.exit(1 if path.hops is None else 0)
 
 
 @graph.command(epilog=examples("triskele graph stats", "triskele graph stats --json"))
@@ -126,19 +113,20 @@ def path(
 def stats(invocation: Invocation) -> None:
     """Count names, concepts and connected memories of all projects."""
     with invocation.open_existing() as engine:
-        found = engine.concepts.overview()
-        hubs = [{"name": each.concept, "memories": each.memories, "connects": each.connects} for each in found.common]
-        details = {
-            "memories": found.memories,
-            "connected": found.connected,
-            "connected_share": found.connected_share,
+        overview = engine.concepts.overview()
+        hubs = [
+            {"name": common.concept, "memories": common.memories, "connects": common.connects}
+            for common in overview.common
+        ]
+        document = {
+            **shown(overview.names),
+            "memories": overview.memories,
+            "connected": overview.connected,
+            "connected_share": overview.connected_share,
             "hubs": hubs,
-            "bytes": found.bytes,
+            "bytes": overview.bytes,
         }
-        invocation.emit(
-            {**to_json(found.names), **details, "project": engine.project},
-            lambda: [views.graph_view.overview(found)],
-        )
+        emit(invocation, document, lambda: graph_view.overview(overview), project=engine.project)
 
 
 @graph.command(epilog=examples("triskele graph rebuild", "triskele graph rebuild --json"))
@@ -150,8 +138,8 @@ def rebuild(invocation: Invocation) -> None:
         with progress_bar("Reading names", total=engine.stats().versions) as progress:
             rebuilt = engine.upkeep.rebuild_graph(progress)
         took_ms = round((time.perf_counter() - started) * 1000, 3)
-        done = {**to_json(rebuilt.names), "read": rebuilt.read, "took_ms": took_ms}
-        invocation.emit({**done, "project": engine.project}, lambda: [views.graph_view.rebuilt(rebuilt, took_ms)])
+        document = {**shown(rebuilt.names), "read": rebuilt.read, "took_ms": took_ms}
+        emit(invocation, document, lambda: graph_view.rebuilt(rebuilt, took_ms), project=engine.project)
 
 
 @graph.command(
@@ -163,8 +151,8 @@ def rebuild(invocation: Invocation) -> None:
 def merge(invocation: Invocation, one: str, other: str) -> None:
     """Make A another name for B, in all projects."""
     with invocation.open_existing() as engine:
-        done = engine.concepts.merge(one, other)
-        invocation.emit(_regrouped(engine, "merged", done), lambda: [views.graph_view.merged(done, one)])
+        merged = engine.concepts.merge(one, other)
+        emit(invocation, _regrouped(engine, "merged", merged), lambda: graph_view.merged(merged, one))
 
 
 @graph.command(
@@ -175,8 +163,8 @@ def merge(invocation: Invocation, one: str, other: str) -> None:
 def split(invocation: Invocation, name: str) -> None:
     """Make a name a separate concept again, in all projects."""
     with invocation.open_existing() as engine:
-        done = engine.concepts.split(name)
-        invocation.emit(_regrouped(engine, "split", done), lambda: [views.graph_view.split(done)])
+        split = engine.concepts.split(name)
+        emit(invocation, _regrouped(engine, "split", split), lambda: graph_view.split(split))
 
 
 @graph.command(
@@ -197,14 +185,13 @@ def extract(context: click.Context, invocation: Invocation, dry_run: bool, limit
     with invocation.open_local_existing() as engine:
         estimate = engine.upkeep.estimate_relations()
         if dry_run:
-            document = {"dry_run": True, **to_json(estimate)}
-            invocation.emit(document, lambda: views.graph_view.estimate(estimate))
+            emit(invocation, estimate, lambda: graph_view.estimate(estimate), dry_run=True)
             return
         total = min(estimate.memories, limit or estimate.memories)
         with progress_bar("Reading relations", total=total) as progress:
-            done = engine.upkeep.extract_relations(limit=limit, progress=progress)
-        invocation.emit(to_json(done), lambda: views.graph_view.extracted(done))
-    context.exit(1 if done.problem else 0)
+            extracted = engine.upkeep.extract_relations(limit=limit, progress=progress)
+        emit(invocation, extracted, lambda: graph_view.extracted(extracted))
+    context.exit(1 if extracted.problem else 0)
 
 
 @graph.command(
@@ -219,9 +206,10 @@ def relations(invocation: Invocation, name: str | None, closed: bool) -> None:
     """Show the relations that the language model read, of all or of one name."""
     with invocation.open_local_existing() as engine:
         edges = engine.upkeep.relations(name, closed=closed)
-        invocation.emit(
-            {"relations": [_edge(each) for each in edges]},
-            lambda: views.graph_view.relations(edges, engine.shorten(each.evidence.id for each in edges)),
+        emit(
+            invocation,
+            {"relations": list(map(_relation, edges))},
+            lambda: graph_view.relations(edges, engine.shorten(edge.evidence.id for edge in edges)),
         )
 
 
@@ -230,12 +218,11 @@ def _superseded(engine: Engine, ids: Iterable[str]) -> set[str]:
     return {memory.id for memory in engine.lookup(ids).values() if memory.superseded}
 
 
-def _edge(edge: RelationEdge) -> dict[str, Any]:
+def _relation(edge: RelationEdge) -> Document:
     ends = {"subject": edge.subject, "relation": edge.relation, "object": edge.object}
-    times = {"valid_from": to_json(edge.valid_from), "valid_to": to_json(edge.valid_to)}
-    return {**ends, "evidence": edge.evidence.id, **times}
+    return {**ends, "evidence": edge.evidence.id, "valid_from": edge.valid_from, "valid_to": edge.valid_to}
 
 
-def _regrouped(engine: Engine, action: str, done: Regrouped) -> dict[str, Any]:
-    names = {"names": list(done.names), "concept": done.concept}
-    return {"action": action if done.names else "unchanged", **names, "project": engine.project}
+def _regrouped(engine: Engine, action: str, regrouped: Regrouped) -> Document:
+    names = {"names": regrouped.names, "concept": regrouped.concept}
+    return {"action": action if regrouped.names else "unchanged", **names, "project": engine.project}

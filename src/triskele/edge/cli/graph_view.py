@@ -1,36 +1,37 @@
-"""Reports of the `graph` commands."""
+"""The concept graph and relations for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
-from triskele.edge.cli.render import (
+from triskele.edge.cli.view import (
     ID,
     MATCH,
     OLD,
     QUIET,
-    Short,
-    counted,
+    ShortIds,
     day,
-    memories,
+    excerpt,
+    more,
     note,
+    number,
     one_line,
     pairs,
-    place,
+    plural,
+    project_label,
     size,
     table,
 )
 from triskele.edge.shapes import SUPERSEDED_PREFIX
-from triskele.graph.lookup import MAX_HOPS
 from triskele.store.derived import BY_HAND
 from triskele.types import Memory
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
     from triskele.engine.upkeep import RebuiltGraph
     from triskele.graph.relations import Estimate, Extracted, RelationEdge
     from triskele.replies import ConceptDetails, ConceptEdge, ConceptOverview, ConceptPath, Hop, OtherName, Regrouped
@@ -39,30 +40,30 @@ _EXCERPT_CHARACTERS = 70
 _REASONS = {BY_HAND: "by hand"}
 
 
-def concept(found: ConceptDetails, short: Short, superseded: Set[str], project: str | None) -> RenderableType:
+def concept(
+    details: ConceptDetails, short: ShortIds, superseded: Set[str], project: str | None
+) -> Iterator[RenderableType]:
     """A concept with its names, memories, neighbours and edges."""
-    counted = f"  in {memories(found.memories)}, subject of {found.subjects:,} · {place(project)}"
-    parts: list[RenderableType] = [_quoted(found.concept) + note(counted, style=QUIET)]
-    if found.other_names:
-        parts.append(note("also ", style=QUIET) + note(", ".join(map(_other_name, found.other_names))))
-    for title, listed, count in (
-        ("Subject of", found.subject_of, found.subjects),
-        ("Mentioned in", found.mentioned_in, found.memories - found.subjects),
+    counts = f"  in {plural(details.memories, 'memory')}, subject of {details.subjects:,}"
+    yield _quoted(details.concept) + note(f"{counts} · {project_label(project)}", QUIET)
+    if details.other_names:
+        yield note("also ", QUIET) + note(", ".join(map(_other_name, details.other_names)))
+    for title, memories, count in (
+        ("Subject of", details.subject_of, details.subjects),
+        ("Mentioned in", details.mentioned_in, details.memories - details.subjects),
     ):
-        if listed:
-            parts += [Text(), note(title, style=MATCH), _listing(listed, short, superseded)]
-        if len(listed) < count:
-            parts.append(note(f"… and {count - len(listed):,} more (--limit)", style=QUIET))
-    if found.neighbours:
-        near = " · ".join(f"“{one_line(each.concept)}” {each.together:,}" for each in found.neighbours)
-        parts += [Text(), note("Mentioned together with", style=MATCH), note(near)]
-    if found.edges:
-        parts += [Text(), note("Edges", style=MATCH), _edges(found.edges, short)]
-    return Group(*parts)
+        if memories:
+            yield from (note(""), note(title, MATCH), _listing(memories, short, superseded))
+        yield from more(count - len(memories), " (--limit)")
+    if details.neighbours:
+        near = " · ".join(f"“{one_line(each.concept)}” {each.together:,}" for each in details.neighbours)
+        yield from (note(""), note("Mentioned together with", MATCH), note(near))
+    if details.edges:
+        yield from (note(""), note("Edges", MATCH), _edges(details.edges, short))
 
 
 def _quoted(name: str) -> Text:
-    return note(f"“{one_line(name)}”", style=MATCH)
+    return note(f"“{one_line(name)}”", MATCH)
 
 
 def _other_name(other: OtherName) -> str:
@@ -70,166 +71,161 @@ def _other_name(other: OtherName) -> str:
     return f"“{one_line(other.name)}”{why}"
 
 
-def _listing(listed: Sequence[Memory], short: Short, superseded: Set[str]) -> RenderableType:
-    made = _lines()
-    for memory in listed:
-        mark = Text(SUPERSEDED_PREFIX, style=OLD) if memory.id in superseded else Text()
-        made.add_row(
-            Text(short[memory.id], style=ID),
-            note(day(memory.updated_at), style=QUIET),
-            mark + note(one_line(memory.content)),
-        )
-    return made
+def _listing(memories: Sequence[Memory], short: ShortIds, superseded: Set[str]) -> Table:
+    rows = _rows()
+    for memory in memories:
+        prefix = note(SUPERSEDED_PREFIX if memory.id in superseded else "", OLD)
+        text = prefix + note(one_line(memory.content))
+        rows.add_row(note(short[memory.id], ID), note(day(memory.updated_at), QUIET), text)
+    return rows
 
 
-def _edges(edges: Iterable[ConceptEdge], short: Short) -> RenderableType:
-    made = _lines()
+def _edges(edges: Iterable[ConceptEdge], short: ShortIds) -> Table:
+    rows = _rows()
     for edge in edges:
-        made.add_row(
-            Text(short.get(edge.evidence, edge.evidence), style=ID),
-            note(", ".join(_times(edge)), style=QUIET),
-            note(f"“{one_line(edge.source)}” {edge.kind} “{one_line(edge.target)}”"),
+        text = f"“{one_line(edge.source)}” {edge.kind} “{one_line(edge.target)}”"
+        rows.add_row(
+            note(short.get(edge.evidence, edge.evidence), ID), note(", ".join(_times(edge)), QUIET), note(text)
         )
-    return made
+    return rows
 
 
-def _lines() -> Table:
-    made = table("id", "when", "what", last_takes_rest=True)
-    made.show_header = False
-    return made
+def _rows() -> Table:
+    return table("id", "when", "what", last_takes_rest=True, has_header=False)
 
 
 def _times(edge: ConceptEdge) -> Iterator[str]:
     until = f" until {day(edge.known_to)}" if edge.known_to else ""
     yield f"known from {day(edge.known_from)}{until}"
     if edge.valid_from or edge.valid_to:
-        begins = f" from {day(edge.valid_from)}" if edge.valid_from else ""
-        ends = f" until {day(edge.valid_to)}" if edge.valid_to else ""
-        yield f"valid{begins}{ends}"
+        start = f" from {day(edge.valid_from)}" if edge.valid_from else ""
+        end = f" until {day(edge.valid_to)}" if edge.valid_to else ""
+        yield f"valid{start}{end}"
 
 
-def path(found: ConceptPath, short: Short, superseded: Set[str], project: str | None) -> RenderableType:
+def path(path: ConceptPath, short: ShortIds, superseded: Set[str], project: str | None) -> Iterator[Text]:
     """The chain from one concept to the other, one line per memory."""
-    start, end = one_line(found.start), one_line(found.end)
-    if found.hops is None:
+    # Imported here: other views need no numpy.
+    from triskele.graph.lookup import MAX_HOPS
+
+    start, end = one_line(path.start), one_line(path.end)
+    if path.hops is None:
         wider = "" if project is None else " Try --all-projects."
-        said = f"No chain of at most {MAX_HOPS} memories connects “{start}” and “{end}” in {place(project)}.{wider}"
-        return note(said)
-    if not found.hops:
-        return note(f"Both are names of the concept “{start}”.")
-    lines = [_quoted(start)]
-    for hop in found.hops:
-        lines += [_step(hop, short, superseded), _quoted(hop.concept)]
-    return Group(*lines, note(f"{memories(len(found.hops))} apart · {place(project)}", style=QUIET))
+        ends = f"“{start}” and “{end}” in {project_label(project)}"
+        yield note(f"No chain of at most {MAX_HOPS} memories connects {ends}.{wider}")
+    elif not path.hops:
+        yield note(f"Both are names of the concept “{start}”.")
+    else:
+        yield _quoted(start)
+        for hop in path.hops:
+            yield from (_step(hop, short, superseded), _quoted(hop.concept))
+        yield note(f"{plural(len(path.hops), 'memory')} apart · {project_label(project)}", QUIET)
 
 
-def _step(hop: Hop, short: Short, superseded: Set[str]) -> Text:
-    said = one_line(hop.memory.content)
-    cut = said if len(said) <= _EXCERPT_CHARACTERS else said[: _EXCERPT_CHARACTERS - 1] + "…"
-    mark = Text(SUPERSEDED_PREFIX, style=OLD) if hop.memory.id in superseded else Text()
-    return note("  — in ", style=QUIET) + Text(short[hop.memory.id], style=ID) + Text(" ") + mark + note(f"“{cut}” —")
+def _step(hop: Hop, short: ShortIds, superseded: Set[str]) -> Text:
+    prefix = note(SUPERSEDED_PREFIX if hop.memory.id in superseded else "", OLD)
+    text = note(f"“{excerpt(hop.memory.content, _EXCERPT_CHARACTERS)}” —")
+    return note("  — in ", QUIET) + note(short[hop.memory.id], ID) + note(" ") + prefix + text
 
 
-def overview(found: ConceptOverview) -> RenderableType:
+def overview(overview: ConceptOverview) -> Iterator[RenderableType]:
     """Counts of the graph, and the concepts that most memories mention."""
-    counts = found.names
+    counts = overview.names
     by_hand = f" ({counts.by_hand:,} by hand)" if counts.by_hand else ""
-    rows = [
-        ("names", f"{counts.names:,}"),
-        ("concepts", f"{counts.concepts:,}"),
-        ("mentions", f"{counts.mentions:,}"),
-        ("merged", f"{counts.merges:,}{by_hand}"),
-        ("read", f"{counted(counts.read, 'version')} of memories"),
-        ("to read", f"{counts.waiting:,}"),
-        ("connected", f"{found.connected:,} of {memories(found.memories)} ({found.connected_share:.0%})"),
-        ("size", size(found.bytes)),
-    ]
-    parts: list[RenderableType] = [pairs((name, note(said)) for name, said in rows)]
-    if found.common:
-        made = table("", "", "")
-        made.show_header = False
-        for each in found.common:
-            silent = "" if each.connects else "too frequent to connect memories"
-            made.add_row(note(one_line(each.concept)), Text(f"{each.memories:,}", justify="right"), note(silent, QUIET))
-        parts += [Text(), note("Mentioned most", style=MATCH), made]
-    if counts.waiting:
-        parts.append(waiting(counts.waiting))
-    return Group(*parts)
+    connected = f"{overview.connected:,} of {plural(overview.memories, 'memory')}"
+    rows = {
+        "names": f"{counts.names:,}",
+        "concepts": f"{counts.concepts:,}",
+        "mentions": f"{counts.mentions:,}",
+        "merged": f"{counts.merges:,}{by_hand}",
+        "read": f"{plural(counts.read, 'version')} of memories",
+        "to read": f"{counts.waiting:,}",
+        "connected": f"{connected} ({overview.connected_share:.0%})",
+        "size": size(overview.bytes),
+    }
+    yield pairs((name, note(value)) for name, value in rows.items())
+    if overview.common:
+        frequent = table("", "", "", has_header=False)
+        for each in overview.common:
+            remark = "" if each.connects else "too frequent to connect memories"
+            frequent.add_row(note(one_line(each.concept)), number(each.memories), note(remark, QUIET))
+        yield from (note(""), note("Mentioned most", MATCH), frequent)
+    yield from unread(counts.waiting)
 
 
-def rebuilt(done: RebuiltGraph, took_ms: float) -> RenderableType:
+def rebuilt(graph: RebuiltGraph, took_ms: float) -> Iterator[Text]:
     """The result of a rebuild."""
-    counts = done.names
-    kept = f"; {counted(counts.by_hand, 'manual change')} kept" if counts.by_hand else ""
-    names = f"{counted(counts.names, 'name')} of {counted(counts.concepts, 'concept')}"
-    found = f"{names}, {counted(counts.mentions, 'mention')}{kept}"
-    return note(f"Read {counted(done.read, 'version')} in {took_ms / 1000:.1f} s: {found}.")
+    counts = graph.names
+    by_hand = f"; {plural(counts.by_hand, 'manual change')} kept" if counts.by_hand else ""
+    names = f"{plural(counts.names, 'name')} of {plural(counts.concepts, 'concept')}"
+    took = f"Read {plural(graph.read, 'version')} in {took_ms / 1000:.1f} s"
+    yield note(f"{took}: {names}, {plural(counts.mentions, 'mention')}{by_hand}.")
 
 
-def merged(done: Regrouped, asked: str) -> RenderableType:
+def merged(regrouped: Regrouped, name: str) -> Iterator[Text]:
     """The result of a merge."""
-    concept = one_line(done.concept)
-    if not done.names:
-        return note(f"Nothing to change: “{one_line(asked)}” is already a name of “{concept}”.")
-    undo = f'Undo with `triskele graph split "{one_line(done.names[0])}"`.'
-    return Group(
-        note(f"{_listed(done.names)} now belong{_s(done.names)} to the concept “{concept}”."), note(undo, style=QUIET)
-    )
+    names, concept = regrouped.names, one_line(regrouped.concept)
+    if not names:
+        yield note(f"Nothing to change: “{one_line(name)}” is already a name of “{concept}”.")
+        return
+    yield note(f"{_quoted_list(names)} now {_belong(names)} to the concept “{concept}”.")
+    yield note(f'Undo with `triskele graph split "{one_line(names[0])}"`.', QUIET)
 
 
-def split(done: Regrouped) -> RenderableType:
+def split(regrouped: Regrouped) -> Iterator[Text]:
     """The result of a split."""
-    concept = one_line(done.concept)
-    if not done.names:
-        return note(f"Nothing to change: “{concept}” has no other name.")
-    undo = f'Undo with `triskele graph merge "{one_line(done.names[0])}" "{concept}"`.'
-    said = f"{_listed(done.names)} no longer belong{_s(done.names)} to the concept “{concept}”."
-    return Group(note(said), note(undo, style=QUIET))
+    names, concept = regrouped.names, one_line(regrouped.concept)
+    if not names:
+        yield note(f"Nothing to change: “{concept}” has no other name.")
+        return
+    yield note(f"{_quoted_list(names)} no longer {_belong(names)} to the concept “{concept}”.")
+    yield note(f'Undo with `triskele graph merge "{one_line(names[0])}" "{concept}"`.', QUIET)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _quoted_list(names: Sequence[str]) -> str:
     return ", ".join(f"“{one_line(name)}”" for name in names)
 
 
-def _s(names: Sequence[str]) -> str:
-    return "s" if len(names) == 1 else ""
+def _belong(names: Sequence[str]) -> str:
+    return "belongs" if len(names) == 1 else "belong"
 
 
-def waiting(count: int) -> RenderableType:
-    """The number of memories not read yet."""
-    return note(f"{memories(count)} not searched for names yet; `triskele reindex` does it.", style=QUIET)
+def unread(count: int) -> Iterator[Text]:
+    """The number of memories whose names are not read yet, if any."""
+    if count:
+        yield note(f"{plural(count, 'memory')} not searched for names yet; `triskele reindex` does it.", QUIET)
 
 
-def estimate(found: Estimate) -> Iterator[RenderableType]:
+def estimate(estimate: Estimate) -> Iterator[RenderableType]:
     """What reading relations would cost."""
-    if not found.memories:
+    if not estimate.memories:
         yield note("Nothing is left to read.")
     else:
-        price = "no price is set (llm.price_per_million)" if found.cost is None else f"about {found.cost:.2f}"
-        requests = counted(found.requests, "request")
-        yield note(f"{memories(found.memories)} to read in {requests}, about {found.tokens:,} tokens; cost: {price}")
-    if found.withheld:
-        yield note(f"{memories(found.withheld)} not sent: private, secret, or quoting one that is", style=QUIET)
+        price = "no price is set (llm.price_per_million)" if estimate.cost is None else f"about {estimate.cost:.2f}"
+        count = f"{plural(estimate.memories, 'memory')} to read in {plural(estimate.requests, 'request')}"
+        yield note(f"{count}, about {estimate.tokens:,} tokens; cost: {price}")
+    if estimate.withheld:
+        yield note(f"{plural(estimate.withheld, 'memory')} not sent: private, secret, or quoting one that is", QUIET)
 
 
-def extracted(done: Extracted) -> Iterator[RenderableType]:
+def extracted(extracted: Extracted) -> Iterator[RenderableType]:
     """What was read, and what is left."""
-    read = f"Read {memories(done.memories)} in {counted(done.requests, 'request')}: {counted(done.triples, 'relation')}"
-    yield note(read)
-    if done.problem:
-        yield note(f"Ended early: {done.problem}")
-    if done.left:
-        yield note(f"{memories(done.left)} left; `triskele graph extract` continues there", style=QUIET)
+    count = f"{plural(extracted.memories, 'memory')} in {plural(extracted.requests, 'request')}"
+    yield note(f"Read {count}: {plural(extracted.triples, 'relation')}")
+    if extracted.problem:
+        yield note(f"Ended early: {extracted.problem}")
+    if extracted.left:
+        yield note(f"{plural(extracted.left, 'memory')} left; `triskele graph extract` continues there", QUIET)
 
 
-def relations(edges: Sequence[RelationEdge], short: Short) -> Iterator[RenderableType]:
+def relations(edges: Sequence[RelationEdge], short: ShortIds) -> Iterator[RenderableType]:
     """Relations with the memory that states each."""
     if not edges:
         yield note("No relations yet: `triskele graph extract` lets the language model read them.")
         return
-    made = table("id", "subject", "relation", "object", "holds")
+    rows = table("id", "subject", "relation", "object", "holds")
     for edge in edges:
         until = "" if edge.valid_to is None else f" to {day(edge.valid_to)}"
         ends = (one_line(edge.subject), one_line(edge.relation), one_line(edge.object))
-        made.add_row(short[edge.evidence.id], *ends, f"from {day(edge.valid_from)}{until}")
-    yield made
+        rows.add_row(short[edge.evidence.id], *ends, f"from {day(edge.valid_from)}{until}")
+    yield rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
@@ -168,15 +168,6 @@ class Invocation:
         settings = self.chosen()
         connect.refuse_server(settings)
         return restore_memory(source, settings=settings, ask=_passphrase)
-
-    def emit(
-        self, document: dict[str, Any], view: Callable[[], str | Iterable[RenderableType]], *, is_list: bool = False
-    ) -> None:
-        """Write a document with --json, otherwise its view for a person: a text, or parts that are laid out."""
-        if self.as_json:
-            return self.write_json(document)
-        shown = view()
-        return self.echo(shown) if isinstance(shown, str) else self.write(*shown, is_list=is_list)
 
     def write_json(self, document: dict[str, Any]) -> None:
         """Write one JSON document to standard output."""

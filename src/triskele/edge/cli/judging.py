@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.rule import Rule
-from rich.text import Text
 
-from triskele.edge.cli.eval_view import questions
 from triskele.edge.cli.invocation import console
-from triskele.edge.cli.render import ID, MATCH, QUIET, WARNING, day, note, visible
+from triskele.edge.cli.view import ID, MATCH, QUIET, WARNING, day, note, plural, visible
 from triskele.errors import BadInput
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
     from triskele.bench.own.judge import JudgingItem, JudgingSession
 
 _GRADES = (
@@ -51,7 +50,7 @@ def show(session: JudgingSession) -> None:
     while (item := session.item()) is not None:
         if screen.is_terminal:
             screen.clear()
-        screen.print(_view(item, message))
+        screen.print(*_view(item, message), sep="\n")
         key = _key()
         message = ""
         if key in _LEAVING:
@@ -66,25 +65,26 @@ def show(session: JudgingSession) -> None:
             message = f"No key {visible(key)!r}: press one of those above."
 
 
-def _view(item: JudgingItem, message: str) -> RenderableType:
+def _view(item: JudgingItem, message: str) -> Iterator[RenderableType]:
+    from rich.padding import Padding
+    from rich.rule import Rule
+
     memory = item.memory
     details = [memory.category, day(memory.created_at), *memory.tags]
-    parts: list[RenderableType] = [
-        note(f"{questions(item.questions_left)} left · memory {item.place} of {item.places}", style=QUIET),
-        Text(),
-        Text(visible(item.question.text), style=MATCH),
-        Rule(style=QUIET),
-        Padding(Text(visible(memory.content)), (0, 2)),
-        Padding(note(" · ".join(details), style=QUIET), (0, 2)),
-        Rule(style=QUIET),
-        _keys(_GRADES),
-        _keys(_OTHER_KEYS),
-    ]
-    return Group(*parts, *([note(message, style=WARNING)] if message else []))
+    yield note(f"{plural(item.questions_left, 'question')} left · memory {item.place} of {item.places}", QUIET)
+    yield from (note(""), note(item.question.text, MATCH), Rule(style=QUIET))
+    yield Padding(note(memory.content), (0, 2))
+    yield Padding(note(" · ".join(details), QUIET), (0, 2))
+    yield from (Rule(style=QUIET), _keys(_GRADES), _keys(_OTHER_KEYS))
+    if message:
+        yield note(message, WARNING)
 
 
 def _keys(keys: tuple[tuple[str, str], ...]) -> Text:
-    return Text.assemble(*(part for key, meaning in keys for part in ((f"{key} ", ID), f"{meaning}   ")))
+    line = note("")
+    for key, meaning in keys:
+        line = line + note(f"{key} ", ID) + note(f"{meaning}   ")
+    return line
 
 
 def _key() -> str:

@@ -37,8 +37,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "stats": "read:stats",
     },
     "Agents": {
-        "install": "agents:install",
-        "uninstall": "agents:uninstall",
+        "install": "install:install",
+        "uninstall": "install:uninstall",
         "serve": "agents:serve",
         "hook": "agents:hook",
         "mcp": "agents:mcp",

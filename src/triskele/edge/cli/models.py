@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
-from triskele.edge.cli import views
-from triskele.edge.cli.invocation import Invocation, common, examples, global_options, progress_bar
-from triskele.edge.cli.options import OrderedGroup
-from triskele.edge.http.codec import to_json
+from triskele.edge.cli.emit import emit
+from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
+from triskele.edge.cli.options import command_group
+from triskele.edge.cli.view import GOOD, MATCH, QUIET, WARNING, note, plural
 from triskele.errors import Unavailable
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from triskele.bench.own.gate import ModelComparison
     from triskele.engine.local import LocalEngine
+    from triskele.engine.model_choice import (
+        HostedModelUse,
+        LocalModel,
+        ModelsInUse,
+        ModelSwitch,
+        ModelUpdate,
+        Rollback,
+    )
     from triskele.index.local import SemanticIndex
 
 
-@click.group(
-    cls=OrderedGroup,
-    invoke_without_command=True,
-    epilog=examples("triskele models list", "triskele models switch ~/models/bge-small-en-v1.5-onnx"),
-)
-@global_options
-@click.pass_context
-def models(context: click.Context) -> None:
+@command_group("triskele models list", "triskele models switch ~/models/bge-small-en-v1.5-onnx")
+def models() -> None:
     """Show and change the models that embed your memories."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @models.command("list", epilog=examples("triskele models list", "triskele models list --json"))
@@ -37,7 +40,38 @@ def list_models(invocation: Invocation) -> None:
     """Show the models in use and how much each has embedded."""
     with invocation.open_local_existing() as engine:
         used = engine.upkeep.models()
-        invocation.emit({**to_json(used), "project": engine.project}, lambda: views.model_report.models(used))
+        emit(invocation, used, lambda: _models_view(used), project=engine.project)
+
+
+def _models_view(used: ModelsInUse) -> Iterator[Text]:
+    """The models in use, and those whose vectors are kept."""
+    local = used.local
+    yield note(f"Local: {local.name}", MATCH)
+    if local.fingerprint is None:
+        yield note("  not available: recall uses words only", WARNING)
+    else:
+        yield from _progress(local)
+    if used.update is not None:
+        yield note("Takes its place once it has read everything:", MATCH)
+        yield from _progress(used.update)
+    if used.hosted is not None:
+        yield note(f"Hosted: {used.hosted.host}", MATCH)
+        yield from _progress(used.hosted)
+        if used.hosted.waiting:
+            yield note("  `triskele reindex` embeds what waits", QUIET)
+    if used.rerank is not None:
+        yield note(f"Cross-encoder: {used.rerank}", MATCH)
+    if used.kept:
+        yield note("Vectors kept of other models:", MATCH)
+        yield from (note(f"  {name} · {plural(count, 'text')}", QUIET) for name, count in used.kept.items())
+    if local.before is not None:
+        yield note(f"The model before was {local.before}: `triskele models rollback` restores it.", QUIET)
+
+
+def _progress(model: LocalModel | ModelUpdate | HostedModelUse) -> Iterator[Text]:
+    waiting = f", {model.waiting:,} waiting" if model.waiting else ""
+    yield note(f"  {model.fingerprint}", QUIET)
+    yield note(f"  {plural(model.read, 'text')} embedded{waiting}", QUIET)
 
 
 @models.command(
@@ -64,29 +98,21 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
             return _compared(engine, rival, untested)
 
         with progress_bar("Embedding") as advance:
-            done = engine.upkeep.switch_model(
+            outcome = engine.upkeep.switch_model(
                 name, compared, untested=untested, progress=lambda what, count, total: advance(count, total, what)
             )
         document = {
-            "switched": done.is_switched,
-            "model": done.name if done.is_switched else done.before,
-            "before": done.before,
-            "evidence": to_json(done.comparison.evidence()) if done.comparison else None,
+            "switched": outcome.is_switched,
+            "model": outcome.name if outcome.is_switched else outcome.before,
+            "before": outcome.before,
+            "evidence": outcome.comparison.evidence() if outcome.comparison else None,
         }
-        invocation.emit({**document, "project": engine.project}, lambda: views.model_report.switched(done))
-    context.exit(0 if done.is_switched else 1)
-
-
-@models.command(epilog=examples("triskele models rollback"))
-@common
-def rollback(invocation: Invocation) -> None:
-    """Return to the model before the last switch or update; its vectors are kept."""
-    with invocation.open_local_existing() as engine:
-        back = engine.upkeep.rollback_model()
-        invocation.emit({**to_json(back), "project": engine.project}, lambda: views.model_report.rolled_back(back))
+        emit(invocation, document, lambda: _switch_view(outcome), project=engine.project)
+    context.exit(0 if outcome.is_switched else 1)
 
 
 def _compared(engine: LocalEngine, rival: SemanticIndex, untested: bool) -> ModelComparison | None:
+    """Compare two models on past and judged questions."""
     from triskele.bench.own.gate import compare_models
 
     try:
@@ -97,3 +123,43 @@ def _compared(engine: LocalEngine, rival: SemanticIndex, untested: bool) -> Mode
         if untested:
             return None
         raise
+
+
+def _switch_view(switch: ModelSwitch[ModelComparison]) -> Iterator[Text]:
+    """The result of the comparison, and the model in use."""
+    from triskele.bench.own.gate import MIN_QUESTIONS
+
+    comparison = switch.comparison
+    gate = comparison.gate if comparison is not None else None
+    if comparison is not None and comparison.shared is not None:
+        same = f"{comparison.shared * 100:.0f} % of the top ten hits are the same for both models"
+        yield note(f"On {plural(comparison.past, 'past question')} {same}.")
+    if gate is not None:
+        for check in gate.checks:
+            yield note(
+                f"{'✓' if check.passed else '✗'} {check.name}: {check.detail}", GOOD if check.passed else WARNING
+            )
+    elif comparison is not None:
+        yield note(f"Only {plural(comparison.questions, 'judged question')}: too few to compare.", WARNING)
+    if switch.is_switched:
+        yield note(f"{switch.name} is in use; `triskele models rollback` returns to {switch.before}.", GOOD)
+        return
+    advice = f"judge at least {MIN_QUESTIONS} questions (`triskele eval build`, `judge`), or give --untested"
+    reason = "the other model is worse on your questions" if gate is not None else advice
+    yield note(f"{switch.before} stays in use: {reason}.")
+
+
+@models.command(epilog=examples("triskele models rollback"))
+@common
+def rollback(invocation: Invocation) -> None:
+    """Return to the model before the last switch or update; its vectors are kept."""
+    with invocation.open_local_existing() as engine:
+        rollback = engine.upkeep.rollback_model()
+        emit(invocation, rollback, lambda: _rollback_view(rollback), project=engine.project)
+
+
+def _rollback_view(rollback: Rollback) -> Iterator[Text]:
+    """The model in use after a rollback."""
+    yield note(f"{rollback.model} is in use again; the vectors of {rollback.before} are kept.", GOOD)
+    if rollback.waiting:
+        yield note(f"{plural(rollback.waiting, 'text')} to embed: run `triskele reindex`.", QUIET)

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from triskele.edge.cli.help import unknown_command
-from triskele.edge.cli.invocation import Invocation
+from triskele.edge.cli.invocation import Invocation, examples, global_options
 from triskele.errors import BadInput, TriskeleError
 from triskele.recall.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
 from triskele.text.files import check_utf8, expanded
@@ -41,6 +41,28 @@ class FilePath(click.Path):
         text = os.fsdecode(super().convert(value, param, ctx))
         path = expanded(text) if text.startswith("~") else Path(text)
         return check_utf8(path) if self._is_database else path
+
+
+def command_group(*lines: str, name: str | None = None) -> Callable[[Callable[[], None]], OrderedGroup]:
+    """A group of commands with these examples; without a command it shows its help."""
+
+    def decorated(described: Callable[[], None]) -> OrderedGroup:
+        @click.group(
+            name or described.__name__,
+            cls=OrderedGroup,
+            invoke_without_command=True,
+            help=described.__doc__,
+            epilog=examples(*lines),
+        )
+        @global_options
+        @click.pass_context
+        def show_help(context: click.Context) -> None:
+            if context.invoked_subcommand is None:
+                click.echo(context.get_help())
+
+        return show_help
+
+    return decorated
 
 
 class OrderedGroup(click.Group):
@@ -211,6 +233,11 @@ def only_one(first: object, second: object, names: str) -> None:
     """Refuse two options that exclude each other."""
     if first and second:
         raise click.UsageError(f"{names} exclude each other: give one of them")
+
+
+def one_project_or_all(project: str | None, all_projects: bool) -> None:
+    """Refuse a project beside all of them."""
+    only_one(project is not None, all_projects, "--project and --all-projects")
 
 
 def written_project(project: str | None, everywhere: bool) -> str | None:

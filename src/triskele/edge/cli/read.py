@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.edge import shapes
-from triskele.edge.cli import code, views
+from triskele.edge.cli.code import named_code
+from triskele.edge.cli.emit import Document, change_in_options, emit, memory_document, shown, times
 from triskele.edge.cli.help import EverydayCommand
 from triskele.edge.cli.invocation import Invocation, common, examples
+from triskele.edge.cli.memory_view import (
+    Versions,
+    answer_view,
+    conflicts_view,
+    history_view,
+    ids_in,
+    listing,
+    memory_view,
+    numbered,
+    time_lines,
+    why_not_view,
+)
 from triskele.edge.cli.options import (
     EVERY,
     MAX_LISTED,
     asking_options,
     category_option,
     id_argument,
-    only_one,
+    one_project_or_all,
     period_filter,
     reading_place,
     tag_filter,
 )
-from triskele.replies import History, Verdict
-from triskele.types import JournalEntry, LinkKind, Sort
+from triskele.edge.cli.store_view import stats_view
+from triskele.edge.cli.view import note
+from triskele.edge.shapes import shown_content
+from triskele.replies import Verdict
+from triskele.types import JournalEntry, LinkKind, Memory, Sort
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from triskele.engine.protocol import Engine
-    from triskele.replies import Statistics
-
-_BOTH_PLACES = "--project and --all-projects"
+_NEVER_USED = {"recalled": 0, "injected": 0, "tokens": 0, "last": None}
 
 
 @click.command(
@@ -68,7 +80,7 @@ def recall(
     **options: Any,
 ) -> None:
     """Find the memories that answer a question."""
-    only_one(project is not None, all_projects, _BOTH_PLACES)
+    one_project_or_all(project, all_projects)
     with invocation.open_existing() as engine:
         answer = engine.recall(
             query,
@@ -78,18 +90,18 @@ def recall(
             show_superseded=superseded,
             **options,
         )
-        times = shapes.times(options)
-        if invocation.as_json:
-            return invocation.write_json({**shapes.answer(answer), "times": times})
-        if not query.strip():
+        moments = times(options)
+        if not (query.strip() or invocation.as_json):
             return invocation.echo("The question is empty: nothing was searched. `triskele list` shows the memories.")
-        short = engine.shorten(views.render.ids_in(answer))
-        embeds_here = not invocation.uses_server()
-        invocation.write(views.render.answer(answer, short, explain=explain, times=times, embeds_here=embeds_here))
-        if project and not answer.hits and project not in engine.stats().by_project:
-            note = f"No memory belongs to a project called {project}; `triskele projects list` shows the projects."
-            invocation.write(views.render.note(views.render.visible(note)))
-        return None
+
+        def view() -> Iterator[RenderableType]:
+            short, embeds_here = engine.shorten(ids_in(answer)), not invocation.uses_server()
+            yield from answer_view(answer, short, explain=explain, times=moments, embeds_here=embeds_here)
+            if project and not answer.hits and project not in engine.stats().by_project:
+                advice = "`triskele projects list` shows the projects"
+                yield note(f"No memory belongs to a project called {project}; {advice}.")
+
+        return emit(invocation, answer, view, times=moments)
 
 
 @click.command(
@@ -107,16 +119,16 @@ def why_not(
     invocation: Invocation, id: str, query: str, project: str | None, all_projects: bool, **options: Any
 ) -> None:
     """Explain why a memory was not found, and what finds it."""
-    only_one(project is not None, all_projects, _BOTH_PLACES)
+    one_project_or_all(project, all_projects)
     with invocation.open_existing() as engine:
         explained = engine.why_not(id, query, project=project, all_projects=all_projects, **options)
-        shape, times = shapes.why_not(explained), shapes.times(options)
-        invocation.emit(
-            {**shape, "project": engine.project, "times": times},
-            lambda: [
-                views.reports.why_not(explained, shape["smallest_change"]),
-                *views.render.time_lines(times),
-            ],
+        moments = times(options)
+        emit(
+            invocation,
+            explained,
+            lambda: [*why_not_view(explained, change_in_options(explained)), *time_lines(moments)],
+            project=engine.project,
+            times=moments,
         )
 
 
@@ -129,21 +141,20 @@ def show(invocation: Invocation, id: str) -> None:
     """Show one memory with all its details and links."""
     with invocation.open_existing() as engine:
         memory = engine.get(id)
-        named = code.named_code(invocation, memory)
-        successors = [each.source for each in memory.links if each.kind is LinkKind.SUPERSEDES]
-        invocation.emit(
-            {
-                **shapes.memory(memory),
-                "superseded_by": [id for id in successors if id in memory.linked],
-                "links": [shapes.link(link) for link in memory.links],
-                "uses": shapes.use_count(memory.used),
-                "code": named,
-                "in_conflict": memory.in_conflict,
-            },
+        definitions = named_code(invocation, memory)
+        successors = [link.source for link in memory.links if link.kind is LinkKind.SUPERSEDES]
+        emit(
+            invocation,
+            memory,
             lambda: [
-                views.render.memory(memory, engine.shorten([memory.id, *memory.linked])),
-                *(f"code  {each['path']}:{each['start_line']}  {each['symbol']}" for each in named),
+                *memory_view(memory, engine.shorten([memory.id, *memory.linked])),
+                *(note(f"code  {each['path']}:{each['start_line']}  {each['symbol']}") for each in definitions),
             ],
+            superseded_by=[id for id in successors if id in memory.linked],
+            links=memory.links,
+            uses=memory.used or _NEVER_USED,
+            code=definitions,
+            in_conflict=memory.in_conflict,
         )
 
 
@@ -179,44 +190,43 @@ def list_memories(
     **filters: Any,
 ) -> None:
     """List memories, newest or most important first."""
-    only_one(project is not None, all_projects, _BOTH_PLACES)
+    one_project_or_all(project, all_projects)
     if conflicts:
         _list_conflicts(invocation)
         return
     with invocation.open_existing() as engine:
         filters |= {"project": project, "all_projects": all_projects}
-        listed = engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters).memories
-        times = shapes.times(filters)
-        place = None if all_projects else engine.project if project is None else project
-        invocation.emit(
-            {
-                "memories": [{**shapes.memory(each), "in_conflict": each.in_conflict} for each in listed],
-                "project": place,
-                "limit": limit,
-                "offset": offset,
-                "times": times,
-            },
+        memories = engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters).memories
+        moments = times(filters)
+        where = None if all_projects else engine.project if project is None else project
+        details = {"project": where, "limit": limit, "offset": offset, "times": moments}
+        emit(
+            invocation,
+            {"memories": [{**shown(memory), "in_conflict": memory.in_conflict} for memory in memories], **details},
             lambda: [
-                views.render.listing(
-                    listed, engine.shorten(each.id for each in listed), place, offset=offset, limit=limit
-                ),
-                *views.render.time_lines(times),
+                *listing(memories, engine.shorten(each.id for each in memories), where, offset=offset, limit=limit),
+                *time_lines(moments),
             ],
             is_list=True,
         )
 
 
 def _list_conflicts(invocation: Invocation) -> None:
-    """Both versions of every memory in conflict, of all projects."""
+    """List both versions of every memory in conflict, of all projects."""
     with invocation.open_local_existing() as engine:
         conflicts = engine.curation.proposals(kind=Verdict.CONFLICT)
-        pairs = [
-            {"id": each.id, "mine": each.old and shapes.memory(each.old), "theirs": shapes.memory(each.new)}
-            for each in conflicts
+        pairs_of_versions = [
+            {
+                "id": conflict.id,
+                "mine": conflict.old and memory_document(conflict.old),
+                "theirs": memory_document(conflict.new),
+            }
+            for conflict in conflicts
         ]
-        invocation.emit(
-            {"conflicts": pairs, "project": engine.project},
-            lambda: [views.render.conflicts(conflicts, engine.shorten(each.id for each in conflicts))],
+        emit(
+            invocation,
+            {"conflicts": pairs_of_versions, "project": engine.project},
+            lambda: conflicts_view(conflicts, engine.shorten(conflict.id for conflict in conflicts)),
         )
 
 
@@ -233,29 +243,28 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
     with invocation.open_existing() as engine:
         own = None if id is None else engine.get(id).id
         changes = engine.journal(limit=limit) if own is None else engine.journal(id=own, limit=EVERY)
-        entries, versions = changes.entries[::-1], shapes.numbered(changes.versions)
-        document: dict[str, Any] = {} if own is None else {"id": own, "versions": _versions(own, changes)}
-        document |= {"entries": [_entry(entry, versions) for entry in entries], "project": engine.project}
+        entries, versions = changes.entries[::-1], numbered(changes.versions)
+        document: Document = {} if own is None else {"id": own, "versions": _versions(own, changes.versions)}
         ids = {id for entry in entries for id in entry.memories}
-        invocation.emit(
-            document,
-            lambda: [views.reports.history(entries, versions, changes.folders, engine.shorten(ids))],
+        emit(
+            invocation,
+            {**document, "entries": [_entry(entry, versions) for entry in entries], "project": engine.project},
+            lambda: history_view(entries, versions, changes.folders, engine.shorten(ids)),
             is_list=True,
         )
 
 
-def _versions(id: str, changes: History) -> list[shapes.Shape]:
+def _versions(id: str, versions: Sequence[Memory]) -> list[Memory]:
     """All versions of a memory, oldest first."""
-    own = [memory for memory in changes.versions if memory.id == id]
-    return [shapes.version(memory) for memory in sorted(own, key=lambda memory: memory.version)]
+    return sorted((memory for memory in versions if memory.id == id), key=lambda memory: memory.version)
 
 
-def _entry(entry: JournalEntry, versions: shapes.Versions) -> shapes.Shape:
-    """A journal entry with the text of the version that it made, or that it ended."""
-    named = (versions.get((entry.id, number)) for number in (entry.version, entry.previous) if number is not None)
-    memory = next((memory for memory in named if memory is not None), None)
-    details = {"content": memory and shapes.shown_content(memory, False), "project": memory and memory.project}
-    return {**shapes.journal_entry(entry), **details}
+def _entry(entry: JournalEntry, versions: Versions) -> Document:
+    """A journal entry with the text of the version that it made or ended."""
+    numbers = (number for number in (entry.version, entry.previous) if number is not None)
+    memory = next((versions[entry.id, number] for number in numbers if (entry.id, number) in versions), None)
+    text = {"content": memory and shown_content(memory, False), "project": memory and memory.project}
+    return {**shown(entry), **text}
 
 
 @click.command(
@@ -266,19 +275,10 @@ def stats(invocation: Invocation) -> None:
     """Count memories, links and usage."""
     with invocation.open_existing() as engine:
         counts, address = engine.stats(), invocation.address()
-        invocation.emit(
-            {**shapes.statistics(counts), "store": address, "project": engine.project},
-            lambda: _stats_view(engine, counts, address),
+        emit(
+            invocation,
+            counts,
+            lambda: stats_view(counts, engine.shorten(count.id for count in counts.most_used), address, engine.project),
+            store=address,
+            project=engine.project,
         )
-
-
-def _stats_view(engine: Engine, counts: Statistics, address: str) -> Iterator[RenderableType]:
-    yield views.reports.stats(counts, address, engine.project)
-    if counts.proposals or counts.today:
-        yield views.curation_view.day_counts(counts)
-    if counts.days:
-        yield views.reports.uses(counts, engine.shorten(each.id for each in counts.most_used))
-    if counts.adopted is not None:
-        yield views.eval_view.adopted(counts.adopted)
-    if counts.agreement is not None:
-        yield views.reports.agreement(counts.agreement)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from triskele.edge import shapes
-from triskele.edge.cli import views
+from triskele.edge.cli.view import excerpt
+from triskele.edge.shapes import shown_content
 from triskele.errors import Conflict
 from triskele.replies import Related, RelationName
 
@@ -74,9 +74,8 @@ def can_ask(invocation: Invocation) -> bool:
 
 def line(related: Related, short: Mapping[str, str]) -> str:
     """One related memory as a line."""
-    text = views.render.one_line(related.memory.content)
-    shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
-    return f"It {_VERBS[related.relation]} {short[related.memory.id]}: {shown}"
+    text = excerpt(related.memory.content, _SHOWN_CHARACTERS)
+    return f"It {_VERBS[related.relation]} {short[related.memory.id]}: {text}"
 
 
 def lines(related: Sequence[Related], engine: Engine, id: str) -> list[str]:
@@ -98,7 +97,7 @@ def shape(related: Sequence[Related]) -> list[dict[str, Any]]:
             "id": each.memory.id,
             "relation": each.relation,
             "confidence": round(each.confidence, 3),
-            "content": shapes.shown_content(each.memory, False),
+            "content": shown_content(each.memory, False),
         }
         for each in related
     ]

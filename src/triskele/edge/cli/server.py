@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.edge import shapes
-from triskele.edge.cli import views
-from triskele.edge.cli.invocation import Invocation, common, examples, global_options
-from triskele.edge.cli.options import FilePath, OrderedGroup
-from triskele.edge.http.codec import to_json
+from triskele.edge.cli.emit import emit, shown
+from triskele.edge.cli.invocation import Invocation, common, examples
+from triskele.edge.cli.options import FilePath, OrderedGroup, command_group
+from triskele.edge.cli.view import excerpt, plural
 from triskele.edge.http.keys import SCOPES, AccessKey, Quotas
 from triskele.edge.process import connect
-from triskele.edge.shapes import described
+from triskele.edge.shapes import described, shown_content
 from triskele.errors import BadInput
 from triskele.text import timestamps
 from triskele.validation import check_share
@@ -38,13 +37,9 @@ _SHOWN_CHARACTERS = 60
 _OWNER = click.option("--owner", help="The user whose shares these are; only where the store is.")
 
 
-@click.group(cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele users create ada --admin"))
-@global_options
-@click.pass_context
-def users(context: click.Context) -> None:
+@command_group("triskele users create ada --admin")
+def users() -> None:
     """Manage the users of a server (a Postgres store)."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @users.command(
@@ -67,11 +62,10 @@ def create_user(
     """Add a user and print the first key, once."""
     with open_accounts(invocation) as accounts:
         user = accounts.create_user(name, is_admin=admin, quotas=Quotas(memories, requests, model_tokens))
-        key, made = accounts.create_key(name, label="first key", scopes=SCOPES if admin else SCOPES[:3])
-    if invocation.as_json:
-        return invocation.write_json({**to_json(user), "key": key, "scopes": list(made.scopes), "project": None})
-    click.echo(f"{_ONCE} ({name}, {', '.join(made.scopes)})", err=True)
-    return click.echo(key)
+        key, details = accounts.create_key(name, label="first key", scopes=SCOPES if admin else SCOPES[:3])
+    if not invocation.as_json:
+        click.echo(f"{_ONCE} ({name}, {', '.join(details.scopes)})", err=True)
+    emit(invocation, user, lambda: key, key=key, scopes=details.scopes, project=None)
 
 
 @users.command("list", epilog=examples("triskele users list --json"))
@@ -79,12 +73,10 @@ def create_user(
 def list_users(invocation: Invocation) -> None:
     """List the users."""
     with open_accounts(invocation) as accounts:
-        found = accounts.users()
-    lines = [f"{user.name}{'  admin' if user.is_admin else ''}  since {user.created_at:%Y-%m-%d}" for user in found]
-    invocation.emit(
-        {"users": to_json(found), "project": None},
-        lambda: "\n".join(lines) or "No users yet: `triskele users create NAME --admin` adds the first.",
-    )
+        users = accounts.users()
+    lines = [f"{user.name}{'  admin' if user.is_admin else ''}  since {user.created_at:%Y-%m-%d}" for user in users]
+    none_yet = "No users yet: `triskele users create NAME --admin` adds the first."
+    emit(invocation, {"users": users, "project": None}, lambda: "\n".join(lines) or none_yet)
 
 
 @users.command("delete", epilog=examples("triskele users delete bob --export bob.jsonl --yes"))
@@ -106,19 +98,16 @@ def delete_user(invocation: Invocation, name: str, target: Path, yes: bool) -> N
         with connect.open_store(own, Path(Path.cwd().anchor)) as engine:
             report = engine.export_memories(target, private=True, with_secrets=True)
         accounts.erase_user(name)
-    invocation.emit(
+    emit(
+        invocation,
         {"user": name, "exported": report.written, "target": str(target), "project": None},
         lambda: f"Exported {report.written:,} memories to {target}; erased {name}.",
     )
 
 
-@click.group(cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele keys create ada --label laptop"))
-@global_options
-@click.pass_context
-def keys(context: click.Context) -> None:
+@command_group("triskele keys create ada --label laptop")
+def keys() -> None:
     """Manage the keys of a server's users."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @keys.command("create", epilog=examples("triskele keys create ada --label laptop --scopes read,write --days 90"))
@@ -132,11 +121,10 @@ def create_key(invocation: Invocation, user: str, label: str, scopes: str, days:
     expires_at = None if days is None else timestamps.now() + timedelta(days=days)
     wanted = tuple(filter(None, (scope.strip() for scope in scopes.split(","))))
     with open_accounts(invocation) as accounts:
-        key, made = accounts.create_key(user, label=label, scopes=wanted, expires_at=expires_at)
-    if invocation.as_json:
-        return invocation.write_json({**to_json(made), "key": key, "project": None})
-    click.echo(f"{_ONCE} ({made.id}, {', '.join(made.scopes)})", err=True)
-    return click.echo(key)
+        key, details = accounts.create_key(user, label=label, scopes=wanted, expires_at=expires_at)
+    if not invocation.as_json:
+        click.echo(f"{_ONCE} ({details.id}, {', '.join(details.scopes)})", err=True)
+    emit(invocation, details, lambda: key, key=key, project=None)
 
 
 @keys.command("list", epilog=examples("triskele keys list", "triskele keys list --user ada --json"))
@@ -145,8 +133,8 @@ def create_key(invocation: Invocation, user: str, label: str, scopes: str, days:
 def list_keys(invocation: Invocation, user: str | None) -> None:
     """List keys without their secret parts."""
     with open_accounts(invocation) as accounts:
-        found = accounts.keys(user)
-    invocation.emit({"keys": to_json(found), "project": None}, lambda: "\n".join(map(_line, found)) or "No keys.")
+        keys = accounts.keys(user)
+    emit(invocation, {"keys": keys, "project": None}, lambda: "\n".join(map(_key_line, keys)) or "No keys.")
 
 
 @keys.command("revoke", epilog=examples("triskele keys revoke 3f2a90c1b7de"))
@@ -155,11 +143,11 @@ def list_keys(invocation: Invocation, user: str | None) -> None:
 def revoke_key(invocation: Invocation, id: str) -> None:
     """Revoke a key at once."""
     with open_accounts(invocation) as accounts:
-        found = accounts.revoke_key(id)
-    invocation.emit({**to_json(found), "project": None}, lambda: f"Revoked {found.id} of {found.user}.")
+        key = accounts.revoke_key(id)
+    emit(invocation, key, lambda: f"Revoked {key.id} of {key.user}.", project=None)
 
 
-def _line(key: AccessKey) -> str:
+def _key_line(key: AccessKey) -> str:
     states: list[Any] = [f"expires {key.expires_at:%Y-%m-%d}" if key.expires_at else None]
     states.append(f"revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else None)
     parts = [key.id, key.user, ",".join(key.scopes), key.label, *states]
@@ -180,15 +168,9 @@ def open_accounts(invocation: Invocation) -> Iterator[Accounts]:
         yield accounts
 
 
-@click.group(
-    cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele shares add --tag team --user bob")
-)
-@global_options
-@click.pass_context
-def shares(context: click.Context) -> None:
+@command_group("triskele shares add --tag team --user bob")
+def shares() -> None:
     """Share memories with other users of a server."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 def _named(command: Callable[..., None]) -> Callable[..., None]:
@@ -225,13 +207,14 @@ def add_share(
     with _opened(invocation, owner) as engine:
         before = [] if invocation.as_json else engine.sharing.shares().given
         new = engine.sharing.share(subject, target, kind, grantee, access="write" if write else "read")
-        is_known = described(new.share) in map(described, before)
-        counts = {"memories": new.memories, "left_out": new.left_out}
-        invocation.emit(
-            {**to_json(new.share), **counts, "project": None},
-            lambda: "\n".join(
-                [f"{'Already shared:' if is_known else 'Shared'} {described(new.share)}", *_extent_lines(new)]
-            ),
+        verb = "Already shared:" if described(new.share) in map(described, before) else "Shared"
+        emit(
+            invocation,
+            new.share,
+            lambda: "\n".join([f"{verb} {described(new.share)}", *_extent_lines(new)]),
+            memories=new.memories,
+            left_out=new.left_out,
+            project=None,
         )
 
 
@@ -245,11 +228,11 @@ def remove_share(
     subject, target, kind, grantee = check_share(memory, tag, user, group)
     with _opened(invocation, owner) as engine:
         ended = engine.sharing.unshare(subject, target, kind, grantee)
-        left = [f"Still read by {', '.join(each.readers)} through {described(each.share)}" for each in ended.remaining]
-        invocation.emit(
-            {**to_json(ended.share), "still_shared": to_json(ended.remaining), "project": None},
-            lambda: "\n".join([f"No longer shared: {described(ended.share)}", *left]),
-        )
+        lines = [f"No longer shared: {described(ended.share)}"]
+        lines += [
+            f"Still read by {', '.join(each.readers)} through {described(each.share)}" for each in ended.remaining
+        ]
+        emit(invocation, ended.share, lambda: "\n".join(lines), still_shared=ended.remaining, project=None)
 
 
 @shares.command("list", epilog=examples("triskele shares list", "triskele shares list --json"))
@@ -260,14 +243,21 @@ def list_shares(invocation: Invocation, owner: str | None) -> None:
     with _opened(invocation, owner) as engine:
         shares = engine.sharing.shares()
         ids = sorted({share.target for share in shares.given if share.subject == "memory"})
-        texts = {id: shapes.shown_content(memory, False) for id, memory in engine.lookup(ids).items()}
-        given = [{**to_json(share), "content": texts.get(share.target)} for share in shares.given]
-        others = {"received": to_json(shares.received), "trusted": list(shares.trusted)}
-        invocation.emit({"given": given, **others, "project": None}, lambda: _share_lines(shares, texts))
+        texts = {id: shown_content(memory, False) for id, memory in engine.lookup(ids).items()}
+        emit(
+            invocation,
+            {
+                "given": [{**shown(share), "content": texts.get(share.target)} for share in shares.given],
+                "received": shares.received,
+                "trusted": shares.trusted,
+                "project": None,
+            },
+            lambda: _share_lines(shares, texts),
+        )
 
 
 def _share_lines(shares: Shares, texts: Mapping[str, str]) -> str:
-    lines = [f"shared      {described(share)}{_beginning(texts.get(share.target))}" for share in shares.given]
+    lines = [f"shared      {described(share)}{_text_suffix(texts.get(share.target))}" for share in shares.given]
     lines += [f"from {each.owner}  {each.id}  {each.access}" for each in shares.received]
     names = sorted({*shares.trusted, *(each.owner for each in shares.received)})
     lines += [_trust_line(name, name in shares.trusted) for name in names]
@@ -298,7 +288,7 @@ def distrust(invocation: Invocation, name: str, owner: str | None) -> None:
 def _trust(invocation: Invocation, name: str, owner: str | None, *, trusted: bool) -> None:
     with _opened(invocation, owner) as engine:
         names = engine.sharing.trust(name, trusted=trusted)
-        invocation.emit({"trusted": list(names), "project": None}, lambda: _trust_line(name, name in names))
+        emit(invocation, {"trusted": names, "project": None}, lambda: _trust_line(name, name in names))
 
 
 @shares.group("groups", cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele shares groups list"))
@@ -314,10 +304,11 @@ def groups(context: click.Context) -> None:
 def list_groups(invocation: Invocation) -> None:
     """List the groups with their members."""
     with _opened(invocation) as engine:
-        known = engine.sharing.groups()
-        invocation.emit(
-            {"groups": to_json(known), "project": None},
-            lambda: "\n".join(map(_group_line, known)) or "No groups yet.",
+        groups = engine.sharing.groups()
+        emit(
+            invocation,
+            {"groups": groups, "project": None},
+            lambda: "\n".join(map(_group_line, groups)) or "No groups yet.",
         )
 
 
@@ -337,7 +328,7 @@ def delete_group(invocation: Invocation, name: str) -> None:
     """Remove a group, and end all shares with it."""
     with _groups(invocation) as groups:
         groups.delete(name)
-    invocation.emit({"name": name, "project": None}, lambda: f"Removed the group {name}.")
+    emit(invocation, {"name": name, "project": None}, lambda: f"Removed the group {name}.")
 
 
 @groups.command("add", epilog=examples("triskele shares groups add dev bob"))
@@ -421,24 +412,20 @@ def _extent_lines(new: NewShare) -> list[str]:
     """How many memories a tag shares now, and how many it leaves out."""
     if new.share.subject == "memory":
         return []
-    memories = views.render.memories
-    lines = [
-        f"{memories(new.memories)} now; later ones are shared too"
-        if new.memories
-        else "No open memory has this tag yet; later ones will be shared"
-    ]
+    lines = ["No open memory has this tag yet; later ones will be shared"]
+    if new.memories:
+        lines = [f"{plural(new.memories, 'memory')} now; later ones are shared too"]
     if new.left_out:
-        lines.append(f"{memories(new.left_out, 'private or secret ')} left out: only open ones are shared")
+        lines.append(f"{plural(new.left_out, 'private or secret memory')} left out: only open ones are shared")
     return lines
 
 
-def _beginning(text: str | None) -> str:
-    line = views.render.one_line(text or "")
-    return f": {line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 1] + '…'}" if line else ""
+def _text_suffix(text: str | None) -> str:
+    return f": {excerpt(text, _SHOWN_CHARACTERS)}" if text else ""
 
 
 def _show_group(invocation: Invocation, group: UserGroup) -> None:
-    invocation.emit({**to_json(group), "project": None}, lambda: _group_line(group))
+    emit(invocation, group, lambda: _group_line(group), project=None)
 
 
 def _trust_line(name: str, is_trusted: bool) -> str:

@@ -12,17 +12,21 @@ import click
 from click.shell_completion import get_completion_class
 
 from triskele.config import KEY_SOURCES
-from triskele.edge import shapes
-from triskele.edge.cli import views
-from triskele.edge.cli.invocation import Invocation, common, examples, global_options, progress_bar
-from triskele.edge.cli.options import MAX_LISTED, FilePath, OrderedGroup, id_argument
-from triskele.edge.http.codec import to_json
+from triskele.edge.cli.emit import emit, shown
+from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
+from triskele.edge.cli.memory_view import changes_view, listing
+from triskele.edge.cli.options import MAX_LISTED, FilePath, command_group, id_argument
+from triskele.edge.cli.store_view import health_view, projects_view
+from triskele.edge.cli.view import QUIET, WARNING, note, plural, size
+from triskele.edge.install.config_files import TokenFile
 from triskele.edge.process import connect
+from triskele.edge.shapes import shown_content
 from triskele.errors import BadInput, Conflict, StoreUnavailable
 from triskele.types import Sensitivity
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
     from triskele.config import Settings
 
@@ -38,16 +42,15 @@ _SHELLS = ("bash", "zsh", "fish")
 def backup(invocation: Invocation, target: Path) -> None:
     """Write a verified copy of the store to a new file."""
     with invocation.open_local_existing(is_needed=True) as engine:
-        size, has_vault = engine.upkeep.backup(target).stat().st_size, engine.upkeep.has_vault()
+        copied, has_vault = engine.upkeep.backup(target).stat().st_size, engine.upkeep.has_vault()
 
-        def lines() -> Iterator[RenderableType]:
-            note = views.render.note
-            yield note(f"Backup written to {target} ({views.render.size(size)}); all checksums match.")
+        def view() -> Iterator[Text]:
+            yield note(f"Backup written to {target} ({size(copied)}); all checksums match.")
             if has_vault:
-                key = "The key of the vault is not in it: without a copy of the key, secrets cannot be read."
-                yield note(key, style=views.render.WARNING)
+                advice = "without a copy of the key, secrets cannot be read."
+                yield note(f"The key of the vault is not in it: {advice}", WARNING)
 
-        invocation.emit({"path": str(target.absolute()), "bytes": size, "project": engine.project}, lines)
+        emit(invocation, {"path": str(target.absolute()), "bytes": copied, "project": engine.project}, view)
 
 
 @click.command(
@@ -63,27 +66,18 @@ def restore(invocation: Invocation, source: Path, yes: bool) -> None:
     connect.refuse_server(invocation.chosen())
     if not yes and source.is_file() and (count := _sound_memories(invocation)):
         _confirm_restore(invocation, source, count)
-    engine, kept = invocation.restore(source)
+    engine, replaced = invocation.restore(source)
     with engine:
-        count, was_damaged = engine.stats().memories, kept is not None and kept.is_dir()
+        count, was_damaged = engine.stats().memories, replaced is not None and replaced.is_dir()
 
-        def lines() -> Iterator[RenderableType]:
-            render = views.render
-            yield render.note(f"Restored {render.memories(count)} from {source}.")
-            if kept is not None:
+        def view() -> Iterator[Text]:
+            yield note(f"Restored {plural(count, 'memory')} from {source}.")
+            if replaced is not None:
                 what = "The damaged files are" if was_damaged else "The old store is"
-                yield render.note(f"{what} kept in {kept}", style=render.QUIET)
+                yield note(f"{what} kept in {replaced}", QUIET)
 
-        invocation.emit(
-            {
-                "restored": str(source),
-                "kept": kept and str(kept),
-                "was_damaged": was_damaged,
-                "memories": count,
-                "project": engine.project,
-            },
-            lines,
-        )
+        document = {"restored": str(source), "kept": replaced and str(replaced), "was_damaged": was_damaged}
+        emit(invocation, {**document, "memories": count, "project": engine.project}, view)
 
 
 def _sound_memories(invocation: Invocation) -> int:
@@ -98,7 +92,7 @@ def _sound_memories(invocation: Invocation) -> int:
 
 
 def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
-    replaced = f"the store holds {views.render.memories(count)}, which {source} replaces"
+    replaced = f"the store holds {plural(count, 'memory')}, which {source} replaces"
     if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
         raise BadInput(f"{replaced}: confirm it with --yes (the old store is kept)")
     if not click.confirm(f"{replaced[0].upper()}{replaced[1:]}. Go on? The old store is kept.", err=True):
@@ -120,26 +114,17 @@ def reindex(invocation: Invocation) -> None:
             embedded = upkeep.embed(progress=progress) + upkeep.advance_update(progress=progress)
         elsewhere = upkeep.embed_hosted()
         took_ms = round((time.perf_counter() - started) * 1000, 3)
-        is_over = update is not None and upkeep.update() is None
+        is_updated = update is not None and upkeep.update() is None
 
-        def lines() -> Iterator[RenderableType]:
-            counted = views.render.counted
-            done = f"Indexed {counted(counts.versions, 'version')} and embedded {counted(embedded, 'text')}"
+        def view() -> Iterator[Text]:
+            counted = f"{plural(counts.versions, 'version')} and embedded {plural(embedded, 'text')}"
             hosted = f" The hosted model embedded {elsewhere:,} of them." if elsewhere else ""
-            yield views.render.note(f"{done} in {took_ms / 1000:.1f} s.{hosted}")
-            if update is not None and is_over:
-                yield views.render.note(f"{update[0]} is in use; `triskele models rollback` returns to {earlier}.")
+            yield note(f"Indexed {counted} in {took_ms / 1000:.1f} s.{hosted}")
+            if update is not None and is_updated:
+                yield note(f"{update[0]} is in use; `triskele models rollback` returns to {earlier}.")
 
-        invocation.emit(
-            {
-                "indexed": counts.versions,
-                "embedded": embedded,
-                "elsewhere": elsewhere,
-                "took_ms": took_ms,
-                "project": engine.project,
-            },
-            lines,
-        )
+        document = {"indexed": counts.versions, "embedded": embedded, "elsewhere": elsewhere, "took_ms": took_ms}
+        emit(invocation, {**document, "project": engine.project}, view)
 
 
 @click.command(
@@ -158,24 +143,22 @@ def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: b
         health = engine.upkeep.inspect(deep=deep, repair=repair)
         synced = engine.upkeep.synced_servers()
         without_token = _clients_without_token(engine.settings)
-        document = {"healthy": health.is_working, "deep": deep, **to_json(health)}
-        document |= {"synced": to_json(synced), "clients_without_token": without_token, "project": engine.project}
-        invocation.emit(
-            document,
-            lambda: [
-                views.health_report.health(health, deep=deep, synced=synced, server=invocation.settings().server.url),
-                *views.health_report.clients_without_token(without_token),
-            ],
+        server = invocation.settings().server.url
+        emit(
+            invocation,
+            {"healthy": health.is_working, "deep": deep, **shown(health)},
+            lambda: health_view(health, deep=deep, synced=synced, server=server, without_token=without_token),
+            synced=synced,
+            clients_without_token=without_token,
+            project=engine.project,
         )
     context.exit(0 if health.is_working else 1)
 
 
 def _clients_without_token(settings: Settings) -> list[str]:
     """Clients that may see private memories by the settings, but have no installed token to identify themselves."""
-    from triskele.edge.install.config_files import TokenFile
-
-    known = TokenFile.of(settings.home).clients()
-    return [name for name in settings.agents.private_to if name.strip().lower() not in known]
+    clients = TokenFile.of(settings.home).clients()
+    return [name for name in settings.agents.private_to if name.strip().lower() not in clients]
 
 
 @click.command(
@@ -194,20 +177,12 @@ def completion(context: click.Context, invocation: Invocation, shell: str) -> No
     assert maker is not None
     program = context.find_root().command
     script = maker(program, {}, "triskele", "_TRISKELE_COMPLETE").source()
-    invocation.emit({"shell": shell, "script": script}, lambda: script)
+    emit(invocation, {"shell": shell, "script": script}, lambda: script)
 
 
-@click.group(
-    cls=OrderedGroup,
-    invoke_without_command=True,
-    epilog=examples("triskele secrets list", "triskele secrets reveal 1kpn46", "triskele secrets rotate --renew"),
-)
-@global_options
-@click.pass_context
-def secrets(context: click.Context) -> None:
+@command_group("triskele secrets list", "triskele secrets reveal 1kpn46", "triskele secrets rotate --renew")
+def secrets() -> None:
     """Show and seal secrets, and change the key of the vault."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @secrets.command(epilog=examples("triskele secrets reveal 1kpn46", "triskele secrets reveal 1kpn46 --json"))
@@ -217,7 +192,7 @@ def reveal(invocation: Invocation, id: str) -> None:
     """Show the text of a secret; the journal records it."""
     with invocation.open_existing() as engine:
         project, secret = engine.get(id).project, engine.reveal(id)
-        invocation.emit({**to_json(secret), "project": project}, lambda: secret.text)
+        emit(invocation, secret, lambda: secret.text, project=project)
 
 
 @secrets.command("list", epilog=examples("triskele secrets list", "triskele secrets list --json"))
@@ -227,15 +202,14 @@ def list_secrets(invocation: Invocation) -> None:
     with invocation.open_existing() as engine:
         page = engine.browse(all_projects=True, sensitivities=[Sensitivity.SECRET], limit=MAX_LISTED)
         secrets = sorted(page.memories, key=lambda memory: memory.id)
-        if secrets or invocation.as_json:
-            return invocation.emit(
-                {"memories": [shapes.memory(each) for each in secrets], "project": None},
-                lambda: [
-                    views.render.listing(secrets, engine.shorten(each.id for each in secrets), None, limit=MAX_LISTED)
-                ],
-                is_list=True,
-            )
-        return invocation.write(views.render.note("No secrets; `triskele add - --secret --title WORDS` seals one."))
+        if not (secrets or invocation.as_json):
+            return invocation.write(note("No secrets; `triskele add - --secret --title WORDS` seals one."))
+        return emit(
+            invocation,
+            {"memories": secrets, "project": None},
+            lambda: listing(secrets, engine.shorten(each.id for each in secrets), None, limit=MAX_LISTED),
+            is_list=True,
+        )
 
 
 @secrets.command(
@@ -250,20 +224,19 @@ def seal(invocation: Invocation, id: str, title: str | None) -> None:
         erasure = engine.seal(id, title=title)
         [outcome] = erasure.outcomes
 
-        def lines() -> Iterator[RenderableType]:
-            yield views.reports.changes(
+        def view() -> Iterator[RenderableType]:
+            yield from changes_view(
                 [outcome],
                 [],
                 engine.shorten([outcome.id]),
-                copies=(*erasure.remaining_copies, *erasure.out_of_reach),
-                erased=erasure.erased_copies,
+                remaining_copies=(*erasure.remaining_copies, *erasure.out_of_reach),
+                erased_copies=erasure.erased_copies,
                 sent=erasure.sent,
             )
-            yield views.render.note(f"It is shown as {shapes.shown_content(engine.get(outcome.id), False)}")
+            yield note(f"It is shown as {shown_content(engine.get(outcome.id), False)}")
 
         copies = {"kept_copies": erasure.remaining_copies, "erased_copies": erasure.erased_copies}
-        details = {**copies, "sent": erasure.sent, "project": engine.project}
-        invocation.emit({**shapes.outcome(outcome), **to_json(details)}, lines)
+        emit(invocation, {**shown(outcome), **copies}, view, sent=erasure.sent, project=engine.project)
 
 
 @secrets.command(epilog=examples("triskele secrets rotate --renew", "triskele secrets rotate --to passphrase"))
@@ -275,29 +248,18 @@ def rotate(invocation: Invocation, to: str | None, renew: bool) -> None:
     if to is None and not renew:
         raise click.UsageError("nothing to change: give --to, --renew or both")
     with invocation.open_local_existing() as engine:
-        done = engine.upkeep.rotate_key(to, renew=renew)
-
-        def lines() -> Iterator[RenderableType]:
-            anew = f"; {views.render.counted(done.resealed, 'text')} re-encrypted" if done.renewed else ""
-            yield views.render.note(f"The vault now uses the key source {done.source}{anew}.")
-
-        invocation.emit({**to_json(done), "project": engine.project}, lines)
+        rotation = engine.upkeep.rotate_key(to, renew=renew)
+        renewed = f"; {plural(rotation.resealed, 'text')} re-encrypted" if rotation.renewed else ""
+        line = f"The vault now uses the key source {rotation.source}{renewed}."
+        emit(invocation, rotation, lambda: line, project=engine.project)
 
 
-@click.group(
-    cls=OrderedGroup,
-    invoke_without_command=True,
-    epilog=examples("triskele projects list", "triskele projects merge api acme/api"),
-)
-@global_options
-@click.pass_context
-def projects(context: click.Context) -> None:
+@command_group("triskele projects list", "triskele projects merge api acme/api")
+def projects() -> None:
     """List, rename and merge projects.
 
     A project is known by the git remote or the path of its folder, so that two folders of the same name stay apart.
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @projects.command("list", epilog=examples("triskele projects list", "triskele projects list --json"))
@@ -305,8 +267,8 @@ def projects(context: click.Context) -> None:
 def list_projects(invocation: Invocation) -> None:
     """List the projects with their memories and places."""
     with invocation.open_local_existing() as engine:
-        known, here = engine.upkeep.projects(), engine.project
-        invocation.emit({"projects": to_json(known), "project": here}, lambda: [views.reports.projects(known, here)])
+        projects, here = engine.upkeep.projects(), engine.project
+        emit(invocation, {"projects": projects, "project": here}, lambda: projects_view(projects, here))
 
 
 @projects.command(epilog=examples("triskele projects rename api billing-api"))
@@ -330,11 +292,11 @@ def merge(invocation: Invocation, source: str, target: str) -> None:
 def _move(invocation: Invocation, source: str, target: str, *, merge: bool) -> None:
     with invocation.open_local_existing() as engine:
         moved = engine.upkeep.move_project(source, target, merge=merge)
+        belong = "belongs" if moved.memories == 1 else "belong"
+        line = f"{plural(moved.memories, 'memory')} of {source} now {belong} to {moved.name}."
         document = {"from": source, "to": moved.name, "memories": moved.memories, "batch": moved.batch}
-
-        def lines() -> Iterator[RenderableType]:
-            belong = "belongs" if moved.memories == 1 else "belong"
-            done = f"{views.render.memories(moved.memories)} of {source} now {belong} to {moved.name}."
-            yield views.render.note(f"{done} Undo with `triskele undo --batch {moved.batch}`.")
-
-        invocation.emit({**document, "project": moved.name}, lines)
+        emit(
+            invocation,
+            {**document, "project": moved.name},
+            lambda: [note(f"{line} Undo with `triskele undo --batch {moved.batch}`.")],
+        )

@@ -14,24 +14,35 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from triskele.edge.cli import views
+from triskele.edge.cli.emit import Document, View, emit, shown
 from triskele.edge.cli.invocation import Invocation, common, console, examples, progress_bar
+from triskele.edge.cli.memory_view import SETTLE
 from triskele.edge.cli.options import FilePath, writing_place, written_project
-from triskele.edge.http.codec import to_json
+from triskele.edge.cli.view import BAD, QUIET, WARNING, ShortIds, minute, more, note, one_line, plural
 from triskele.edge.process import connect
+from triskele.edge.shapes import SECRET_PREFIX
 from triskele.errors import BadInput, ModelUnavailable, NotFound
+from triskele.exchange.sources import printable, resolved
+from triskele.text import timestamps
+from triskele.types import Action
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.text import Text
 
     from triskele.engine.local import LocalEngine
     from triskele.engine.protocol import Engine
-    from triskele.replies import ExportReport
+    from triskele.engine.upkeep import SyncState
+    from triskele.exchange.archive import ArchiveReport
+    from triskele.replies import ExportReport, ImportReport, Preview
+    from triskele.sync.loop import SyncReport
 
 _PATH = FilePath()
 _ARCHIVE = "archive"
 _SHOWN_PROJECTS = 5
 _SHOWN_FILES = 10
+_SHOWN_PROBLEMS = 10
+_SHOWN_PREVIEWS = 40
+_PREVIEW_CHARACTERS = 200
 
 
 @click.command(
@@ -74,38 +85,38 @@ def import_(
     is MEMORY.md and the notes next to it that Claude Code keeps about this project, without transcripts. The answer
     names the files that were read.
     """
+    # Imported here, as below: the help of a command needs no store.
     from triskele.exchange.archive import recognises
+    from triskele.exchange.claude_notes import named_source
+    from triskele.exchange.transfer import choose, files_of
 
-    place = written_project(project, everywhere)
+    target_project = written_project(project, everywhere)
     if format == _ARCHIVE or (format is None and recognises(source)):
-        if place is not None:
+        if target_project is not None:
             raise BadInput("an archive keeps the projects of its memories: import it without a project")
         _import_archive(invocation, source, dry_run=dry_run, keep_origin=keep_origin, all_owners=all_owners)
         return
     if all_owners:
         raise BadInput("only an archive can hold several owners: import this file without --all-owners")
     with invocation.open_existing() if dry_run else invocation.open() as engine:
-        from triskele.exchange.claude_notes import named_source
-        from triskele.exchange.sources import resolved
-        from triskele.exchange.transfer import choose, files_of
-
         path = resolved(named_source(source, Path.cwd()))
-        asked: dict[str, Any] = {"dry_run": dry_run, "project": place, "keep_origin": keep_origin}
+        options: dict[str, Any] = {"dry_run": dry_run, "project": target_project, "keep_origin": keep_origin}
         if (store := connect.local(engine)) is None:
-            report = engine.import_memories(path, format=choose(path, format), **asked)
+            report = engine.import_memories(path, format=choose(path, format), **options)
         else:
             with progress_bar("Importing") as progress:
-                report = store.import_memories(path, format=format, progress=progress, **asked)
+                report = store.import_memories(path, format=format, progress=progress, **options)
             if not dry_run:
                 _embed(store)
         files = [str(file.relative_to(path)) for file in files_of(path)] if path.is_dir() else []
-        document = {**to_json(report), "source": str(path), "files": files, "dry_run": dry_run}
-        invocation.emit(
-            {**document, "project": engine.project if place is None else place},
-            lambda: [
-                views.render.note(_files_read(path, files), style=views.render.QUIET),
-                views.reports.imported(report, dry_run=dry_run),
-            ],
+        emit(
+            invocation,
+            report,
+            lambda: [note(_files_read(path, files), QUIET), *_import_view(report, dry_run=dry_run)],
+            source=str(path),
+            files=files,
+            dry_run=dry_run,
+            project=engine.project if target_project is None else target_project,
         )
     # Only a dry run gets here with problems: a real import refuses them.
     context.exit(1 if report.problems else 0)
@@ -118,56 +129,119 @@ def _embed(store: LocalEngine) -> None:
 
 
 def _files_read(path: Path, files: Sequence[str]) -> str:
-    from triskele.exchange.sources import printable
-
     if not files:
         return f"Read {printable(str(path))}."
     names = ", ".join(map(printable, files[:_SHOWN_FILES])) + (", …" if len(files) > _SHOWN_FILES else "")
-    return f"Read {views.render.counted(len(files), 'file')} of {printable(str(path))}: {names}."
+    return f"Read {plural(len(files), 'file')} of {printable(str(path))}: {names}."
 
 
-def _import_archive(invocation: Invocation, source: Path, **asked: bool) -> None:
-    """Take everything of an archive; nothing is embedded that it has vectors for."""
-    with invocation.open_local_existing() if asked["dry_run"] else invocation.open_local() as engine:
-        from triskele.exchange.archive import import_archive
+def _import_view(report: ImportReport, *, dry_run: bool) -> Iterator[Text]:
+    """The result of an import or a dry run."""
+    would = "would be " if dry_run else ""
+    links = f", {plural(report.links, 'link')}" if report.links else ""
+    yield note(f"{report.added:,} of {plural(report.read, 'memory')} {would}added ({report.format}){links}.")
+    if report.secrets:
+        kind = "a secret" if report.secrets == 1 else "secrets"
+        yield note(f"{plural(report.secrets, 'memory')} {would}sealed as {kind}.", WARNING)
+    repeated = sum(not memory.id for memory in report.memories)
+    if report.duplicates > repeated:
+        yield note(f"{report.duplicates - repeated:,} already stored.", QUIET)
+    if repeated:
+        yield note(f"{repeated:,} twice in this file.", QUIET)
+    if dry_run:
+        for memory in report.memories[:_SHOWN_PREVIEWS]:
+            yield from _preview(memory)
+        if len(report.memories) > _SHOWN_PREVIEWS:
+            yield note(f"  … and {len(report.memories) - _SHOWN_PREVIEWS:,} more (--json shows all)", QUIET)
+    for each in report.skipped[:_SHOWN_PROBLEMS]:
+        yield note(f"skipped: {each.place}: {each.reason}", QUIET)
+    yield from more(len(report.skipped) - _SHOWN_PROBLEMS, " skipped")
+    for problem in report.problems[:_SHOWN_PROBLEMS]:
+        yield note(f"✗ {problem.place}: {problem.reason}", BAD)
+    if (rest := len(report.problems) - _SHOWN_PROBLEMS) > 0:
+        yield note(f"… and {plural(rest, 'more problem')}", BAD)
+    if report.added and not dry_run:
+        yield note(f"Undo with `triskele undo --batch {report.batch}`.", QUIET)
 
+
+def _preview(memory: Preview) -> Iterator[Text]:
+    """The text that an import would write, with its category and tags."""
+    labels = [memory.category, *(f"#{tag}" for tag in memory.tags)]
+    duplicate = ""
+    if memory.action == Action.DUPLICATE:
+        duplicate = f" (already stored as {memory.id})" if memory.id else " (twice in this file)"
+    elif memory.secret:
+        labels.append("would be sealed")
+    source = f"{memory.place}: " if memory.place else ""
+    text = f"{SECRET_PREFIX if memory.secret else ''}{one_line(memory.content)[:_PREVIEW_CHARACTERS]}"
+    yield note(f"  {source}{text}{duplicate}")
+    yield note(f"    {' · '.join(labels)}", QUIET)
+
+
+def _import_archive(invocation: Invocation, source: Path, **options: bool) -> None:
+    """Import everything of an archive; only what it has no vectors for is embedded."""
+    from triskele.exchange.archive import import_archive
+
+    is_dry = options["dry_run"]
+    with invocation.open_local_existing() if is_dry else invocation.open_local() as engine:
         with progress_bar("Importing") as progress:
-            report = import_archive(engine, source, progress=progress, **asked)
+            report = import_archive(engine, source, progress=progress, **options)
 
-        def lines() -> Iterator[RenderableType]:
-            yield views.reports.archived(report, "would be imported" if asked["dry_run"] else "imported")
-            if not asked["dry_run"] and not engine.settings.project and (advice := _elsewhere(engine)):
-                yield views.render.note(advice, style=views.render.QUIET)
+        def view() -> Iterator[Text]:
+            yield from _archive_view(report, "would be imported" if is_dry else "imported")
+            if not is_dry and not engine.settings.project and (advice := _elsewhere(engine)):
+                yield note(advice, QUIET)
 
-        invocation.emit({**to_json(report), "format": _ARCHIVE, "dry_run": asked["dry_run"]}, lines)
+        emit(invocation, report, view, format=_ARCHIVE, dry_run=is_dry)
 
 
 def _elsewhere(engine: LocalEngine) -> str:
     """The projects of a store's memories if none is in that of this folder, and the command that merges them."""
     # The import may have brought the folder's project.
     here = engine.working_in(Path.cwd()).project
-    known = [each.name for each in engine.upkeep.projects() if each.memories]
-    if not known or here in known:
+    projects = [project.name for project in engine.upkeep.projects() if project.memories]
+    if not projects or here in projects:
         return ""
-    names = ", ".join(known[:_SHOWN_PROJECTS]) + (", …" if len(known) > _SHOWN_PROJECTS else "")
-    binding = f"triskele projects merge {quote(here)} {quote(known[0]) if len(known) == 1 else 'PROJECT'}"
-    return f"The memories are in {names}, not in {here}, the project of this folder: `{binding}` changes that."
+    names = ", ".join(projects[:_SHOWN_PROJECTS]) + (", …" if len(projects) > _SHOWN_PROJECTS else "")
+    command = f"triskele projects merge {quote(here)} {quote(projects[0]) if len(projects) == 1 else 'PROJECT'}"
+    return f"The memories are in {names}, not in {here}, the project of this folder: `{command}` changes that."
 
 
 def _export_archive(invocation: Invocation, target: Path | None, *, private: bool, all_owners: bool) -> None:
     """Write an archive of a local store."""
+    from triskele.exchange.archive import export_archive
+
     if target is None and invocation.as_json:
         raise BadInput("an archive is a file: name one")
     with invocation.open_local_existing() as engine:
-        from triskele.exchange.archive import export_archive
-
+        output = sys.stdout if target is None else target
         with progress_bar("Exporting") as progress:
-            place = sys.stdout if target is None else target
-            report = export_archive(engine, place, include_private=private, all_owners=all_owners, progress=progress)
-        if invocation.as_json:
-            return invocation.write_json({**to_json(report), "format": _ARCHIVE, "target": str(target)})
-        shown = views.reports.archived(report, f"written to {target or 'the output'}")
-        return console(is_error=target is None).print(shown)
+            report = export_archive(engine, output, include_private=private, all_owners=all_owners, progress=progress)
+        _emit_export(
+            invocation,
+            {**shown(report), "format": _ARCHIVE, "target": str(target)},
+            lambda: _archive_view(report, f"written to {target or 'the output'}"),
+            is_in_output=target is None,
+        )
+
+
+def _emit_export(invocation: Invocation, document: Document, view: View, *, is_in_output: bool) -> None:
+    """Report an export; on standard error if its data is on standard output."""
+    if is_in_output and not invocation.as_json:
+        console(is_error=True).print(*view(), sep="\n")
+    else:
+        emit(invocation, document, view)
+
+
+def _archive_view(report: ArchiveReport, action: str) -> Iterator[Text]:
+    """The result of an export or import of an archive."""
+    owners = f" of {plural(report.owners, 'owner')}" if report.owners != 1 else ""
+    rows = f"({report.rows:,} rows, {plural(report.vectors, 'vector')})"
+    yield note(f"{plural(report.memories, 'memory')}{owners} {action} {rows}.")
+    if report.to_embed:
+        yield note(
+            f"{plural(report.to_embed, 'text')} to embed: the vectors of the archive are of another model.", QUIET
+        )
 
 
 @click.command(
@@ -213,44 +287,62 @@ def export(
         return _export_archive(invocation, target, private=private, all_owners=all_owners)
     if all_owners:
         raise BadInput("only an archive holds every owner: add --format archive")
-    stream = io.StringIO() if invocation.as_json else sys.stdout
     from triskele.exchange.transfer import EXPORTS, checked, export_memories
 
     checked(format, (*EXPORTS, _ARCHIVE))
+    stream = io.StringIO() if invocation.as_json else sys.stdout
     with invocation.open_existing() as engine:
-        place = stream if target is None else target
+        output = stream if target is None else target
         if (store := connect.local(engine)) is None:
-            report = _downloaded(engine, place, format, private, with_secrets=with_secrets, current_only=current_only)
+            report = _downloaded(engine, output, format, private, with_secrets=with_secrets, current_only=current_only)
         else:
-            asked = {"include_private": private, "with_secrets": with_secrets, "current_only": current_only}
+            options = {"include_private": private, "with_secrets": with_secrets, "current_only": current_only}
             with progress_bar("Exporting") as progress:
-                report = export_memories(store, place, format=format, progress=progress, **asked)
-        if invocation.as_json:
-            document = {**to_json(report), "format": format, "project": engine.project}
-            return invocation.write_json({**document, **_exported_to(target, stream)})
-        # The data may be on standard output: messages must not mix with it.
-        return console(is_error=target is None).print(views.reports.exported(report, target))
+                report = export_memories(store, output, format=format, progress=progress, **options)
+        content = _records(stream) if target is None and invocation.as_json else {"target": str(target)}
+        return _emit_export(
+            invocation,
+            {**shown(report), "format": format, "project": engine.project, **content},
+            lambda: _export_view(report, target),
+            is_in_output=target is None,
+        )
+
+
+def _export_view(report: ExportReport, target: Path | None) -> Iterator[Text]:
+    """The result of an export."""
+    yield note(f"{plural(report.written, 'memory')} written{f' to {target}' if target else ''}.")
+    if report.forgotten:
+        yield note(f"{plural(report.forgotten, 'forgotten memory')} among them (left out with --current-only).", QUIET)
+    if report.left_out_private:
+        yield note(f"{plural(report.left_out_private, 'private memory')} left out (included with --private).", QUIET)
+    if report.left_out_secret:
+        count = plural(report.left_out_secret, "secret memory")
+        yield note(f"{count} left out (included in clear with --with-secrets).", QUIET)
+    if report.left_out_versions:
+        count = plural(report.left_out_versions, "earlier version")
+        yield note(f"{count} left out, private or secret (included with --private and --with-secrets).", QUIET)
+    if report.revealed:
+        count = plural(report.revealed, "secret memory")
+        yield note(f"The file holds {count} in clear; only you may read it.", WARNING)
 
 
 def _downloaded(
-    memory: Engine, target: Path | TextIO, format: str, private: bool, *, with_secrets: bool, current_only: bool
+    engine: Engine, target: Path | TextIO, format: str, private: bool, *, with_secrets: bool, current_only: bool
 ) -> ExportReport:
     """Write the export of a server; a file appears only when it is complete."""
-    from triskele.exchange.transfer import EXPORTS, checked
-
-    if checked(format, EXPORTS) != "jsonl":
+    if format != "jsonl":
         raise BadInput("a server exports jsonl: `triskele import` and `triskele export` of a local store convert it")
     if with_secrets and not isinstance(target, Path):
         raise BadInput("secrets can only be exported into a jsonl file: name one")
     folder = target.absolute().parent if isinstance(target, Path) else None
     with TemporaryDirectory(prefix=".triskele-", dir=folder) as beside:
-        taken = Path(beside) / "export.jsonl"
-        report = memory.export_memories(taken, private=private, with_secrets=with_secrets, current_only=current_only)
+        file = Path(beside) / "export.jsonl"
+        report = engine.export_memories(file, private=private, with_secrets=with_secrets, current_only=current_only)
         if isinstance(target, Path):
-            taken.chmod(0o600)
-            taken.replace(target)
+            file.chmod(0o600)
+            file.replace(target)
         else:
-            with taken.open(encoding="utf-8") as lines:
+            with file.open(encoding="utf-8") as lines:
                 target.writelines(lines)
     return report
 
@@ -266,10 +358,8 @@ def _refuse_existing(target: Path) -> None:
         raise BadInput(f"{target} exists: choose another name, or overwrite it with --force")
 
 
-def _exported_to(target: Path | None, stream: TextIO) -> dict[str, Any]:
-    """The target of an export; without one, its records."""
-    if target is not None:
-        return {"target": str(target)}
+def _records(stream: TextIO) -> Document:
+    """The records of an export that has no target."""
     stream.seek(0)
     return {"records": [json.loads(line) for line in stream]}
 
@@ -295,23 +385,60 @@ def sync(invocation: Invocation, is_status: bool, is_elsewhere: bool, resolve: s
     if (resolve is None) != (keep is None) or ((is_status or is_elsewhere) and resolve is not None):
         raise BadInput("--resolve ID takes --keep mine or --keep theirs, and nothing else")
     with invocation.open_local() as engine:
-        from triskele.edge.process import syncing
-
         if resolve is not None:
-            memory = engine.get(resolve)
-            if not memory.in_conflict:
-                raise NotFound(f"{memory.id} has no conflict: `triskele list --conflicts` shows all")
-            id = memory.id
-            (engine.curation.reject if keep == "mine" else engine.curation.accept)(id)
-            return invocation.emit(
-                {"id": id, "kept": keep, "project": engine.project},
-                lambda: [views.render.resolved(engine.shorten([id])[id], str(keep))],
-            )
+            return _resolve(invocation, engine, resolve, str(keep))
         if is_status:
             state = engine.upkeep.sync_state()
-            return invocation.emit(
-                {**to_json(state), "project": engine.project},
-                lambda: [views.render.sync_state(state, engine.shorten([*state.waiting, *state.conflicts]))],
+            return emit(
+                invocation,
+                state,
+                lambda: _state_view(state, engine.shorten([*state.waiting, *state.conflicts])),
+                project=engine.project,
             )
+        from triskele.edge.process import syncing
+
         report = syncing.sync(engine, is_elsewhere=is_elsewhere)
-        return invocation.emit({**to_json(report), "project": engine.project}, lambda: [views.render.synced(report)])
+        return emit(invocation, report, lambda: _sync_view(report), project=engine.project)
+
+
+def _resolve(invocation: Invocation, engine: LocalEngine, prefix: str, keep: str) -> None:
+    """Settle the conflict of a memory."""
+    memory = engine.get(prefix)
+    if not memory.in_conflict:
+        raise NotFound(f"{memory.id} has no conflict: `triskele list --conflicts` shows all")
+    (engine.curation.reject if keep == "mine" else engine.curation.accept)(memory.id)
+
+    def view() -> str:
+        id = engine.shorten([memory.id])[memory.id]
+        if keep == "mine":
+            return f"Kept this machine's version of {id}; the next sync sends it."
+        return f"Kept the server's version of {id}."
+
+    emit(invocation, {"id": memory.id, "kept": keep, "project": engine.project}, view)
+
+
+def _sync_view(report: SyncReport) -> Iterator[Text]:
+    """The result of a sync."""
+    yield note(f"{plural(report.pushed, 'change')} pushed, {plural(report.pulled, 'change')} pulled.")
+    if report.waiting:
+        yield note(f"{len(report.waiting):,} waiting: `triskele sync --status` says why.")
+    if report.conflicts:
+        yield note(f"{plural(len(report.conflicts), 'conflict')}: {SETTLE}.")
+
+
+def _state_view(state: SyncState, short: ShortIds) -> Iterator[Text]:
+    """What waits to be synced, and why."""
+    user = f" as {state.user}" if state.user else ""
+    yield note(f"Server: {state.url or 'no server (set sync.url)'}{user}")
+    yield note(f"Last sync: {minute(timestamps.parse(state.at)) if state.at else 'never'}")
+    if state.error:
+        yield note(f"The last try failed: {state.error}")
+    yield note(f"{plural(len(state.unsent), 'change')} to push.")
+    yield from (note(f"{short[id]} waits: {reason}") for id, reason in state.waiting.items())
+    for id in state.conflicts:
+        yield note(f"{short[id]} is in conflict: it was changed here and on the server.")
+    if state.conflicts:
+        yield note(f"{SETTLE}.")
+    if state.left_here:
+        stay = "stays" if state.left_here == 1 else "stay"
+        yield note(f"{plural(state.left_here, 'private or secret memory')} {stay} here.")

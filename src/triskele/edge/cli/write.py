@@ -5,14 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.edge import shapes
-from triskele.edge.cli import related_memories, views
+from triskele.edge.cli import related_memories
+from triskele.edge.cli.emit import Document, emit, shown, times
 from triskele.edge.cli.help import EverydayCommand
 from triskele.edge.cli.invocation import Invocation, common, examples, standard_input
+from triskele.edge.cli.memory_view import (
+    added_view,
+    changes_view,
+    dated_view,
+    detected_secrets_view,
+    example_keys_view,
+    time_lines,
+    undo_plan_view,
+    undo_summary,
+    undone_view,
+)
 from triskele.edge.cli.options import (
     EVERY,
     category_option,
@@ -23,24 +35,27 @@ from triskele.edge.cli.options import (
     writing_place,
     written_project,
 )
-from triskele.edge.http.codec import to_json
+from triskele.edge.cli.view import QUIET, more, note, one_line, plural
+from triskele.edge.shapes import shown_content
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError
 from triskele.replies import Erasure, History
 from triskele.text import periods
-from triskele.types import Action, LinkKind, Outcome, Role, Sensitivity, is_secret
+from triskele.types import Action, JournalEntry, LinkKind, Memory, Outcome, Role, Sensitivity, is_secret
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from triskele.edge.cli.view import ShortIds
     from triskele.engine.protocol import Engine
-    from triskele.replies import MemoryDetails, Related, Sent, Undone
+    from triskele.replies import MemoryDetails, Related, Undone
     from triskele.requests import Draft
 
+MAX_BYTES = 4_000_000
 _SHOWN_MEMORIES = 10
 _NONE = "none"
 _ROLES = [role.value for role in Role]
-# Related memories are asked about before the add only if the text alone tells what they are to it.
-_SAID_BY = ("speaker", "role", "session", "valid_from", "valid_to")
+# With any of these, the text alone does not tell how related memories relate to it.
+_CONTEXT = ("speaker", "role", "session", "valid_from", "valid_to")
 
 
 @click.command(
@@ -88,7 +103,7 @@ def add(
     details["tags"] = tags
     details["project"] = written_project(project, everywhere)
     details |= {"sensitivity": sensitivity, "title": title}
-    content = given_text(text)
+    content = text_or_input(text)
     with invocation.open() as engine:
         related: Sequence[Related] | None = None
         if split:
@@ -98,14 +113,13 @@ def add(
                 supersedes, related = related_memories.ask(invocation, engine, content, details["project"])
             outcomes = [engine.remember(content, supersedes=supersedes, **details)]
         if quiet and not invocation.as_json:
-            return invocation.echo("\n".join(each.id for each in outcomes))
-        is_plain = not split and supersedes is None and outcomes[0].action is Action.ADDED
-        if not is_plain:
+            return invocation.echo("\n".join(outcome.id for outcome in outcomes))
+        if split or supersedes is not None or outcomes[0].action is not Action.ADDED:
             related = []
         elif related is None:
             related = engine.related(id=outcomes[0].id)[: related_memories.MOST]
         added = _Added(engine, outcomes, details, related, supersedes)
-        return invocation.emit(added.document(is_split=split), added.lines)
+        return emit(invocation, added.document(is_split=split), added.view)
 
 
 def _pieces(engine: Engine, text: str, details: Mapping[str, Any]) -> list[Draft]:
@@ -117,7 +131,7 @@ def _pieces(engine: Engine, text: str, details: Mapping[str, Any]) -> list[Draft
 
 def _may_ask(invocation: Invocation, content: str, details: Mapping[str, Any]) -> bool:
     """Whether to ask about older memories before this one is stored; a secret does not travel before that."""
-    if not related_memories.can_ask(invocation) or any(details[name] is not None for name in _SAID_BY):
+    if not related_memories.can_ask(invocation) or any(details[name] is not None for name in _CONTEXT):
         return False
     from triskele.privacy import detect
 
@@ -126,7 +140,7 @@ def _may_ask(invocation: Invocation, content: str, details: Mapping[str, Any]) -
 
 
 class _Added:
-    """What an add did."""
+    """What an add did, with what detection and the text itself decided."""
 
     def __init__(
         self,
@@ -140,39 +154,37 @@ class _Added:
         self._outcomes = outcomes
         self._related = related
         self._superseded = superseded
-        self._times = shapes.times(details)
-        self._memories = engine.lookup(each.id for each in outcomes)
-        self._secrets = [each.id for each in outcomes if each.sensitivity is Sensitivity.SECRET]
+        self._times = times(details)
+        self._memories = engine.lookup(outcome.id for outcome in outcomes)
+        self._secrets = [outcome.id for outcome in outcomes if outcome.sensitivity is Sensitivity.SECRET]
         self._detected = [] if details["sensitivity"] is Sensitivity.SECRET else self._secrets
         is_dated = bool(details["valid_from"] or details["valid_to"])
-        new = [each.id for each in outcomes if each.action is Action.ADDED and not is_dated]
-        known = [self._memories[id] for id in new if id in self._memories]
-        self._dated = [memory for memory in known if periods.held(memory)]
+        new = [outcome.id for outcome in outcomes if outcome.action is Action.ADDED and not is_dated]
+        self._dated = [self._memories[id] for id in new if id in self._memories and periods.held(self._memories[id])]
 
-    def document(self, *, is_split: bool) -> shapes.Shape:
-        """It as JSON."""
-        first = next((each for each in self._outcomes if each.action is Action.ADDED), self._outcomes[0])
-        document = {**shapes.outcome(first), "project": first.project, "batch": _batch(self._outcomes)}
+    def document(self, *, is_split: bool) -> Document:
+        """The first outcome with its details; with `--split` all outcomes."""
+        first = next((outcome for outcome in self._outcomes if outcome.action is Action.ADDED), self._outcomes[0])
+        document = {**shown(first), "project": first.project, "batch": _batch(self._outcomes)}
         document |= {"secret": bool(self._secrets), "detected": bool(self._detected), "times": self._times}
-        document["valid"] = {each.id: shapes.period(periods.held(each)) for each in self._dated}.get(first.id)
+        document["valid"] = next((periods.held(memory) for memory in self._dated if memory.id == first.id), None)
         if self._related:
             document["similar"] = related_memories.shape(self._related)
         if is_split:
-            document["memories"] = [shapes.outcome(each) for each in self._outcomes]
+            document["memories"] = self._outcomes
         return document
 
-    def lines(self) -> Iterator[RenderableType]:
-        """It for a person."""
-        render, reports = views.render, views.reports
+    def view(self) -> Iterator[RenderableType]:
+        """The outcomes for a person."""
         replaced = [self._engine.get(self._superseded).id] if self._superseded is not None else []
-        short = self._engine.shorten([*(each.id for each in self._outcomes), *replaced])
-        yield reports.added(self._outcomes, short)
-        yield from (render.note(f"It supersedes {short[id]}.", style=render.QUIET) for id in replaced)
-        yield from render.time_lines(self._times)
-        yield from reports.dated(self._dated, short)
-        yield from reports.detected_secrets([self._memories[id] for id in self._detected], short)
-        yield from reports.example_keys(self._memories.values())
-        yield from map(render.note, related_memories.lines(self._related, self._engine, self._outcomes[0].id))
+        short = self._engine.shorten([*(outcome.id for outcome in self._outcomes), *replaced])
+        yield from added_view(self._outcomes, short)
+        yield from (note(f"It supersedes {short[id]}.", QUIET) for id in replaced)
+        yield from time_lines(self._times)
+        yield from dated_view(self._dated, short)
+        yield from detected_secrets_view([self._memories[id] for id in self._detected], short)
+        yield from example_keys_view(self._memories.values())
+        yield from map(note, related_memories.lines(self._related, self._engine, self._outcomes[0].id))
 
 
 @click.command(
@@ -206,19 +218,19 @@ def edit(
     everywhere: bool,
     sensitivity: Sensitivity | None,
     restore: bool,
-    **details: str | None,
+    **options: str | None,
 ) -> None:
     """Change a memory; the older version stays in the history."""
-    changes: dict[str, Any] = {name: value for name, value in details.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     changes |= {name: None for name in ("valid_from", "valid_to", "role") if changes.get(name) == _NONE}
     if tags is not None:
         changes["tags"] = tags
-    if (place := written_project(project, everywhere)) is not None:
-        changes["project"] = place
+    if (target := written_project(project, everywhere)) is not None:
+        changes["project"] = target
     if sensitivity is not None:
         changes["sensitivity"] = sensitivity
     if text is not None:
-        changes["content"] = given_text(text)
+        changes["content"] = text_or_input(text)
     if restore and changes:
         raise click.UsageError("--restore brings a memory back unchanged: change it with a second command")
     with invocation.open_existing() as engine:
@@ -233,8 +245,8 @@ def edit(
         else:
             [outcome] = engine.edit(before.id, **(changes or _edited_by_hand(invocation, before)))
         sent = () if outcome.sensitivity is Sensitivity.OPEN else before.sent
-        more = {"project": outcome.project, "times": shapes.times(changes)}
-        _report_changes(invocation, engine, [outcome], more, erased=erasure.erased_copies, sent=sent)
+        details = {"project": outcome.project, "times": times(changes)}
+        _report(invocation, engine, replace(erasure, outcomes=(outcome,), sent=sent), **details)
 
 
 def _edited_by_hand(invocation: Invocation, memory: MemoryDetails) -> dict[str, str]:
@@ -266,7 +278,7 @@ def link(invocation: Invocation, source: str, kind: str, target: str, remove: bo
     with invocation.open_existing() as engine:
         outcome = (engine.unlink if remove else engine.link)(source, kind, target)
         ends = {"source": outcome.id, "kind": kind, "target": engine.get(target).id}
-        _report_changes(invocation, engine, [outcome], ends)
+        _report(invocation, engine, Erasure(outcomes=(outcome,)), **ends)
 
 
 @click.command(
@@ -284,13 +296,12 @@ def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) 
         if hard and not yes:
             _confirm_erasure(invocation, engine, ids)
         if not hard:
-            return _report_changes(invocation, engine, engine.forget(*ids))
+            return _report(invocation, engine, Erasure(outcomes=tuple(engine.forget(*ids))))
         erasure = engine.erase(*ids)
-        more = {"kept_copies": list(erasure.remaining_copies), "erased_copies": list(erasure.erased_copies)}
+        copies = {"kept_copies": erasure.remaining_copies, "erased_copies": erasure.erased_copies}
         if erasure.out_of_reach:
-            more["out_of_reach"] = list(erasure.out_of_reach)
-        copies = (*erasure.remaining_copies, *erasure.out_of_reach)
-        return _report_changes(invocation, engine, erasure.outcomes, more, erased=erasure.erased_copies, copies=copies)
+            copies["out_of_reach"] = erasure.out_of_reach
+        return _report(invocation, engine, replace(erasure, sent=()), **copies)
 
 
 def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str]) -> None:
@@ -299,11 +310,11 @@ def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str])
     if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
         raise BadInput("erasing cannot be undone: confirm it with --yes")
     for memory in list(memories.values())[:_SHOWN_MEMORIES]:
-        text = "(forgotten)" if memory.forgotten else shapes.shown_content(memory, False)
-        click.echo(f"{memory.id}  {views.render.one_line(text)}", err=True)
-    if len(memories) > _SHOWN_MEMORIES:
-        click.echo(f"… and {len(memories) - _SHOWN_MEMORIES:,} more", err=True)
-    if not click.confirm(f"Erase {views.render.memories(len(memories))}? This cannot be undone.", err=True):
+        text = "(forgotten)" if memory.forgotten else shown_content(memory, False)
+        click.echo(f"{memory.id}  {one_line(text)}", err=True)
+    for line in more(len(memories) - _SHOWN_MEMORIES):
+        click.echo(str(line), err=True)
+    if not click.confirm(f"Erase {plural(len(memories), 'memory')}? This cannot be undone.", err=True):
         raise Conflict("not confirmed: nothing was erased")
 
 
@@ -336,7 +347,13 @@ def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: 
             _confirm_undo(invocation, engine, planned)
         elif not invocation.as_json:
             _show_plan(invocation, engine, planned)
-        _report_undone(invocation, engine, engine.undo(planned.batch))
+        undone = engine.undo(planned.batch)
+        entries = [_undone_entry(entry, versions) for entry, versions in undone.named()]
+        emit(
+            invocation,
+            {**_changes_document(engine, undone.outcomes), "undone": entries},
+            lambda: undone_view(undone.outcomes, *_changes(engine, undone.outcomes)),
+        )
 
 
 def _wider_undo(engine: Engine) -> str:
@@ -345,14 +362,14 @@ def _wider_undo(engine: Engine) -> str:
         other = engine.undo(all_projects=True, anyone=True, dry_run=True)
         is_here = engine.project in other.projects or "" in other.projects
         options = ("" if is_here else " --all-projects") + ("" if other.is_own(engine.actor) else " --anyone")
-        what = views.reports.undo_summary(other)
+        what = undo_summary(other)
         return f" of yours in project {engine.project}: `triskele undo{options}` undoes {what}"
     return ""
 
 
 def _confirm_undo(invocation: Invocation, engine: Engine, planned: Undone) -> None:
     """Show what would be undone and ask for consent."""
-    what = views.reports.undo_summary(planned)
+    what = undo_summary(planned)
     if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
         raise BadInput(f"this would undo {what}: confirm it with `triskele undo --batch {planned.batch} --yes`")
     _show_plan(invocation, engine, planned)
@@ -362,68 +379,55 @@ def _confirm_undo(invocation: Invocation, engine: Engine, planned: Undone) -> No
 
 def _show_plan(invocation: Invocation, engine: Engine, planned: Undone) -> None:
     ids = {id for entry in planned.entries for id in entry.memories}
-    invocation.write(views.reports.undo_plan(planned, engine.shorten(ids)))
+    invocation.write(*undo_plan_view(planned, engine.shorten(ids)))
 
 
-def _report_undone(invocation: Invocation, engine: Engine, undone: Undone) -> None:
-    if invocation.as_json:
-        entries = [
-            {
-                **shapes.journal_entry(entry),
-                "content": shapes.shown_content(versions[0], False) if versions else None,
-                "project": versions[0].project if versions else None,
-            }
-            for entry, versions in undone.named()
-        ]
-        return _report_changes(invocation, engine, undone.outcomes, {"undone": entries})
-    changed = _changed(engine, undone.outcomes)
-    short = engine.shorten({id for entry in changed.entries for id in entry.memories})
-    return invocation.write(views.reports.undone(undone.outcomes, changed, short))
+def _undone_entry(entry: JournalEntry, versions: Sequence[Memory]) -> Document:
+    content = shown_content(versions[0], False) if versions else None
+    return {**shown(entry), "content": content, "project": versions[0].project if versions else None}
 
 
-def _report_changes(
-    invocation: Invocation,
-    engine: Engine,
-    outcomes: Sequence[Outcome],
-    more: Mapping[str, Any] | None = None,
-    *,
-    copies: Sequence[str] = (),
-    erased: Sequence[str] = (),
-    sent: Sequence[Sent] = (),
-) -> None:
-    changes = [shapes.outcome(each) for each in outcomes]
-    # A single change is also at the top level; the list is for programs that always read lists.
-    document = {**(changes[0] if len(changes) == 1 else {}), "changes": changes, "batch": _batch(outcomes)}
-    document |= {"project": engine.project, "sent": to_json(sent), **(more or {})}
+def _report(invocation: Invocation, engine: Engine, erasure: Erasure, **details: Any) -> None:
+    """Show the outcomes of a command, with the copies of the texts."""
+    copies = (*erasure.remaining_copies, *erasure.out_of_reach)
 
-    def lines() -> Iterator[RenderableType]:
-        entries = _changed(engine, outcomes).entries
-        short = engine.shorten({each.id for each in outcomes} | {id for entry in entries for id in entry.memories})
-        yield views.reports.changes(outcomes, entries, short, copies=copies, erased=erased, sent=sent)
-        yield from views.render.time_lines((more or {}).get("times", {}))
+    def view() -> Iterator[RenderableType]:
+        entries, short = _changes(engine, erasure.outcomes)
+        yield from changes_view(
+            erasure.outcomes,
+            entries.entries,
+            short,
+            remaining_copies=copies,
+            erased_copies=erasure.erased_copies,
+            sent=erasure.sent,
+        )
+        yield from time_lines(details.get("times", {}))
 
-    invocation.emit(document, lines)
+    emit(invocation, {**_changes_document(engine, erasure.outcomes), "sent": erasure.sent, **details}, view)
+
+
+def _changes_document(engine: Engine, outcomes: Sequence[Outcome]) -> Document:
+    """A single change is also at the top level; the list is for programs that always read lists."""
+    document = {"changes": outcomes, "batch": _batch(outcomes), "project": engine.project, "sent": ()}
+    return {**shown(outcomes[0]), **document} if len(outcomes) == 1 else document
 
 
 def _batch(outcomes: Sequence[Outcome]) -> str | None:
-    return next((each.batch for each in outcomes if each.batch), None)
+    return next((outcome.batch for outcome in outcomes if outcome.batch), None)
 
 
-def _changed(engine: Engine, outcomes: Sequence[Outcome]) -> History:
-    """The journal entries of these changes, with the versions that they name."""
-    written = {each.seq: each.batch for each in outcomes if each.seq is not None}
-    histories = [engine.journal(batch=batch, limit=EVERY) for batch in dict.fromkeys(written.values())]
-    return History(
-        tuple(entry for each in histories for entry in each.entries if entry.seq in written),
-        tuple(memory for each in histories for memory in each.versions),
-        tuple(folder for each in histories for folder in each.folders),
-    )
+def _changes(engine: Engine, outcomes: Sequence[Outcome]) -> tuple[History, ShortIds]:
+    """The journal entries of these changes with the versions that they name, and the short ids of all memories."""
+    batches = {outcome.seq: outcome.batch for outcome in outcomes if outcome.seq is not None}
+    histories = [engine.journal(batch=batch, limit=EVERY) for batch in dict.fromkeys(batches.values())]
+    entries = [entry for history in histories for entry in history.entries if entry.seq in batches]
+    versions = tuple(memory for history in histories for memory in history.versions)
+    folders = tuple(folder for history in histories for folder in history.folders)
+    ids = {outcome.id for outcome in outcomes} | {id for entry in entries for id in entry.memories}
+    return History(tuple(entries), versions, folders), engine.shorten(ids)
 
 
-MAX_BYTES = 4_000_000
-
-
-def given_text(text: str) -> str:
+def text_or_input(text: str) -> str:
     """The text, or standard input for a dash."""
     return _read() if text == "-" else text
 
@@ -433,13 +437,13 @@ def _read() -> str:
     if standard.isatty():
         click.echo("Type the memory, then press Ctrl-D on an empty line.", err=True)
     # One byte more than allowed shows that there is too much.
-    taken = standard.read(MAX_BYTES + 1)
-    if len(taken) > MAX_BYTES:
+    content = standard.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
         raise BadInput(
             f"standard input is longer than {MAX_BYTES // 1_000_000} MB: a memory is one short fact"
             " (`triskele import` reads whole files)"
         )
     try:
-        return taken.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInput(f"standard input is not UTF-8 text (byte {error.start})") from error

@@ -1,0 +1,171 @@
+"""The reply of a command: its view for a person or, with --json, one document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+from triskele.edge.http.codec import to_json
+from triskele.edge.shapes import mark, query_change, shown_content
+from triskele.replies import MemoryView, Statistics, UseCount
+from triskele.text import timestamps
+from triskele.types import Answer, Hit, LegEvidence, Link, Memory, Outcome, Period, WhyNot
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from triskele.edge.cli.invocation import Invocation
+
+Document = dict[str, Any]
+View = Callable[[], str | Iterable["RenderableType"]]
+
+_MEMORY = tuple(field.name for field in fields(Memory))
+_TIMES = ("as_of", "known_at", "since", "until", "valid_from", "valid_to")
+_COUNTS = tuple("memories forgotten superseded versions links journal bytes by_category by_project".split())
+# Options of recall that a change of the question can name, as the command line writes them.
+_FLAGS = {
+    "project": "--project",
+    "category": "--category",
+    "tags": "--tag",
+    "as_of": "--as-of",
+    "known_at": "--known-at",
+    "since": "--since",
+    "until": "--until",
+    "show_superseded": "--superseded",
+    "limit": "--limit",
+}
+
+
+def emit(invocation: Invocation, reply: Any, view: View, *, is_list: bool = False, **more: Any) -> None:
+    """Write a reply, with `more` fields in its document; a list in a pipe has one line for each entry."""
+    if invocation.as_json:
+        return invocation.write_json({**shown(reply), **shown(more)})
+    parts = view()
+    return invocation.echo(parts) if isinstance(parts, str) else invocation.write(*parts, is_list=is_list)
+
+
+@singledispatch
+def shown(value: Any) -> Any:
+    """A value as the JSON of commands: that of the codec, with what the contract asks of the shell."""
+    if isinstance(value, Mapping):
+        return {str(key): shown(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: shown(getattr(value, field.name)) for field in fields(value) if field.init}
+    if isinstance(value, Sequence | set | frozenset) and not (isinstance(value, str) or hasattr(value, "_asdict")):
+        return [shown(item) for item in value]
+    return to_json(value)
+
+
+@shown.register(Memory)
+def _version(version: Memory) -> Any:
+    return to_json(version)
+
+
+@shown.register(MemoryView)
+def _memory(memory: MemoryView) -> Document:
+    return memory_document(memory, memory.superseded)
+
+
+def memory_document(memory: Memory, is_superseded: bool = False) -> Document:
+    """A memory with its state; the text of a superseded one and of a secret says so."""
+    document = {name: to_json(getattr(memory, name)) for name in _MEMORY}
+    document |= {"owner": memory.shared_by or memory.owner, "content": shown_content(memory, is_superseded)}
+    return {**document, "superseded": is_superseded, "forgotten": memory.known_to is not None}
+
+
+@shown.register(Link)
+def _link(link: Link) -> Document:
+    return {"source": link.source, "kind": link.kind.value, "target": link.target}
+
+
+@shown.register(Outcome)
+def _outcome(outcome: Outcome) -> Document:
+    return {"id": outcome.id, "action": outcome.action.value, "version": outcome.version}
+
+
+@shown.register(Answer)
+def _answer(answer: Answer) -> Document:
+    document = {field.name: shown(getattr(answer, field.name)) for field in fields(answer)}
+    resolutions = [memory_document(memory) for memory in answer.resolutions]
+    return {**document, "resolutions": resolutions, "took_ms": round(answer.took_ms, 3)}
+
+
+@shown.register(Hit)
+def _hit(hit: Hit) -> Document:
+    """A hit with its evidence; a term's span is its position in `content`, or -1 if it is in tags or keywords."""
+    memory = memory_document(hit.memory, hit.superseded)
+    # A recall may return an older version, which is not a forgotten memory.
+    del memory["forgotten"]
+    legs = {name: _leg(leg, hit) for name, leg in hit.legs.items()}
+    ranked = {"score": hit.score, "reason": hit.reason, "evidence": {**legs, "prior": hit.prior}}
+    return {**memory, **ranked, "stands_for": hit.stands_for, "links": shown(hit.links)}
+
+
+def _leg(leg: LegEvidence, hit: Hit) -> Document:
+    shift = len(mark(hit.memory, hit.superseded))
+    document: Document = to_json(leg)
+    for term in document["terms"]:
+        # Terms of a superseded memory are in its own text, not in its successor's.
+        is_elsewhere = hit.stands_for is not None or term["start"] < 0
+        term |= {side: -1 if is_elsewhere else term[side] + shift for side in ("start", "end")}
+    if leg.path is None:
+        del document["path"]
+    return document
+
+
+@shown.register(Period)
+def _period(period: Period) -> Document:
+    """A period with its words and its days, the last one included; `end` is the moment after it."""
+    # Imported here, as below: few answers name a time.
+    from triskele.text import periods
+
+    return {**to_json(period), "days": periods.describe(period)}
+
+
+@shown.register(WhyNot)
+def _why_not(explained: WhyNot) -> Document:
+    change = change_in_options(explained)
+    return {"verdict": explained.verdict, "stages": to_json(explained.stages), "smallest_change": change}
+
+
+def change_in_options(explained: WhyNot) -> str | None:
+    """The smallest change that finds the memory, as options of the command line."""
+    return None if explained.smallest_change is None else query_change(explained.smallest_change, _FLAGS)
+
+
+@shown.register(UseCount)
+def _use_count(count: UseCount) -> Document:
+    return {"recalled": count.recalled, "injected": count.injected, "tokens": count.tokens, "last": to_json(count.last)}
+
+
+@shown.register(Statistics)
+def _statistics(counts: Statistics) -> Document:
+    most_used = [{"id": count.id, **_use_count(count)} for count in counts.most_used]
+    return {
+        **{name: to_json(getattr(counts, name)) for name in _COUNTS},
+        "waiting": counts.jobs.embed,
+        "jobs": to_json(counts.jobs),
+        "graph": to_json(counts.names),
+        "adopted": to_json(counts.adopted),
+        "uses": {"memories": most_used, "days": to_json(counts.days)},
+        "agreement": to_json(counts.agreement),
+        "curation": {"proposals": counts.proposals, "today": to_json(counts.today)},
+    }
+
+
+def times(options: Mapping[str, Any]) -> Document:
+    """How the time options were understood: words, moment and day; the day of `until` is included."""
+    return {name: _time(name, options[name]) for name in _TIMES if isinstance(options.get(name), str)}
+
+
+def _time(name: str, words: str) -> Document:
+    from triskele.text import periods
+
+    if name != "until":
+        moment = periods.parse_start(words, timestamps.now())
+        return {"words": words, "moment": to_json(moment), "day": periods.say_moment(moment)}
+    moment = periods.parse_end(words, timestamps.now())
+    day = periods.describe(Period(None, moment)).removeprefix("until ")
+    return {"words": words, "moment": to_json(moment), "day": day}
