@@ -266,12 +266,8 @@ class AdoptedPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
-    """Counts of a whole memory.
-
-    `memories` to `by_project` count what is stored; `used` are the memories of `most_used`; `today` is what curation
-    did today, of at most `llm_calls` requests to a language model.
-    """
+class Census:
+    """How much an owner has; `bytes` is the owner's share of the store, estimated by the number of versions."""
 
     memories: int
     forgotten: int
@@ -282,6 +278,16 @@ class Statistics:
     bytes: int
     by_category: Mapping[str, int]
     by_project: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics(Census):
+    """Counts of a whole memory.
+
+    `memories` to `by_project` count what is stored; `used` are the memories of `most_used`; `today` is what curation
+    did today, of at most `llm_calls` requests to a language model.
+    """
+
     jobs: JobCounts
     names: NameCounts
     adopted: AdoptedPlan | None = None

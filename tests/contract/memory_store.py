@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
-from triskele.store.protocols import START, VAULT, Census, ChangePage, Cursor, Document, FolderRow, SealedRow
+from triskele.replies import Census
+from triskele.store.protocols import START, VAULT, ChangePage, Cursor, Document, FolderRow, SealedRow
 from triskele.store.writer import MemoryLimits
 from triskele.text import timestamps
 from triskele.text.ids import content_hash, same_words

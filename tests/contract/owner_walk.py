@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from triskele.errors import TriskeleError
-from triskele.replies import NameCounts
+from triskele.replies import Census, NameCounts
 from triskele.store.corpus_protocol import CorpusStore, WeightedTerms, WordCounts
 from triskele.store.derived import BY_HAND, EMBED, NAMES, Named
-from triskele.store.protocols import START, VAULT, Census, Cursor, Document, OwnerStore, Use
+from triskele.store.protocols import START, VAULT, Cursor, Document, OwnerStore, Use
 from triskele.store.sharing import ShareStore
 from triskele.text import timestamps
 from triskele.text.ids import content_hash

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from triskele.replies import ConversationUse, DayCount, InjectedMemory, UseCount
+from triskele.replies import Census, ConversationUse, DayCount, InjectedMemory, UseCount
 from triskele.store.archive import ArchiveStore
 from triskele.store.corpus_protocol import CorpusStore
 from triskele.store.derived import JobStore, ModelStore, NameStore, VectorStore
@@ -82,21 +82,6 @@ class LostWrites:
     entries: tuple[LostWrite, ...]
     texts: Mapping[str, str]
     kept: Path | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Census:
-    """How much an owner has; `bytes` is the owner's share of the store, estimated by the number of versions."""
-
-    memories: int
-    forgotten: int
-    superseded: int
-    versions: int
-    links: int
-    journal: int
-    bytes: int
-    by_category: Mapping[str, int]
-    by_project: Mapping[str, int]
 
 
 class FolderRow(NamedTuple):

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from triskele.replies import Census
 from triskele.server.fan_out import Performer, carry_out, refuse_shared, run_with_owner_locks, spread
 from triskele.server.postgres import erasure
 from triskele.server.postgres.connections import Connections, OwnerTransactions
@@ -23,7 +24,7 @@ from triskele.server.postgres.upkeep import PostgresMaintenance
 from triskele.server.postgres.usage import PostgresUsage
 from triskele.server.postgres.vectors import PostgresModels, PostgresVectors
 from triskele.server.shares import PostgresShares
-from triskele.store.protocols import Census, Cursor, FolderRow, Heads, SealedRow
+from triskele.store.protocols import Cursor, FolderRow, Heads, SealedRow
 from triskele.store.reads import OwnerReads, common_prefix, standing
 from triskele.store.rows import LINK_COLUMNS, to_link, to_memory
 from triskele.store.writer import MemoryLimits, register_folders, replace_sealed
@@ -278,8 +279,7 @@ class PostgresOwnerStore(OwnerReads):
                 return start.heads
             # The next snapshot probably asks for the same.
             self._model = fingerprint
-        [row] = self._transactions.all(f"SELECT {HEADS}", {"owner": self.owner, "model": fingerprint})
-        return to_heads(row)
+        return to_heads(self._transactions.all(f"SELECT {HEADS}", {"owner": self.owner, "model": fingerprint})[0])
 
     def census(self) -> Census:
         """Counts of what is stored; `bytes` are those of the owner's own rows."""

@@ -13,8 +13,9 @@ from typing import Any
 import apsw
 
 from triskele.errors import StoreUnavailable
+from triskele.replies import Census
 from triskele.store.derived import EMBED, MOST_TRIES, NAMES
-from triskele.store.protocols import Census, Cursor, FolderRow, Heads, SealedRow
+from triskele.store.protocols import Cursor, FolderRow, Heads, SealedRow
 from triskele.store.reads import Condition, OwnerReads, Wording, common_prefix, standing
 from triskele.store.rows import LINK_COLUMNS, VERSION_COLUMNS, to_link, to_memory
 from triskele.store.sqlite import lost_writes, maintenance
