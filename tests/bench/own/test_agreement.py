@@ -12,8 +12,8 @@ from triskele.bench.own.questions import (
     Label,
     Question,
     load_labels,
-    load_questions,
     make_question,
+    questions_of,
     save_labels,
     save_questions,
 )
@@ -46,7 +46,7 @@ def asked(engine: LocalEngine) -> list[Question]:
 
 def _by_hand(engine: LocalEngine, asked: list[Question], grades: list[int]) -> None:
     given = [Label(each.id, each.sources[0], grade) for each, grade in zip(asked, grades, strict=False)]
-    save_labels(engine.store, given, load_questions(engine.store))
+    save_labels(engine.store, given, questions_of(engine))
 
 
 def _rows(asked: list[Question], grades: list[int]) -> list[dict[str, object]]:
@@ -69,7 +69,7 @@ def test_labels_that_agree_are_taken_where_there_is_none_by_hand(
     kept = load_labels(engine.store)
     assert (kept[asked[0].id, asked[0].sources[0]].grade, kept[asked[0].id, asked[0].sources[0]].by) == (3, "hand")
     assert sum(label.by == "model-x" for label in kept.values()) == 20
-    assert load_questions(engine.store)[asked[39].id].judged == "model-x"
+    assert questions_of(engine)[asked[39].id].judged == "model-x"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_labels_that_cannot_be_trusted_are_refused_whole(
     verdict = import_labels(engine, write_lines(*_rows(asked, [0, 1, 2, 3] * 10)), "model-x")
     assert verdict.reason == words or (verdict.reason or "").startswith(words)
     assert _taken(engine) == {"hand"}
-    assert load_questions(engine.store)[asked[0].id].judged is None
+    assert questions_of(engine)[asked[0].id].judged is None
 
 
 def test_fifteen_percent_by_hand_are_needed_of_many() -> None:
@@ -125,7 +125,7 @@ def test_multi_hop_questions_are_left_to_hand(
     rows = [*_rows(asked, grades), {"question": hop.id, "memory": hop.sources[0], "grade": 3}]
     verdict = import_labels(engine, write_lines(*rows), "model-x")
     assert verdict.is_accepted and verdict.left_to_hand == 1
-    assert load_questions(engine.store)[hop.id].judged is None
+    assert questions_of(engine)[hop.id].judged is None
 
 
 def test_a_judge_needs_a_name_of_its_own(engine: LocalEngine, asked: list[Question], write_lines: WriteLines) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from triskele.bench.own import gate as gates
 from triskele.bench.own.judge import import_grades, import_questions
-from triskele.bench.own.questions import JudgedSet, delete_questions, load_questions
+from triskele.bench.own.questions import JudgedSet, delete_questions, questions_of
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 
@@ -95,7 +95,7 @@ def test_what_was_accepted_passes_until_it_gets_worse(engine: LocalEngine, asked
     gate = gates.gate(engine)
     assert _failed(gate) == {"MRR", "passing cases"}
     [broken] = gate.broken
-    assert load_questions(engine.store)[broken].text == "red kettle"
+    assert questions_of(engine)[broken].text == "red kettle"
 
 
 def test_both_are_scored_by_the_labels_of_today(engine: LocalEngine, asked: list[str], write_lines: WriteLines) -> None:
@@ -118,7 +118,7 @@ def test_a_baseline_whose_questions_are_gone_is_told(
     engine: LocalEngine, asked: list[str], write_lines: WriteLines
 ) -> None:
     gates.accept(engine)
-    delete_questions(engine.store, list(load_questions(engine.store)))
+    delete_questions(engine.store, list(questions_of(engine)))
     with pytest.raises(BadInput, match="eval build"):
         gates.gate(engine)
     import_questions(engine, write_lines({"text": "loudest kettle", "ids": [asked[0]]}))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from triskele.bench.own.judge import import_grades, import_questions
-from triskele.bench.own.questions import load_labels, load_questions
+from triskele.bench.own.questions import load_labels, questions_of
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 
@@ -36,7 +36,7 @@ def test_scripted_grades_may_name_questions_by_their_words(engine: LocalEngine, 
     [question, other] = import_questions(engine, write_lines({"text": "What colour?"}, {"text": "What size?"}))
     import_grades(engine, write_lines({"question": "what  colour?", "memory": id[:8], "grade": 2}))
     assert load_labels(engine.store)[question.id, id].grade == 2
-    standing = load_questions(engine.store)
+    standing = questions_of(engine)
     assert (standing[question.id].judged, standing[other.id].judged) == ("hand", None)
 
 
@@ -60,7 +60,7 @@ def test_a_broken_file_of_questions_is_refused_whole(
     path.write_text(text)
     with pytest.raises(BadInput, match=words):
         import_questions(engine, path)
-    assert load_questions(engine.store) == {}
+    assert questions_of(engine) == {}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from triskele.bench.own.judge import JudgingSession, export_pairs, pool
 from triskele.bench.own.questions import (
     delete_questions,
     load_labels,
-    load_questions,
     make_question,
+    questions_of,
     save_questions,
 )
 from triskele.engine.local import LocalEngine
@@ -49,7 +49,7 @@ def test_a_pool_holds_what_the_arms_bring_and_the_source_but_nothing_out_of_use(
 
 def test_the_order_tells_nothing_and_follows_the_seed(engine: LocalEngine, ids: list[str]) -> None:
     harness = OwnHarness(engine)
-    question = next(iter(load_questions(engine.store).values()))
+    question = next(iter(questions_of(engine).values()))
     orders = {tuple(pool(harness, question, seed)) for seed in range(20)}
     assert len(orders) > 5
     assert pool(harness, question, 3) == pool(harness, question, 3)
@@ -63,9 +63,9 @@ def test_a_grade_is_kept_at_once_and_a_question_is_judged_with_its_last_one(
     assert first is not None and (first.place, first.places, first.questions_left) == (1, 4, 2)
     session.grade(3)
     assert _labels(engine) == {(first.question.id, first.memory.id): 3}
-    assert load_questions(engine.store)[first.question.id].judged is None
+    assert questions_of(engine)[first.question.id].judged is None
     _finish(session)
-    assert load_questions(engine.store)[first.question.id].judged == "hand"
+    assert questions_of(engine)[first.question.id].judged == "hand"
     following = session.item()
     assert following is not None and following.question != first.question
 
@@ -102,7 +102,7 @@ def test_a_skipped_question_waits_for_another_sitting(engine: LocalEngine, ids: 
 
 
 def test_unanswerable_questions_are_not_shown(engine: LocalEngine, ids: list[str]) -> None:
-    delete_questions(engine.store, list(load_questions(engine.store)))
+    delete_questions(engine.store, list(questions_of(engine)))
     save_questions(engine.store, [make_question("who owns the moon?", "unanswerable", "user")])
     assert JudgingSession(OwnHarness(engine), seed=1).item() is None
 

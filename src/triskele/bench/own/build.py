@@ -20,8 +20,8 @@ from triskele.bench.own.questions import (
     TYPES,
     Question,
     delete_questions,
-    load_questions,
     make_question,
+    questions_of,
     save_questions,
 )
 from triskele.curation import measures
@@ -87,7 +87,7 @@ def build(engine: LocalEngine, *, size: int, seed: int) -> BuildResult:
     engine.after_answer.flush()
     memories = in_use(engine)
     result = BuildResult(wanted=size // len(TYPES))
-    known = load_questions(engine.store)
+    known = questions_of(engine)
     stale = [id for id, each in known.items() if not each.judged and not set(each.sources) <= memories.keys()]
     delete_questions(engine.store, stale)
     result.dropped = len(stale)

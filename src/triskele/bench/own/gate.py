@@ -71,17 +71,15 @@ class Gate:
 def accept(engine: LocalEngine, progress: Progress = quiet) -> dict[str, Any]:
     """Keep the present ranking as the baseline."""
     judged, measured = _measured_now(engine, progress)
-    value = {
-        "at": timestamps.to_text(timestamps.now()),
-        "ranked": measured.ranked(),
-        "plan": plans.values_of(engine.plan_in_force()),
-    }
-    engine.store.documents.put(BASELINE, {_KEY: Document(value)})
-    return {
-        "at": value["at"],
-        "plan": value["plan"],
-        "overall": metrics.summary(measured.scores, range(len(judged.ids))),
-    }
+    value = {"at": timestamps.to_text(timestamps.now()), "plan": plans.values_of(engine.plan_in_force())}
+    engine.store.documents.put(BASELINE, {_KEY: Document({**value, "ranked": measured.ranked()})})
+    return {**value, "overall": metrics.summary(measured.scores, range(len(judged.ids)))}
+
+
+def accepted_at(engine: LocalEngine) -> str:
+    """When the baseline was accepted; empty without one."""
+    baseline = engine.store.documents.all(BASELINE).get(_KEY)
+    return str(baseline["at"]) if baseline else ""
 
 
 def gate(engine: LocalEngine, *, improve: bool = False, progress: Progress = quiet) -> Gate:

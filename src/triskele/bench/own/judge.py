@@ -28,8 +28,8 @@ from triskele.bench.own.questions import (
     Question,
     delete_labels,
     load_labels,
-    load_questions,
     make_question,
+    questions_of,
     save_labels,
     save_questions,
 )
@@ -60,7 +60,7 @@ def pool(harness: OwnHarness, question: Question, seed: int) -> list[str]:
 
 def export_pairs(harness: OwnHarness, seed: int) -> Iterator[dict[str, str]]:
     """Pairs for an external judge; private memories are left out, and multi-hop questions are judged by hand."""
-    for question in load_questions(harness.engine.store).values():
+    for question in questions_of(harness.engine).values():
         about = (harness.memories.get(id) for id in question.about)
         if question.type == MULTI_HOP or any(memory is not None and not is_open(memory) for memory in about):
             continue
@@ -92,7 +92,7 @@ class JudgingSession:
         self._harness = harness
         self._seed = seed
         self._store = harness.engine.store
-        self._questions = load_questions(self._store)
+        self._questions = questions_of(harness.engine)
         self._labels = load_labels(self._store)
         self._queue = [id for id, each in self._questions.items() if each.is_waiting]
         self._at = 0
@@ -236,7 +236,7 @@ def _reason_to_refuse(kappa: float | None, by_hand: int, labels: int, made: int,
 
 def import_questions(engine: LocalEngine, path: Path) -> list[Question]:
     """Add the questions of a file that are not known yet; memories named in `ids` get the highest grade."""
-    known = load_questions(engine.store)
+    known = questions_of(engine)
     read = [_imported(row, place, engine) for place, row in read_lines(path)]
     if not read:
         raise BadInput(f"{path} holds no questions")
@@ -249,7 +249,7 @@ def import_questions(engine: LocalEngine, path: Path) -> list[Question]:
 
 def import_grades(engine: LocalEngine, path: Path) -> list[Label]:
     """Import grades by hand from a file; every question in it counts as judged."""
-    known = load_questions(engine.store)
+    known = questions_of(engine)
     given = read_labels(path, engine, known, by=HAND)
     _keep(engine, given, known, HAND)
     return given
@@ -260,7 +260,7 @@ def import_labels(engine: LocalEngine, path: Path, by: str) -> JudgeAgreement:
     name = validation.check_name(by, "the judge's name")
     if not name or name.casefold() == HAND:
         raise BadInput(f"not a name for another judge: {by!r}")
-    known, present = load_questions(engine.store), load_labels(engine.store)
+    known, present = questions_of(engine), load_labels(engine.store)
     given = read_labels(path, engine, known, by=name)
     found = agreement(given, present, known, name)
     if found.is_accepted:

@@ -59,11 +59,6 @@ def make_question(text: str, type: str, generator: str, *, project: str | None =
     return replace(made, about=made.about or made.sources)
 
 
-def load_questions(store: OwnerStore) -> dict[str, Question]:
-    """Every question by its id."""
-    return {id: _question(id, value) for id, value in store.documents.all(QUESTION).items()}
-
-
 def save_questions(store: OwnerStore, questions: Iterable[Question]) -> None:
     """Keep questions, replacing those of the same id."""
     store.documents.put(QUESTION, {each.id: _document(each) for each in questions})
@@ -104,8 +99,8 @@ Labels = dict[tuple[str, str], Label]
 
 
 def questions_of(engine: LocalEngine) -> dict[str, Question]:
-    """Every question about a memory by its id."""
-    return load_questions(engine.store)
+    """Every question by its id."""
+    return {id: _question(id, value) for id, value in engine.store.documents.all(QUESTION).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +187,7 @@ def judged_set(harness: OwnHarness) -> JudgedSet:
             qrels.setdefault(label.question, {})[label.memory] = label.grade
     left_out: Counter[str] = Counter()
     kept: list[Question] = []
-    for question in load_questions(harness.engine.store).values():
+    for question in questions_of(harness.engine).values():
         reason = _reason_to_leave_out(question, list(qrels.get(question.id, {}).values()))
         if reason is None:
             kept.append(question)

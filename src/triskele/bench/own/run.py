@@ -48,6 +48,11 @@ def run(
     return report
 
 
+def reports(engine: LocalEngine) -> dict[str, dict[str, Any]]:
+    """The kept reports by their key, newest first."""
+    return {key: value["report"] for key, value in reversed(engine.store.documents.all(RUN).items())}
+
+
 def own_arm(name: str, engine: LocalEngine, model: SemanticIndex | None = None) -> Arm:
     """An arm of the benchmark, or `now`: what recall does now, or would do with another model."""
     if name != NOW:
