@@ -13,48 +13,52 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.models.bundled import bundled
 from triskele.privacy.detect import find
+from triskele.recall.access import StoreAccess
 from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day
-from triskele.recall.runtime import ModelRuntime
 from triskele.replies import JobCounts
 from triskele.store.protocols import IntegrityIssue, LostWrites, Maintenance, OwnerStore
 from triskele.store.vault import StoreVault
 from triskele.types import Sensitivity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+@dataclass(frozen=True, kw_only=True)
+class StoreState:
+    """How a store is, damage aside; `outside` are hosts by their purpose, `left` is what was sent to them, by day."""
+
+    index_behind: int | None
+    jobs: JobCounts
+    vault_problem: str | None
+    outside: Mapping[str, str]
+    outside_problems: tuple[str, ...]
+    left: tuple[Day, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health(StoreState):
     """What an inspection found and repaired; `waiting` memories have no vectors yet.
 
-    `model_problem` is why the model cannot be used, `vault_problem` why secrets cannot be read and `repair_problem` why
-    a repair failed.
+    `model_problem` is why the model cannot be used, and `repair_problem` why a repair failed.
     `lost` are acknowledged writes that are gone; `index_ahead` counts the versions that only an older index has.
     `leftovers` are copies that killed backups and restores left; a repair removes them. `repairs` is whether it was to.
     `exposed` memories look like secrets and are not; only a deep inspection looks for them.
     `mixed` are projects whose older memories may belong to the projects of other folders of the same name.
-    `outside` are the hosts in the settings by their purpose, and `left` is what was sent to them, by day.
     """
 
     findings: tuple[IntegrityIssue, ...]
     lost: tuple[LostWrites, ...]
     index_ahead: Mapping[str, int]
-    index_behind: int | None
     index_faults: int
     vectors_damaged: int
     vectors_orphaned: int
     waiting: int
-    jobs: JobCounts
     model_problem: str | None
-    vault_problem: str | None
     exposed: tuple[str, ...]
     repaired: tuple[str, ...]
     repairs: bool
     repair_problem: str | None
     mixed: Mapping[str, tuple[str, ...]]
-    outside: Mapping[str, str]
-    outside_problems: tuple[str, ...]
     corpus_notes: tuple[str, ...]
-    left: tuple[Day, ...]
     leftovers: tuple[Path, ...]
     is_deep: bool
 
@@ -76,24 +80,28 @@ class Health:
         return self.is_whole and not (self.is_unrepaired or self.model_problem or self.vault_problem)
 
 
+def state(engine: StoreAccess, lexical: LexicalIndex) -> StoreState:
+    """Describe indexes, vault and hosted models as they are now."""
+    return StoreState(
+        index_behind=lexical.behind(),
+        jobs=engine.store.jobs.counts(),
+        vault_problem=engine.vault.problem(),
+        outside=engine.runtime.hosts(),
+        outside_problems=engine.runtime.problems(),
+        left=tuple(egress_log.days(engine.store)),
+    )
+
+
 def inspect(
-    store: OwnerStore,
-    maintenance: Maintenance | None,
-    lexical: LexicalIndex,
-    models: ModelRuntime,
-    *,
-    deep: bool,
-    repair: bool,
-    vault: StoreVault,
+    engine: StoreAccess, lexical: LexicalIndex, maintenance: Maintenance | None, *, deep: bool, repair: bool
 ) -> Health:
     """Check truth and indexes; if the truth is damaged, nothing is repaired from it."""
-    semantic = models.semantic()
+    store, models, vault = engine.store, engine.runtime, engine.vault
+    semantic, before = models.semantic(), state(engine, lexical)
     findings = [] if maintenance is None else maintenance.check(deep=deep)
-    locked = vault.problem()
-    findings += _unreadable(store, vault) if deep and locked is None else []
+    findings += _unreadable(store, vault) if deep and before.vault_problem is None else []
     lost = [] if maintenance is None else maintenance.lost()
     ahead = {str(path): count for path, count in lexical.ahead().items()}
-    behind = lexical.behind()
     faults = lexical.damaged() if deep else 0
     damaged = semantic.damaged() if deep and semantic is not None else 0
     orphaned = semantic.orphans() if semantic is not None else 0
@@ -106,7 +114,7 @@ def inspect(
             leftovers = [each for each in leftovers if each not in removed]
             repaired += [f"removed {each}, which a killed backup or restore left" for each in removed]
         if repair and not findings:
-            repaired += _repaired_words(lexical, behind, faults)
+            repaired += _repaired_words(lexical, before.index_behind, faults)
             # What only the files of lost writes hold is evidence, not the rest of an erasure.
             if semantic is not None and (damaged or orphaned) and not ahead:
                 semantic.rebuild()
@@ -118,26 +126,21 @@ def inspect(
         problem = str(error)
     jobs = store.jobs.counts()
     return Health(
+        **{**vars(before), "jobs": jobs},
         findings=tuple(findings),
         lost=tuple(lost),
         index_ahead=ahead,
-        index_behind=behind,
         index_faults=faults,
         vectors_damaged=damaged,
         vectors_orphaned=orphaned,
         waiting=jobs.embed,
-        jobs=jobs,
         model_problem=_model_problem() if models.model == BUNDLED else None,
-        vault_problem=locked,
         exposed=tuple(_exposed(store)) if deep else (),
         repaired=tuple(repaired),
         repairs=repair,
         repair_problem=problem,
         mixed={} if findings else projects.mixed(store),
-        outside=models.hosts(),
-        outside_problems=models.problems(),
         corpus_notes=models.corpus_notes(),
-        left=tuple(egress_log.days(store)),
         leftovers=tuple(leftovers),
         is_deep=deep,
     )

@@ -21,13 +21,13 @@ _LLM = "llm"
 
 def statistics(engine: LocalEngine) -> Statistics:
     """Count what a store holds."""
-    store = engine.store
+    store, plan = engine.store, engine.adopted()
     most_used = tuple(store.usage.most_used())
     return Statistics(
         **asdict(store.census()),
         jobs=store.jobs.counts(),
         names=store.names.counts(),
-        adopted=_adopted(engine),
+        adopted=AdoptedPlan(values_of(plan.plan), plan.since, plan.questions) if plan else None,
         agreement=measures.agreement(store),
         most_used=most_used,
         used=tuple(store.memories([count.id for count in most_used]).values()),
@@ -36,11 +36,6 @@ def statistics(engine: LocalEngine) -> Statistics:
         today=_today(engine),
         llm_calls=engine.settings.curation.llm_calls,
     )
-
-
-def _adopted(engine: LocalEngine) -> AdoptedPlan | None:
-    plan = engine.adopted()
-    return None if plan is None else AdoptedPlan(values_of(plan.plan), plan.since, plan.questions)
 
 
 def _today(engine: LocalEngine) -> dict[str, int]:

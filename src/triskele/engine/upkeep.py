@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from triskele.curation.curator import Curator
     from triskele.curation.projects import ProjectSummary
     from triskele.curation.whole_store import ReviewResult
-    from triskele.engine.health import Health
+    from triskele.engine.health import Health, StoreState
     from triskele.engine.local import LocalEngine
     from triskele.engine.model_choice import Comparison, ModelsInUse, ModelSwitch, Rollback
     from triskele.graph.relations import Estimate, Extracted, RelationEdge, RelationReader
@@ -118,16 +118,17 @@ class Upkeep:
         """Check the database and repair what is derived from it."""
         from triskele.engine import health
 
-        engine = self._engine
-        return health.inspect(
-            self._store,
-            self._maintenance,
-            engine.lexical,
-            engine.runtime,
-            deep=deep,
-            repair=repair,
-            vault=engine.vault,
-        )
+        return health.inspect(self._engine, self._engine.lexical, self._maintenance, deep=deep, repair=repair)
+
+    def state(self) -> StoreState:
+        """Describe indexes, vault and hosted models as they are now, without a look for damage."""
+        from triskele.engine import health
+
+        return health.state(self._engine, self._engine.lexical)
+
+    def copies(self) -> list[Path]:
+        """List earlier backups and copies of the store; they may be gone."""
+        return self._engine.maintenance.earlier_copies()
 
     # Indexes and models
 
@@ -147,6 +148,10 @@ class Upkeep:
     def model_in_force(self) -> str:
         """Name the local model that embeds, by the settings or the last switch."""
         return self._engine.runtime.model
+
+    def is_embedding(self) -> bool:
+        """Whether this process embeds new memories in the background."""
+        return self._engine.runtime.is_at_work
 
     def models(self) -> ModelsInUse:
         """Describe the models in use and how much each has embedded."""
@@ -209,9 +214,7 @@ class Upkeep:
 
     def plan_curation(self, threshold: float) -> CurationPlan:
         """Count what `curate` would change at once; changes nothing."""
-        from triskele.curation.whole_store import curate
-
-        findings = curate(self._engine, is_dry=True).findings
+        findings = self.curate(is_dry=True).findings
         sure = [each for each in findings if each.decision.is_sure and each.decision.confidence >= threshold]
         return CurationPlan(len(sure), self._store.census().memories, self._curator().most_a_day())
 

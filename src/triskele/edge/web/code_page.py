@@ -71,8 +71,8 @@ def _answer(asked: PageRequest, trees: Sequence[str], tree: str) -> dict[str, An
         # Only what the user indexed is read.
         if tree not in trees:
             raise NotFound(f"{tree or 'this folder'} is not indexed")
-        home = asked.local.settings.home
-        model = place_of(asked.local.runtime.model, home)
+        home = asked.engine.settings.home
+        model = place_of(asked.local.upkeep.model_in_force(), home)
         answer = opened(home, Path(tree), model).search(text, limit=LIMIT)
     except TriskeleError as error:
         return {**nothing, "problem": str(error)}

@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from triskele import config
 from triskele.edge.web.rendering import PageRequest, PageRoute, fragment, page
-from triskele.recall.hosted import egress_log
 from triskele.text import timestamps
 
 _SECRETS = 20
@@ -18,32 +17,27 @@ _MICROS = 1_000_000
 
 def show(asked: PageRequest) -> Response:
     """The state of everything that needs no check for damage."""
-    engine, is_local = asked.local, asked.viewer.user is None
-    secrets = engine.browse(all_projects=True, sensitivities=["secret"], limit=_SECRETS)
+    upkeep, is_local = asked.local.upkeep, asked.viewer.user is None
+    secrets = asked.engine.browse(all_projects=True, sensitivities=["secret"], limit=_SECRETS)
     return page(
         asked,
         "health.html",
         "health",
         # Facts about the whole server are not shown to a single user.
         process=asked.request.app.state.process() if is_local else {},
-        model=engine.runtime.model,
-        is_at_work=engine.runtime.is_at_work,
-        jobs=engine.store.jobs.counts(),
-        behind=engine.lexical.behind(),
-        hosts=engine.runtime.hosts(),
-        problems=engine.runtime.problems(),
-        synced=engine.upkeep.synced_servers() if is_local else [],
-        left=list(reversed(egress_log.days(engine.store))),
+        model=upkeep.model_in_force(),
+        is_at_work=upkeep.is_embedding(),
+        state=upkeep.state(),
+        synced=upkeep.synced_servers() if is_local else [],
         secrets=secrets,
-        vault_problem=engine.vault.problem(),
-        copies=[_copy(each) for each in engine.maintenance.earlier_copies()] if is_local else [],
-        short=asked.short([each.id for each in secrets.memories]),
+        copies=[_copy(path) for path in upkeep.copies()] if is_local else [],
+        short=asked.short([memory.id for memory in secrets.memories]),
     )
 
 
 def store(asked: PageRequest) -> Response:
     """Counts of everything that is stored, which takes longer than the rest of the page."""
-    engine, is_local = asked.local, asked.viewer.user is None
+    engine, is_local = asked.engine, asked.viewer.user is None
     return fragment(
         "_store.html",
         viewer=asked.viewer,

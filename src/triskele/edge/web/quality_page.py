@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from triskele.bench.comparison import decision
 from triskele.bench.own import gate as gates
-from triskele.bench.own.questions import load_labels, load_questions
-from triskele.bench.own.run import RUN
+from triskele.bench.own import run
+from triskele.bench.own.questions import judging_state
 from triskele.bench.report.formatting import interval, metric_name, signed
 from triskele.edge.web.rendering import PageRequest, PageRoute, fragment, page
 
@@ -45,27 +45,27 @@ class IntervalMark:
 
 def show(asked: PageRequest) -> Response:
     """The newest run or the chosen one; without any, how to make one."""
-    store = asked.local.store
-    runs: dict[str, Any] = dict(reversed(store.documents.all(RUN).items()))
+    engine = asked.local
+    runs = run.reports(engine)
     key = asked.text("run", next(iter(runs), ""), most=40)
-    report = (runs.get(key) or next(iter(runs.values()), {"report": None}))["report"]
+    report = runs.get(key) or next(iter(runs.values()), None)
     metric = asked.text("metric", METRICS[0], most=20)
     metric = metric if metric in METRICS else METRICS[0]
-    baseline = store.documents.get(gates.BASELINE, "accepted")
+    judging = judging_state(engine)
     return page(
         asked,
         "quality.html",
         "quality",
-        runs={each: value["report"]["manifest"]["at"] for each, value in runs.items()},
+        runs={name: each["manifest"]["at"] for name, each in runs.items()},
         key=key,
         metric=metric,
         metrics=[(name, metric_name(name)) for name in METRICS],
         report=report,
-        questions=len(load_questions(store)),
-        labels=len(load_labels(store)),
-        adopted=asked.local.adopted(),
-        accepted=baseline["at"] if baseline else "",
-        drift=drift([value["report"] for value in reversed(runs.values())], metric),
+        questions=judging.questions,
+        labels=sum(judging.labels.values()),
+        adopted=engine.adopted(),
+        accepted=gates.accepted_at(engine),
+        drift=drift([*reversed(runs.values())], metric),
         **(table(report, metric) if report else {}),
     )
 
