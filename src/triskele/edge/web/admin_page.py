@@ -33,37 +33,37 @@ class ShownKey:
         return self.state == ""
 
 
-def show(asked: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """The page with all users and keys."""
-    tenants = _tenants(asked)
+    tenants = _tenants(request)
     users = tenants.accounts.users()
     return page(
-        asked,
+        request,
         "admin.html",
-        "admin",
+        "Users",
         users=[(user, quotas_in_force(user.quotas, tenants.limits)) for user in users],
-        keys=[_shown(each, asked) for each in reversed(tenants.accounts.keys())],
+        keys=[_shown(each, request) for each in reversed(tenants.accounts.keys())],
         scopes=SCOPES,
         lines=tenants.accounts.audit(limit=_LINES),
     )
 
 
-def _shown(key: AccessKey, asked: PageRequest) -> ShownKey:
+def _shown(key: AccessKey, request: PageRequest) -> ShownKey:
     is_over = key.expires_at is not None and key.expires_at <= timestamps.now()
     state = "revoked" if key.revoked_at is not None else "expired" if is_over else ""
-    return ShownKey(key, state, key.id == asked.principal.key)
+    return ShownKey(key, state, key.id == request.principal.key)
 
 
-def create_user(asked: PageRequest) -> Response:
+def create_user(request: PageRequest) -> Response:
     """Add a user; a key is made for them next."""
-    quotas = Quotas(*(_quota(asked, name) for name in _QUOTAS))
-    name, is_admin = asked.text("name", most=64).strip(), bool(asked.text("is_admin", most=8))
-    _tenants(asked).accounts.create_user(name, is_admin=is_admin, quotas=quotas)
+    quotas = Quotas(*(_quota(request, name) for name in _QUOTAS))
+    name, is_admin = request.text("name", most=64).strip(), bool(request.text("is_admin", most=8))
+    _tenants(request).accounts.create_user(name, is_admin=is_admin, quotas=quotas)
     return gone_to("/admin", said="user")
 
 
-def _quota(asked: PageRequest, name: str) -> int | None:
-    text = asked.text(name, most=12).strip()
+def _quota(request: PageRequest, name: str) -> int | None:
+    text = request.text(name, most=12).strip()
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):
@@ -71,30 +71,30 @@ def _quota(asked: PageRequest, name: str) -> int | None:
     return int(text)
 
 
-def create_key(asked: PageRequest) -> Response:
+def create_key(request: PageRequest) -> Response:
     """Make a key and show it, once."""
-    days = asked.number("days", 0, least=0, most=_MOST_DAYS)
-    details: dict[str, Any] = {"label": asked.text("label", most=100), "scopes": tuple(asked.many("scope"))}
+    days = request.number("days", 0, least=0, most=_MOST_DAYS)
+    details: dict[str, Any] = {"label": request.text("label", most=100), "scopes": tuple(request.many("scope"))}
     if days:
         details["expires_at"] = timestamps.now() + timedelta(days=days)
-    text, made = _tenants(asked).accounts.create_key(asked.text("user", most=64), **details)
-    return fragment("_new_key.html", text=text, key=made)
+    text, key = _tenants(request).accounts.create_key(request.text("user", most=64), **details)
+    return fragment("_new_key.html", text=text, key=key)
 
 
-def revoke_key(asked: PageRequest) -> Response:
+def revoke_key(request: PageRequest) -> Response:
     """End a key and its sessions at once."""
-    _tenants(asked).accounts.revoke_key(asked.named("id"))
+    _tenants(request).accounts.revoke_key(request.named("id"))
     return gone_to("/admin", said="revoked")
 
 
-def _tenants(asked: PageRequest) -> Tenants:
-    if not isinstance(asked.policy, Tenants):
+def _tenants(request: PageRequest) -> Tenants:
+    if not isinstance(request.policy, Tenants):
         raise NotFound("there is no such page")
-    return asked.policy
+    return request.policy
 
 
 ROUTES: tuple[PageRoute, ...] = (
-    PageRoute("GET", "/admin", show, ADMIN),
+    PageRoute("GET", "/admin", show, ADMIN, title="Users"),
     PageRoute("POST", "/admin/users", create_user, ADMIN),
     PageRoute("POST", "/admin/keys", create_key, ADMIN),
     PageRoute("POST", "/admin/keys/{id}/revoke", revoke_key, ADMIN),

@@ -48,10 +48,12 @@ class BrowseForm:
     sort: str = "recency"
 
     @classmethod
-    def of(cls, asked: PageRequest) -> BrowseForm:
+    def of(cls, request: PageRequest) -> BrowseForm:
         """What an address or a form names; empty fields have their defaults."""
         usual = cls()
-        texts = {each.name: asked.text(each.name, getattr(usual, each.name), most=200).strip() for each in fields(cls)}
+        texts = {
+            each.name: request.text(each.name, getattr(usual, each.name), most=200).strip() for each in fields(cls)
+        }
         return replace(usual, **{name: text for name, text in texts.items() if text or name == "project"})
 
     def values(self) -> dict[str, str]:
@@ -79,14 +81,14 @@ class BrowseForm:
         }
 
 
-def show(asked: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """One page of the table, or of the timeline."""
-    filters = BrowseForm.of(asked)
-    is_timeline = asked.text("view", most=20) == "timeline"
+    filters = BrowseForm.of(request)
+    is_timeline = request.text("view", most=20) == "timeline"
     if is_timeline and filters.sort not in ("about", "oldest"):
         filters = replace(filters, sort="about")
-    number = asked.number("page", 1, most=1_000_000)
-    listed = asked.engine.browse(**filters.options(), limit=PAGE, offset=(number - 1) * PAGE, facets=True)
+    number = request.number("page", 1, most=1_000_000)
+    listed = request.engine.browse(**filters.options(), limit=PAGE, offset=(number - 1) * PAGE, facets=True)
     assert listed.facets is not None
     values: dict[str, Any] = {
         "filters": filters,
@@ -96,13 +98,13 @@ def show(asked: PageRequest) -> Response:
         "first_shown": (number - 1) * PAGE + 1,
         "states_of": STATES,
         "sorts": SORTS,
-        "short": asked.short([memory.id for memory in listed.memories]),
-        "categories": asked.engine.settings.memory.categories,
+        "short": request.short([memory.id for memory in listed.memories]),
+        "categories": request.engine.settings.memory.categories,
         "is_timeline": is_timeline,
     }
     if is_timeline:
         values |= {"groups": _by_month(listed.memories), "months": _bars(list(listed.facets.months.items()))}
-    return page(asked, "browse.html", "browse", **values)
+    return page(request, "browse.html", "Browse", **values)
 
 
 def _by_month(memories: Any) -> list[tuple[str, list[tuple[str, Memory]]]]:
@@ -135,23 +137,23 @@ def _next_month(month: str) -> str:
     return f"{year + number // 12}-{number % 12 + 1:02d}-01"
 
 
-def change_many(asked: PageRequest) -> Response:
+def change_many(request: PageRequest) -> Response:
     """Change the chosen memories, or all that the filters leave, in one batch that can be undone."""
-    filters = BrowseForm.of(asked)
-    chosen = _chosen(asked, filters)
+    filters = BrowseForm.of(request)
+    chosen = _chosen(request, filters)
     if not chosen:
         raise BadInput("no memory is chosen: tick some first")
-    outcomes = _changed(asked, asked.text("action", most=20), chosen)
+    outcomes = _changed(request, request.text("action", most=20), chosen)
     batch = next((outcome.batch for outcome in outcomes if outcome.batch), "")
     return gone_to("/browse", batch, **({} if batch else {"said": "unchanged"}), **filters.values())
 
 
-def _chosen(asked: PageRequest, filters: BrowseForm) -> list[MemoryView]:
-    if not asked.text("matching", most=8):
-        return list(asked.engine.lookup(asked.many("id")[:MOST_AT_ONCE]).values())
+def _chosen(request: PageRequest, filters: BrowseForm) -> list[MemoryView]:
+    if not request.text("matching", most=8):
+        return list(request.engine.lookup(request.many("id")[:MOST_AT_ONCE]).values())
     chosen: list[MemoryView] = []
     while True:
-        listed = asked.engine.browse(**filters.options(), limit=MAX_LISTED, offset=len(chosen))
+        listed = request.engine.browse(**filters.options(), limit=MAX_LISTED, offset=len(chosen))
         if listed.total > MOST_AT_ONCE:
             raise BadInput(
                 f"{listed.total:,} memories match, and at most {MOST_AT_ONCE:,} are changed at once: add a filter"
@@ -161,8 +163,8 @@ def _chosen(asked: PageRequest, filters: BrowseForm) -> list[MemoryView]:
             return [memory for memory in chosen if memory.writable]
 
 
-def _changed(asked: PageRequest, action: str, memories: Sequence[MemoryView]) -> Sequence[Outcome]:
-    engine = asked.engine
+def _changed(request: PageRequest, action: str, memories: Sequence[MemoryView]) -> Sequence[Outcome]:
+    engine = request.engine
     current = [memory.id for memory in memories if not memory.forgotten]
     if action == "forget":
         return engine.forget(*current) if current else ()
@@ -171,20 +173,20 @@ def _changed(asked: PageRequest, action: str, memories: Sequence[MemoryView]) ->
         return engine.restore(*forgotten) if forgotten else ()
     if action != "label":
         raise BadInput("choose what to do with the memories")
-    changes = _labels(asked)
+    changes = _labels(request)
     return engine.edit(*current, **changes) if current and changes else ()
 
 
-def _labels(asked: PageRequest) -> dict[str, Any]:
+def _labels(request: PageRequest) -> dict[str, Any]:
     """The new category or project, and a tag more or less, as the form names them."""
-    changes: dict[str, Any] = {name: asked.text(f"new_{name}", most=200).strip() for name in _LABELS}
+    changes: dict[str, Any] = {name: request.text(f"new_{name}", most=200).strip() for name in _LABELS}
     for field in ("add_tag", "remove_tag"):
-        tag = asked.text(field, most=200).strip()
+        tag = request.text(field, most=200).strip()
         changes[f"{field}s"] = [tag] if tag else None
     return {name: value for name, value in changes.items() if value}
 
 
 ROUTES: tuple[PageRoute, ...] = (
-    PageRoute("GET", "/browse", show),
+    PageRoute("GET", "/browse", show, title="Browse"),
     PageRoute("POST", "/bulk", change_many, WRITE),
 )

@@ -47,50 +47,56 @@ class ShownCode:
     pieces: Sequence[CodePiece]
 
 
-def show(asked: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """The page, with its answer if the address has a query."""
-    trees = [str(each) for each in tree_index.indexed_trees(asked.engine.settings.home)]
-    chosen = asked.text("tree", trees[0] if trees else "")
+    trees = [str(each) for each in tree_index.indexed_trees(request.engine.settings.home)]
+    chosen = request.text("tree", trees[0] if trees else "")
     return page(
-        asked, "code.html", "code", trees=trees, tree=chosen, text=asked.text("q"), **_answer(asked, trees, chosen)
+        request,
+        "code.html",
+        "Code",
+        trees=trees,
+        tree=chosen,
+        text=request.text("q"),
+        **_answer(request, trees, chosen),
     )
 
 
-def places(asked: PageRequest) -> Response:
+def places(request: PageRequest) -> Response:
     """Only the answer."""
-    trees = [str(each) for each in tree_index.indexed_trees(asked.engine.settings.home)]
-    return fragment("_places.html", text=asked.text("q"), **_answer(asked, trees, asked.text("tree")))
+    trees = [str(each) for each in tree_index.indexed_trees(request.engine.settings.home)]
+    return fragment("_places.html", text=request.text("q"), **_answer(request, trees, request.text("tree")))
 
 
-def _answer(asked: PageRequest, trees: Sequence[str], tree: str) -> dict[str, Any]:
+def _answer(request: PageRequest, trees: Sequence[str], tree: str) -> dict[str, Any]:
     nothing: dict[str, Any] = {"answer": None, "shown": [], "memories": [], "problem": "", "short": {}}
-    text = asked.text("q").strip()
+    text = request.text("q").strip()
     if not text or not trees:
         return nothing
     try:
         # Only what the user indexed is read.
         if tree not in trees:
             raise NotFound(f"{tree or 'this folder'} is not indexed")
-        home = asked.engine.settings.home
-        model = place_of(asked.local.upkeep.model_in_force(), home)
+        home = request.engine.settings.home
+        model = place_of(request.local.upkeep.model_in_force(), home)
         answer = opened(home, Path(tree), model).search(text, limit=LIMIT)
     except TriskeleError as error:
         return {**nothing, "problem": str(error)}
-    memories = _memories(asked, text, answer)
+    memories = _memories(request, text, answer)
     return {
         **nothing,
         "answer": answer,
         "shown": [ShownCode(hit, highlighted(hit.snippet, Path(hit.path).suffix[1:], text)) for hit in answer.hits],
         "memories": memories,
-        "short": asked.short([each.id for each in memories]),
+        "short": request.short([each.id for each in memories]),
     }
 
 
-def _memories(asked: PageRequest, text: str, answer: CodeAnswer) -> list[Memory]:
+def _memories(request: PageRequest, text: str, answer: CodeAnswer) -> list[Memory]:
     """The memories that fit the question and name one of the places."""
     named = [hit.symbol for hit in answer.hits if hit.symbol]
-    found = asked.engine.recall(text, all_projects=True, limit=20, logged=False).hits
-    fitting = [hit.memory for hit in found if any(symbols.names(hit.memory.content, name) for name in named)]
+    hits = request.engine.recall(text, all_projects=True, limit=20, logged=False).hits
+    fitting = [hit.memory for hit in hits if any(symbols.names(hit.memory.content, name) for name in named)]
     return fitting[:_MOST_MEMORIES]
 
 
@@ -131,6 +137,6 @@ def _spans(text: str, wanted: set[str]) -> Iterator[tuple[int, int]]:
 
 
 ROUTES: tuple[PageRoute, ...] = (
-    PageRoute("GET", "/code", show, is_local=True),
+    PageRoute("GET", "/code", show, is_local=True, title="Code"),
     PageRoute("GET", "/code/places", places, is_local=True),
 )

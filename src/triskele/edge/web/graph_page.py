@@ -12,6 +12,7 @@ from triskele.edge.web.rendering import PageRequest, PageRoute, fragment, page
 from triskele.edge.web.sessions import HEADERS
 from triskele.engine.concepts import MAX_NODES
 from triskele.errors import TriskeleError
+from triskele.replies import Neighbourhood
 from triskele.text import timestamps
 
 USUAL_NODES = 80
@@ -25,51 +26,51 @@ EDGE_GROUPS = (
 SIZES = (40, USUAL_NODES, 150, MAX_NODES)
 
 
-def show(asked: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """The page; without a focus it offers the most mentioned concepts."""
-    name, memory = asked.text("focus", most=200).strip(), asked.text("memory", most=40)
-    size = asked.number("size", USUAL_NODES, most=MAX_NODES)
-    found, problem = None, ""
+    name, memory = request.text("focus", most=200).strip(), request.text("memory", most=40)
+    size = request.number("size", USUAL_NODES, most=MAX_NODES)
+    neighbourhood, problem = None, ""
     if name or memory:
         try:
-            found = asked.engine.concepts.neighbourhood(concept=name, memory=memory, at=_moment(asked), most=size)
+            neighbourhood = _neighbourhood(request, size)
         except TriskeleError as error:
             problem = str(error)
     return page(
-        asked,
+        request,
         "graph.html",
-        "graph",
+        "Graph",
         status=404 if problem else 200,
         focus=name,
         memory=memory,
         size=size,
         sizes=SIZES,
         edge_groups=EDGE_GROUPS,
-        at=asked.text("at", most=40),
-        months=_months(asked.engine.concepts.overview().first),
-        found=found,
+        at=request.text("at", most=40),
+        months=_months(request.engine.concepts.overview().first),
+        neighbourhood=neighbourhood,
         problem=problem,
     )
 
 
-def start(asked: PageRequest) -> Response:
+def start(request: PageRequest) -> Response:
     """The most mentioned concepts, to begin with."""
-    return fragment("_hubs.html", stats=asked.engine.concepts.overview())
+    return fragment("_hubs.html", stats=request.engine.concepts.overview())
 
 
-def data(asked: PageRequest) -> Response:
+def data(request: PageRequest) -> Response:
     """The drawing as JSON."""
-    found = asked.engine.concepts.neighbourhood(
-        concept=asked.text("focus", most=200).strip(),
-        memory=asked.text("memory", most=40),
-        at=_moment(asked),
-        most=asked.number("size", USUAL_NODES, most=MAX_NODES),
+    neighbourhood = _neighbourhood(request, request.number("size", USUAL_NODES, most=MAX_NODES))
+    return JSONResponse({**graph_layout.drawing(neighbourhood), "left_out": neighbourhood.left_out}, headers=HEADERS)
+
+
+def _neighbourhood(request: PageRequest, size: int) -> Neighbourhood:
+    return request.engine.concepts.neighbourhood(
+        concept=request.text("focus", most=200).strip(),
+        memory=request.text("memory", most=40),
+        at=validation.check_when(request.text("at", most=40) or None),
+        most=size,
     )
-    return JSONResponse({**graph_layout.drawing(found), "left_out": found.left_out}, headers=HEADERS)
-
-
-def _moment(asked: PageRequest) -> datetime | None:
-    return validation.check_when(asked.text("at", most=40) or None)
 
 
 def _months(first: datetime | None) -> list[str]:
@@ -82,7 +83,7 @@ def _months(first: datetime | None) -> list[str]:
 
 
 ROUTES: tuple[PageRoute, ...] = (
-    PageRoute("GET", "/graph", show),
+    PageRoute("GET", "/graph", show, title="Graph"),
     PageRoute("GET", "/graph/start", start),
     PageRoute("GET", "/graph/data", data),
 )

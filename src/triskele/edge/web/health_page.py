@@ -15,32 +15,32 @@ _SECRETS = 20
 _MICROS = 1_000_000
 
 
-def show(asked: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """The state of everything that needs no check for damage."""
-    upkeep, is_local = asked.local.upkeep, asked.viewer.user is None
-    secrets = asked.engine.browse(all_projects=True, sensitivities=["secret"], limit=_SECRETS)
+    upkeep, is_local = request.local.upkeep, request.viewer.user is None
+    secrets = request.engine.browse(all_projects=True, sensitivities=["secret"], limit=_SECRETS)
     return page(
-        asked,
+        request,
         "health.html",
-        "health",
+        "Health",
         # Facts about the whole server are not shown to a single user.
-        process=asked.request.app.state.process() if is_local else {},
+        process=request.http.app.state.process() if is_local else {},
         model=upkeep.model_in_force(),
         is_at_work=upkeep.is_embedding(),
         state=upkeep.state(),
         synced=upkeep.synced_servers() if is_local else [],
         secrets=secrets,
         copies=[_copy(path) for path in upkeep.copies()] if is_local else [],
-        short=asked.short([memory.id for memory in secrets.memories]),
+        short=request.short([memory.id for memory in secrets.memories]),
     )
 
 
-def store(asked: PageRequest) -> Response:
+def store(request: PageRequest) -> Response:
     """Counts of everything that is stored, which takes longer than the rest of the page."""
-    engine, is_local = asked.engine, asked.viewer.user is None
+    engine, is_local = request.engine, request.viewer.user is None
     return fragment(
         "_store.html",
-        viewer=asked.viewer,
+        viewer=request.viewer,
         census=engine.stats(),
         address=config.shown_url(engine.settings.store.url) if is_local else "",
         owner=engine.settings.memory.owner,
@@ -55,13 +55,13 @@ def _copy(path: Path) -> dict[str, Any]:
     return {"path": str(path), "size": status.st_size, "at": timestamps.from_micros(int(status.st_mtime * _MICROS))}
 
 
-def check(asked: PageRequest) -> Response:
+def check(request: PageRequest) -> Response:
     """Look for damage; nothing is repaired from here."""
-    return fragment("_check.html", health=asked.local.upkeep.inspect(repair=False))
+    return fragment("_check.html", health=request.local.upkeep.inspect(repair=False))
 
 
 ROUTES: tuple[PageRoute, ...] = (
-    PageRoute("GET", "/health", show),
+    PageRoute("GET", "/health", show, title="Health"),
     PageRoute("GET", "/health/store", store),
     # It reads the whole database, which has one owner on a personal machine only.
     PageRoute("POST", "/health/check", check, is_local=True),

@@ -29,10 +29,10 @@ class KeySessions(PageSessions):
         return await to_thread.run_sync(self._opened, proof.strip(), request.client.host if request.client else "")
 
     def _opened(self, key: str, address: str) -> OpenedSession | None:
-        found = self._tenants.sign_in(key, SESSION_S)
-        if found is None:
+        session = self._tenants.sign_in(key, SESSION_S)
+        if session is None:
             return None
-        value, lasts_s, principal = found
+        value, lasts_s, principal = session
         self._tenants.audit(Access(principal, _OPERATION, "", 204, address))
         return OpenedSession(value, lasts_s)
 

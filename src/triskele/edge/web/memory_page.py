@@ -73,57 +73,57 @@ def _shown(memory: Memory, name: str) -> str:
     return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def show(asked: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """The page of one memory."""
-    engine = asked.engine
-    memory = engine.get(asked.named("id"))
+    engine = request.engine
+    memory = engine.get(request.named("id"))
     journal = engine.journal(id=memory.id, limit=MAX_LISTED)
     versions = {version.version: version for version in journal.versions if version.id == memory.id}
     return page(
-        asked,
+        request,
         "memory.html",
-        "browse",
+        "Browse",
         memory=memory,
         steps=history(journal.entries, versions),
         first=journal.entries[-1] if journal.entries else None,
         is_trusted=memory.shared_by is not None and memory.shared_by in engine.sharing.shares().trusted,
-        can_change=asked.viewer.can_write and memory.writable,
+        can_change=request.viewer.can_write and memory.writable,
         kinds=[str(kind) for kind in LinkKind],
-        short=asked.short([memory.id, *memory.linked]),
-        is_editing=bool(asked.text("edit", most=8)),
-        **_choices(asked),
+        short=request.short([memory.id, *memory.linked]),
+        is_editing=bool(request.text("edit", most=8)),
+        **_choices(request),
     )
 
 
-def _choices(asked: PageRequest) -> dict[str, Any]:
-    settings, facets = asked.engine.settings.memory, facets_of(asked.engine)
+def _choices(request: PageRequest) -> dict[str, Any]:
+    settings, facets = request.engine.settings.memory, facets_of(request.engine)
     projects = sorted(filter(None, facets.projects))
     return {"categories": settings.categories, "projects": projects, "most": settings.max_characters}
 
 
-def new(asked: PageRequest) -> Response:
+def new(request: PageRequest) -> Response:
     """The form for a new memory."""
-    return page(asked, "new.html", "browse", supersedes=asked.text("supersedes", most=40), **_choices(asked))
+    return page(request, "new.html", "Browse", supersedes=request.text("supersedes", most=40), **_choices(request))
 
 
-def create(asked: PageRequest) -> Response:
+def create(request: PageRequest) -> Response:
     """Remember a text, which may replace another memory."""
-    older = asked.text("supersedes", most=40).strip() or None
-    return _done(asked.engine.remember(_content(asked), supersedes=older, **_details(asked)))
+    older = request.text("supersedes", most=40).strip() or None
+    return _done(request.engine.remember(_content(request), supersedes=older, **_details(request)))
 
 
-def edit(asked: PageRequest) -> Response:
+def edit(request: PageRequest) -> Response:
     """Change the text or the details of a memory."""
-    memory = asked.engine.get(asked.named("id"))
-    changes = _details(asked)
+    memory = request.engine.get(request.named("id"))
+    changes = _details(request)
     if not is_secret(memory):
-        changes["content"] = _content(asked)
+        changes["content"] = _content(request)
     # A form without a category keeps it: every memory has one.
     changes["category"] = changes["category"] or memory.category
-    given = {name: value for name, value in changes.items() if value != _kept(memory, name)}
-    if not given:
+    edited = {name: value for name, value in changes.items() if value != _kept(memory, name)}
+    if not edited:
         return gone_to(f"/memory/{memory.id}", said="unchanged")
-    return _done(asked.engine.edit(memory.id, **given)[0])
+    return _done(request.engine.edit(memory.id, **edited)[0])
 
 
 def _kept(memory: Memory, name: str) -> Any:
@@ -133,27 +133,27 @@ def _kept(memory: Memory, name: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _content(asked: PageRequest) -> str:
+def _content(request: PageRequest) -> str:
     # Browsers send line ends as a carriage return and a line feed.
-    return asked.text("content", most=100_000).replace("\r\n", "\n")
+    return request.text("content", most=100_000).replace("\r\n", "\n")
 
 
-def _details(asked: PageRequest) -> dict[str, Any]:
-    importance = asked.text("importance", "0.5", most=10)
+def _details(request: PageRequest) -> dict[str, Any]:
+    importance = request.text("importance", "0.5", most=10)
     try:
         number = float(importance)
     except ValueError:
         raise BadInput("the importance must be a number from 0 to 1") from None
     details: dict[str, Any] = {
-        "category": asked.text("category", most=200) or None,
-        "tags": [tag.strip() for tag in asked.text("tags").split(",") if tag.strip()],
-        "keywords": asked.text("keywords"),
+        "category": request.text("category", most=200) or None,
+        "tags": [tag.strip() for tag in request.text("tags").split(",") if tag.strip()],
+        "keywords": request.text("keywords"),
         "importance": number,
-        "project": asked.text("project", most=200).strip(),
-        "valid_from": asked.text("valid_from", most=40) or None,
-        "valid_to": asked.text("valid_to", most=40) or None,
+        "project": request.text("project", most=200).strip(),
+        "valid_from": request.text("valid_from", most=40) or None,
+        "valid_to": request.text("valid_to", most=40) or None,
     }
-    if chosen := asked.text("sensitivity", most=20):
+    if chosen := request.text("sensitivity", most=20):
         details["sensitivity"] = _sensitivity(chosen)
     return details
 
@@ -165,65 +165,65 @@ def _sensitivity(name: str) -> Sensitivity:
         raise BadInput(f"unknown sensitivity {name!r}: choose open, private or secret") from None
 
 
-def forget(asked: PageRequest) -> Response:
+def forget(request: PageRequest) -> Response:
     """Stop recalling a memory."""
-    return _done(asked.engine.forget(asked.named("id"))[0])
+    return _done(request.engine.forget(request.named("id"))[0])
 
 
-def restore(asked: PageRequest) -> Response:
+def restore(request: PageRequest) -> Response:
     """Bring a forgotten memory back."""
-    return _done(asked.engine.restore(asked.named("id"))[0])
+    return _done(request.engine.restore(request.named("id"))[0])
 
 
-def connect(asked: PageRequest) -> Response:
+def connect(request: PageRequest) -> Response:
     """Link a memory with another one."""
-    id = asked.engine.get(asked.named("id")).id
-    outcome = asked.engine.link(id, _kind(asked), asked.text("other", most=40).strip())
+    id = request.engine.get(request.named("id")).id
+    outcome = request.engine.link(id, _kind(request), request.text("other", most=40).strip())
     return gone_to(f"/memory/{id}", outcome.batch)
 
 
-def disconnect(asked: PageRequest) -> Response:
+def disconnect(request: PageRequest) -> Response:
     """Close a link of a memory."""
-    id = asked.engine.get(asked.named("id")).id
-    outcome = asked.engine.unlink(asked.text("source", most=40), _kind(asked), asked.text("target", most=40))
+    id = request.engine.get(request.named("id")).id
+    outcome = request.engine.unlink(request.text("source", most=40), _kind(request), request.text("target", most=40))
     return gone_to(f"/memory/{id}", outcome.batch)
 
 
-def _kind(asked: PageRequest) -> LinkKind:
+def _kind(request: PageRequest) -> LinkKind:
     try:
-        return LinkKind(asked.text("kind", most=20))
+        return LinkKind(request.text("kind", most=20))
     except ValueError:
         raise BadInput(f"choose the kind of the link: {', '.join(LinkKind)}") from None
 
 
-def reveal(asked: PageRequest) -> Response:
+def reveal(request: PageRequest) -> Response:
     """The text of a secret, which the journal notes."""
-    return fragment("_secret.html", text=asked.engine.reveal(asked.named("id")).text)
+    return fragment("_secret.html", text=request.engine.reveal(request.named("id")).text)
 
 
-def trust(asked: PageRequest) -> Response:
+def trust(request: PageRequest) -> Response:
     """Let agents be given unasked what the user shares whose memory this is."""
-    return _trusting(asked, is_trusted=True)
+    return _trusting(request, is_trusted=True)
 
 
-def distrust(asked: PageRequest) -> Response:
+def distrust(request: PageRequest) -> Response:
     """Let agents find what that user shares only when they search."""
-    return _trusting(asked, is_trusted=False)
+    return _trusting(request, is_trusted=False)
 
 
-def _trusting(asked: PageRequest, *, is_trusted: bool) -> Response:
-    memory = asked.engine.get(asked.named("id"))
+def _trusting(request: PageRequest, *, is_trusted: bool) -> Response:
+    memory = request.engine.get(request.named("id"))
     if memory.shared_by is None:
         raise BadInput("this memory is your own: trust is for what others share")
-    asked.engine.sharing.trust(memory.shared_by, trusted=is_trusted)
+    request.engine.sharing.trust(memory.shared_by, trusted=is_trusted)
     return gone_to(f"/memory/{memory.id}")
 
 
-def undo(asked: PageRequest) -> Response:
+def undo(request: PageRequest) -> Response:
     """Undo a batch of any actor; the user sees it on the page."""
-    batch = asked.text("batch", most=64)
-    outcomes = asked.engine.undo(batch or None, all_projects=True, anyone=True).outcomes
-    back = asked.request.headers.get("hx-current-url", "")
+    batch = request.text("batch", most=64)
+    outcomes = request.engine.undo(batch or None, all_projects=True, anyone=True).outcomes
+    back = request.http.headers.get("hx-current-url", "")
     path = re.match(r"https?://[^/]+/ui(/memory/\w+|/browse)?", back)
     # The undo of a moved project also changes folders.
     changed = [outcome.id for outcome in outcomes if outcome.action is not Action.BOUND]
@@ -232,9 +232,9 @@ def undo(asked: PageRequest) -> Response:
 
 
 def _done(outcome: Outcome) -> Response:
-    said = _UNCHANGED.get(outcome.action, "")
-    more = {"said": said} if said else {}
-    return gone_to(f"/memory/{outcome.id}", "" if said else outcome.batch, **more)
+    unchanged = _UNCHANGED.get(outcome.action, "")
+    more = {"said": unchanged} if unchanged else {}
+    return gone_to(f"/memory/{outcome.id}", "" if unchanged else outcome.batch, **more)
 
 
 ROUTES: tuple[PageRoute, ...] = (

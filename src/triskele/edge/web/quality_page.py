@@ -43,19 +43,19 @@ class IntervalMark:
     text: str
 
 
-def show(asked: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """The newest run or the chosen one; without any, how to make one."""
-    engine = asked.local
+    engine = request.local
     runs = run.reports(engine)
-    key = asked.text("run", next(iter(runs), ""), most=40)
+    key = request.text("run", next(iter(runs), ""), most=40)
     report = runs.get(key) or next(iter(runs.values()), None)
-    metric = asked.text("metric", METRICS[0], most=20)
+    metric = request.text("metric", METRICS[0], most=20)
     metric = metric if metric in METRICS else METRICS[0]
     judging = judging_state(engine)
     return page(
-        asked,
+        request,
         "quality.html",
-        "quality",
+        "Quality",
         runs={name: each["manifest"]["at"] for name, each in runs.items()},
         key=key,
         metric=metric,
@@ -91,16 +91,16 @@ def _cell(arm: Mapping[str, Any], found: Mapping[str, Any] | None, group: str, m
 
 def _marks(compared: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, Any]:
     """Every arm's difference over all questions, on one scale around zero."""
-    found = {arm: each for (arm, group), each in compared.items() if group == _OVERALL}
-    reach = max((abs(end) for each in found.values() for end in each["ci95"]), default=0.0) or 1.0
+    overall = {arm: each for (arm, group), each in compared.items() if group == _OVERALL}
+    reach = max((abs(end) for each in overall.values() for end in each["ci95"]), default=0.0) or 1.0
 
-    def place(value: float) -> float:
+    def percent(value: float) -> float:
         return round(50 + 48 * value / reach, 2)
 
     drawn = [
-        IntervalMark(arm, place(each["ci95"][0]), place(each["delta"]), place(each["ci95"][1]),
+        IntervalMark(arm, percent(each["ci95"][0]), percent(each["delta"]), percent(each["ci95"][1]),
                      str(decision(each)), f"{signed(each['delta'])} ({interval(each)})")
-        for arm, each in found.items()
+        for arm, each in overall.items()
     ]  # fmt: skip
     return {"drawn": drawn, "reach": reach}
 
@@ -117,9 +117,12 @@ def drift(reports: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, A
             for number, each in enumerate(points)]  # fmt: skip
 
 
-def run_gate(asked: PageRequest) -> Response:
+def run_gate(request: PageRequest) -> Response:
     """Compare the present ranking with the accepted one, now."""
-    return fragment("_gate.html", gate=gates.gate(asked.local))
+    return fragment("_gate.html", gate=gates.gate(request.local))
 
 
-ROUTES: tuple[PageRoute, ...] = (PageRoute("GET", "/quality", show), PageRoute("POST", "/quality/gate", run_gate))
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("GET", "/quality", show, title="Quality"),
+    PageRoute("POST", "/quality/gate", run_gate),
+)

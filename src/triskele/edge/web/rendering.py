@@ -41,18 +41,6 @@ _STATUS: tuple[tuple[type[TriskeleError], int], ...] = (
     (QuotaExceeded, 429),
 )
 _AGES = (("y", 365 * 86400), ("mo", 30 * 86400), ("d", 86400), ("h", 3600), ("min", 60))
-NAVIGATION = (
-    ("search", "Search", ""),
-    ("browse", "Browse", "/browse"),
-    ("graph", "Graph", "/graph"),
-    ("code", "Code", "/code"),
-    ("review", "Review", "/review"),
-    ("quality", "Quality", "/quality"),
-    ("health", "Health", "/health"),
-    ("admin", "Users", "/admin"),
-)
-# Indexed source trees lie in the data folder of a machine, and belong to no user of a server.
-LOCAL_PAGES = frozenset({"code"})
 _NOTES = {
     "unchanged": {"text": "Nothing changed.", "can_undo": False},
     "settled": {"text": "Settled; the server knows it after the next sync.", "can_undo": False},
@@ -102,11 +90,9 @@ class Viewer:
         """Where the memories lie."""
         return "this machine" if self.user is None else "this server"
 
-    @property
-    def navigation(self) -> list[tuple[str, str, str]]:
-        """The pages that they can open."""
-        hidden = LOCAL_PAGES if self.user is not None else frozenset()
-        return [each for each in NAVIGATION if each[0] not in hidden and (each[0] != "admin" or self.is_admin)]
+    def is_offered(self, route: PageRoute) -> bool:
+        """Whether the navigation offers them a page."""
+        return (self.user is None or not route.is_local) and (route.scope != ADMIN or self.is_admin)
 
 
 @dataclass(frozen=True)
@@ -115,7 +101,7 @@ class PageRequest:
 
     policy: AccessPolicy
     principal: Principal
-    request: Request
+    http: Request
     body: bytes = b""
 
     @property
@@ -136,15 +122,15 @@ class PageRequest:
     @cached_property
     def values(self) -> Mapping[str, list[str]]:
         """The fields of the query, and of the form if there is one."""
-        query = parse_qs(self.request.url.query, keep_blank_values=True)
+        query = parse_qs(self.http.url.query, keep_blank_values=True)
         return {**query, **parse_qs(self.body.decode("utf-8", "replace"), keep_blank_values=True)}
 
     def text(self, name: str, default: str = "", *, most: int = MAX_TEXT) -> str:
         """One field; longer ones are refused."""
-        found = self.values.get(name, [default])[-1]
-        if len(found) > most:
+        value = self.values.get(name, [default])[-1]
+        if len(value) > most:
             raise BadInput(f"{name} may have at most {most:,} characters")
-        return found
+        return value
 
     def many(self, name: str) -> list[str]:
         """All values of a field, without empty ones."""
@@ -157,7 +143,7 @@ class PageRequest:
 
     def named(self, name: str) -> str:
         """A parameter of the path."""
-        return str(self.request.path_params[name])
+        return str(self.http.path_params[name])
 
     def short(self, ids: Sequence[str]) -> dict[str, str]:
         """The shortest unique prefix of each id."""
@@ -168,13 +154,17 @@ Handler = Callable[[PageRequest], Response]
 
 
 class PageRoute(NamedTuple):
-    """Which function answers an address below /ui, and the scope it needs; some exist on a personal machine only."""
+    """Which function answers an address below /ui, and the scope it needs.
+
+    `title` is its name in the navigation; a page without one is not listed. `is_local`: only on a personal machine.
+    """
 
     method: str
     path: str
     handler: Handler
     scope: str = READ
     is_local: bool = False
+    title: str = ""
 
 
 def viewer_of(principal: Principal | None) -> Viewer:
@@ -185,23 +175,23 @@ def viewer_of(principal: Principal | None) -> Viewer:
 @cache
 def environment() -> Environment:
     """The templates: everything that is not markup of ours is escaped."""
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader("triskele.edge.web", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {each.__name__: each for each in (age, day, moment, count, counted, query, size, pairs)}
-    made.globals |= {"static": static, "prefix": PREFIX, "version": __version__}
-    return made
+    templates.filters |= {each.__name__: each for each in (age, day, moment, count, counted, query, size, pairs)}
+    templates.globals |= {"static": static, "prefix": PREFIX, "version": __version__}
+    return templates
 
 
-def page(asked: PageRequest, template: str, active: str, *, status: int = 200, **values: Any) -> Response:
+def page(request: PageRequest, template: str, active: str, *, status: int = 200, **values: Any) -> Response:
     """A whole page; after a change it says what was done and offers to undo it."""
-    done, said = asked.text("done", most=64), asked.text("said", most=20)
-    notice = change_notice(asked.engine, done) if done else _NOTES.get(said)
-    return fragment(template, status=status, active=active, notice=notice, viewer=asked.viewer, **values)
+    batch, note = request.text("done", most=64), request.text("said", most=20)
+    notice = change_notice(request.engine, batch) if batch else _NOTES.get(note)
+    return fragment(template, status=status, active=active, notice=notice, viewer=request.viewer, **values)
 
 
 def fragment(template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any) -> Response:
@@ -216,11 +206,11 @@ def gone_to(path: str, batch: str = "", **query_values: str) -> Response:
     return Response(status_code=204, headers={**HEADERS, "HX-Redirect": f"{PREFIX}{path}{values}"})
 
 
-def failure(viewer: Viewer, error: TriskeleError, *, asked_by_script: bool) -> Response:
+def failure(viewer: Viewer, error: TriskeleError, *, is_script: bool) -> Response:
     """An error as a notice on the page that asked, or as a separate page."""
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
     message = error_line(error)
-    if asked_by_script:
+    if is_script:
         headers = {"HX-Retarget": "#notice", "HX-Reswap": "innerHTML"}
         return fragment("_error.html", status=status, headers=headers, message=message)
     return fragment("error.html", status=status, active="", notice=None, viewer=viewer, message=message, code=status)
@@ -239,9 +229,9 @@ def change_notice(engine: Engine, batch: str) -> dict[str, Any] | None:
     if not entries:
         return None
     is_undo = entries[0].undoes is not None
-    said = _summary(entries)
+    summary = _summary(entries)
     can_undo = any(entry.action not in {*LASTING, Action.ERASED} for entry in entries)
-    return {"text": f"Undone: {said}" if is_undo else said, "batch": batch, "can_undo": can_undo}
+    return {"text": f"Undone: {summary}" if is_undo else summary, "batch": batch, "can_undo": can_undo}
 
 
 def _summary(entries: Sequence[JournalEntry]) -> str:
@@ -257,10 +247,10 @@ def _static_files() -> dict[str, tuple[bytes, str, str]]:
     """The bytes, the type and a hash of every static file, by name."""
     folder = resources.files(__package__).joinpath("static")
     files = [*folder.iterdir(), *folder.joinpath("vendor").iterdir()]
-    found = {each.name: each.read_bytes() for each in files if each.name.endswith((".js", ".css", ".svg"))}
+    contents = {each.name: each.read_bytes() for each in files if each.name.endswith((".js", ".css", ".svg"))}
     return {
         name: (data, mimetypes.guess_type(name)[0] or "application/octet-stream", hashlib.sha256(data).hexdigest()[:12])
-        for name, data in found.items()
+        for name, data in contents.items()
     }
 
 
@@ -271,10 +261,10 @@ def static(name: str) -> str:
 
 def static_file(name: str) -> Response:
     """A static file, which browsers may keep."""
-    found = _static_files().get(name)
-    if found is None:
+    file = _static_files().get(name)
+    if file is None:
         return Response("There is no such file.", 404, HEADERS)
-    data, kind, _ = found
+    data, kind, _ = file
     return Response(data, headers={**HEADERS, **_FOREVER, "Content-Type": f"{kind}; charset=utf-8"})
 
 
@@ -319,5 +309,5 @@ def pairs(values: Iterable[Any]) -> list[tuple[str, str]]:
 
 def query(values: Mapping[str, Any]) -> str:
     """Fields as the query of an address, without empty ones."""
-    kept = {name: value for name, value in values.items() if value not in ("", None, [], ())}
-    return f"?{urlencode(kept, doseq=True)}" if kept else ""
+    named = {name: value for name, value in values.items() if value not in ("", None, [], ())}
+    return f"?{urlencode(named, doseq=True)}" if named else ""

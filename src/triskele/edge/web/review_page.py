@@ -34,21 +34,21 @@ class ShownProposal:
     pieces: Sequence[Piece]
 
 
-def show(asked: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """Conflicts, the queue, the newest counts of use, and the conversations that were given something."""
-    engine = asked.engine
+    engine = request.engine
     proposals = engine.curation.proposals()
     conflicts = [each for each in proposals if each.kind is Verdict.CONFLICT]
     waiting = [each for each in proposals if each.kind is not Verdict.CONFLICT]
-    stats, number = engine.stats(), asked.number("page", 1, most=1_000)
+    stats, number = engine.stats(), request.number("page", 1, most=1_000)
     # One more than is shown, to know whether there is another page.
     conversations = engine.agents.conversations(limit=CONVERSATIONS + 1, offset=(number - 1) * CONVERSATIONS)
     memories = {memory.id: memory for memory in stats.used}
     sides = (side for each in (*conflicts, *waiting[:SHOWN]) for side in (each.new, each.old) if side)
     return page(
-        asked,
+        request,
         "review.html",
-        "review",
+        "Review",
         conflicts=[_shown(each) for each in conflicts],
         waiting=len(waiting),
         shown=[_shown(each) for each in waiting[:SHOWN]],
@@ -57,25 +57,25 @@ def show(asked: PageRequest) -> Response:
         conversations=conversations[:CONVERSATIONS],
         number=number,
         is_last=len(conversations) <= CONVERSATIONS,
-        short=asked.short([*memories, *(side.id for side in sides)]),
+        short=request.short([*memories, *(side.id for side in sides)]),
     )
 
 
-def conversation(asked: PageRequest) -> Response:
+def conversation(request: PageRequest) -> Response:
     """What one conversation was given, and what each of it cost."""
-    [*found] = asked.engine.agents.conversations(key=asked.named("key"))
-    if not found:
+    [*conversations] = request.engine.agents.conversations(key=request.named("key"))
+    if not conversations:
         raise NotFound("unknown conversation: conversations are kept for 30 days")
-    given = found[0].given
-    memories = asked.engine.lookup([each.id for each in given])
+    injected = conversations[0].given
+    memories = request.engine.lookup([each.id for each in injected])
     return page(
-        asked,
+        request,
         "conversation.html",
-        "review",
-        talk=found[0],
-        given=[(memories.get(each.id), each) for each in given],
-        held=sum(each.tokens for each in given if not each.lost),
-        short=asked.short(list(memories)),
+        "Review",
+        conversation=conversations[0],
+        injected=[(memories.get(each.id), each) for each in injected],
+        held=sum(each.tokens for each in injected if not each.lost),
+        short=request.short(list(memories)),
     )
 
 
@@ -84,29 +84,29 @@ def _shown(proposal: Proposal) -> ShownProposal:
     return ShownProposal(proposal, VERBS.get(proposal.kind, ""), reasons_text(proposal.reasons), pieces)
 
 
-def keep(asked: PageRequest) -> Response:
+def keep(request: PageRequest) -> Response:
     """Settle a conflict: keep the version of this machine or that of the server."""
-    version = asked.named("version")
+    version = request.named("version")
     if version not in ("mine", "theirs"):
         raise NotFound("a conflict has two versions: mine and theirs")
-    settle = asked.engine.curation.reject if version == "mine" else asked.engine.curation.accept
-    settle(asked.named("id"))
+    settle = request.engine.curation.reject if version == "mine" else request.engine.curation.accept
+    settle(request.named("id"))
     return gone_to("/review", said="settled")
 
 
-def accept(asked: PageRequest) -> Response:
+def accept(request: PageRequest) -> Response:
     """Carry a proposal out; the page offers to undo it."""
-    return gone_to("/review", asked.engine.curation.accept(asked.named("id")).batch)
+    return gone_to("/review", request.engine.curation.accept(request.named("id")).batch)
 
 
-def reject(asked: PageRequest) -> Response:
+def reject(request: PageRequest) -> Response:
     """Drop a proposal for good."""
-    asked.engine.curation.reject(asked.named("id"))
+    request.engine.curation.reject(request.named("id"))
     return gone_to("/review", said="rejected")
 
 
 ROUTES: tuple[PageRoute, ...] = (
-    PageRoute("GET", "/review", show),
+    PageRoute("GET", "/review", show, title="Review"),
     PageRoute("GET", "/conversation/{key:path}", conversation),
     PageRoute("POST", "/review/{id}/accept", accept, WRITE),
     PageRoute("POST", "/review/{id}/keep/{version}", keep, WRITE),

@@ -87,28 +87,28 @@ class SearchForm:
     limit: int
 
     @classmethod
-    def of(cls, asked: PageRequest) -> SearchForm:
+    def of(cls, request: PageRequest) -> SearchForm:
         """What the browser sent; without any leg all of them are meant."""
-        legs = tuple(leg for leg in LEGS if leg in asked.many("leg")) or LEGS
+        legs = tuple(leg for leg in LEGS if leg in request.many("leg")) or LEGS
         return cls(
-            text=asked.text("q").strip(),
-            project=asked.text("project", EVERY_PROJECT, most=200),
-            category=asked.text("category", most=200),
-            tag=asked.text("tag", most=200),
+            text=request.text("q").strip(),
+            project=request.text("project", EVERY_PROJECT, most=200),
+            category=request.text("category", most=200),
+            tag=request.text("tag", most=200),
             legs=legs,
-            fusion=asked.text("fusion", DEFAULT, most=40),
-            rerank=asked.text("rerank", DEFAULT, most=40),
-            as_of=asked.text("as_of", most=40),
-            known_at=asked.text("known_at", most=40),
-            superseded=bool(asked.text("superseded", most=8)),
-            limit=asked.number("limit", LIMITS[0]),
+            fusion=request.text("fusion", DEFAULT, most=40),
+            rerank=request.text("rerank", DEFAULT, most=40),
+            as_of=request.text("as_of", most=40),
+            known_at=request.text("known_at", most=40),
+            superseded=bool(request.text("superseded", most=8)),
+            limit=request.number("limit", LIMITS[0]),
         )
 
     def options(self) -> dict[str, Any]:
         """The options of recall."""
-        place = {"all_projects": True} if self.project == EVERY_PROJECT else {"project": self.project}
+        project = {"all_projects": True} if self.project == EVERY_PROJECT else {"project": self.project}
         return {
-            **place,
+            **project,
             "category": self.category or None,
             "tags": [self.tag] if self.tag else (),
             "as_of": self.as_of or None,
@@ -131,9 +131,9 @@ class SearchForm:
         return cls("", EVERY_PROJECT, "", "", LEGS, DEFAULT, DEFAULT, "", "", False, LIMITS[0])
 
 
-def show(asked: PageRequest) -> Response:
+def show(request: PageRequest) -> Response:
     """The page, with its answer if the address has a query."""
-    form, facets = SearchForm.of(asked), facets_of(asked.engine)
+    form, facets = SearchForm.of(request), facets_of(request.engine)
     choices: dict[str, Any] = {
         "projects": sorted(facets.projects),
         "categories": sorted(facets.categories),
@@ -143,38 +143,38 @@ def show(asked: PageRequest) -> Response:
         "limits": LIMITS,
     }
     return page(
-        asked,
+        request,
         "search.html",
-        "search",
+        "Search",
         form=form,
         total=sum(facets.projects.values()),
         **choices,
-        **_answer(asked, form),
+        **_answer(request, form),
     )
 
 
-def hits(asked: PageRequest) -> Response:
+def hits(request: PageRequest) -> Response:
     """Only the answer, for every change of the form."""
-    form = SearchForm.of(asked)
+    form = SearchForm.of(request)
     # The address contains the query, so that it can be reloaded and bookmarked.
-    headers = {"HX-Replace-Url": f"{PREFIX}{query(asked.values)}"}
-    total, answer = sum(facets_of(asked.engine).projects.values()), _answer(asked, form)
-    return fragment("_hits.html", headers=headers, form=form, total=total, viewer=asked.viewer, **answer)
+    headers = {"HX-Replace-Url": f"{PREFIX}{query(request.values)}"}
+    total, answer = sum(facets_of(request.engine).projects.values()), _answer(request, form)
+    return fragment("_hits.html", headers=headers, form=form, total=total, viewer=request.viewer, **answer)
 
 
-def _answer(asked: PageRequest, form: SearchForm) -> dict[str, Any]:
+def _answer(request: PageRequest, form: SearchForm) -> dict[str, Any]:
     if not form.text:
-        recent = asked.engine.browse(all_projects=True, limit=_RECENT).memories
-        return {"answer": None, "problem": "", "recent": recent, "short": asked.short([each.id for each in recent])}
-    asked.policy.admit_models(asked.principal)
+        recent = request.engine.browse(all_projects=True, limit=_RECENT).memories
+        return {"answer": None, "problem": "", "recent": recent, "short": request.short([each.id for each in recent])}
+    request.policy.admit_models(request.principal)
     try:
-        answer = asked.engine.recall(form.text, logged=False, **form.options())
+        answer = request.engine.recall(form.text, logged=False, **form.options())
     except BadInput as error:
         # A date that is not finished yet, for example: the page stays unchanged and shows the error.
         return {"answer": None, "problem": str(error), "recent": [], "short": {}}
     ids = {id for hit in answer.hits for id in (hit.memory.id, hit.stands_for or hit.memory.id)}
     ids |= {each.id for each in answer.resolutions}
-    short = asked.short(sorted(ids))
+    short = request.short(sorted(ids))
     return {
         "answer": answer,
         "problem": "",
@@ -235,39 +235,39 @@ def segments(text: str, spans: Iterable[tuple[int, int]]) -> list[Segment]:
     return [*pieces, (text[at:], False)] if at < len(text) else pieces
 
 
-def why_not(asked: PageRequest) -> Response:
+def why_not(request: PageRequest) -> Response:
     """Why an expected memory, by its id or by words of its text, is not among the hits."""
-    form, expected = SearchForm.of(asked), asked.text("expected").strip()
+    form, expected = SearchForm.of(request), request.text("expected").strip()
     if not form.text or not expected:
         return fragment("_why_not.html", problem="Ask a question above, then name the memory that you expected.")
-    asked.policy.admit_models(asked.principal)
+    request.policy.admit_models(request.principal)
     try:
-        memory = _expected(asked, expected)
-        found = asked.engine.why_not(memory.id, form.text, **form.options())
+        memory = _expected(request, expected)
+        explained = request.engine.why_not(memory.id, form.text, **form.options())
     except TriskeleError as error:
         return fragment("_why_not.html", problem=str(error))
-    change = found.smallest_change
+    change = explained.smallest_change
     advice = "" if change is None else shapes.query_change(change, _FIELDS)
     return fragment(
-        "_why_not.html", problem="", memory=memory, found=found, advice=advice, short=asked.short([memory.id])
+        "_why_not.html", problem="", memory=memory, explained=explained, advice=advice, short=request.short([memory.id])
     )
 
 
-def _expected(asked: PageRequest, text: str) -> Memory:
+def _expected(request: PageRequest, text: str) -> Memory:
     """The memory of an id, or the one that fits some words best."""
     if " " not in text:
         try:
-            return asked.engine.get(text)
+            return request.engine.get(text)
         except (NotFound, BadInput):
             pass
-    answer = asked.engine.recall(text, limit=1, all_projects=True, show_superseded=True, logged=False)
+    answer = request.engine.recall(text, limit=1, all_projects=True, show_superseded=True, logged=False)
     if not answer.hits:
         raise NotFound("no memory fits these words: give an id, or other words of its text")
     return answer.hits[0].memory
 
 
 ROUTES: tuple[PageRoute, ...] = (
-    PageRoute("GET", "", show),
+    PageRoute("GET", "", show, title="Search"),
     PageRoute("GET", "/hits", hits),
     PageRoute("GET", "/why-not", why_not),
 )

@@ -69,16 +69,16 @@ class PageSessions(ABC):
 
     async def exchange(self, request: Request, proof: str) -> Response:
         """A session cookie for a code or key; 401 if it is not valid."""
-        made = await self.opened(request, proof)
-        if made is None:
+        session = await self.opened(request, proof)
+        if session is None:
             return self._signed_out()
         response = Response(status_code=204, headers=HEADERS)
         # The origin that the browser names was checked: it shows whether TLS is used, behind a proxy too.
         is_secure = request.headers.get("origin", "").startswith("https://")
         response.set_cookie(
             _cookie(request),
-            made.value,
-            max_age=int(made.lasts_s),
+            session.value,
+            max_age=int(session.lasts_s),
             path=PREFIX,
             httponly=True,
             samesite="strict",

@@ -28,7 +28,7 @@ from triskele.edge.web import (
     review_page,
     search_page,
 )
-from triskele.edge.web.rendering import PageRequest, PageRoute, failure, static_file, viewer_of
+from triskele.edge.web.rendering import PageRequest, PageRoute, environment, failure, static_file, viewer_of
 from triskele.edge.web.sessions import PREFIX, SESSIONS
 from triskele.errors import NotFound, TriskeleError, Unavailable
 from triskele.text import timestamps
@@ -68,9 +68,9 @@ def pages(context: AppContext, metrics: Metrics) -> ASGIApp:
 
     async def unknown(request: Request, _: Exception) -> Response:
         viewer = viewer_of(request.scope[PRINCIPAL])
-        return failure(viewer, NotFound("there is no such page"), asked_by_script=_is_script(request))
+        return failure(viewer, NotFound("there is no such page"), is_script=_is_script(request))
 
-    made = Starlette(
+    app = Starlette(
         routes=[
             Route(f"{PREFIX}/session", exchange, methods=["POST"]),
             Route(f"{PREFIX}/sign-out", leave, methods=["POST"]),
@@ -82,9 +82,10 @@ def pages(context: AppContext, metrics: Metrics) -> ASGIApp:
         ],
         exception_handlers={HTTPException: unknown},
     )
-    made.router.redirect_slashes = False
-    made.state.process = context.state
-    return made
+    app.router.redirect_slashes = False
+    environment().globals["navigation"] = [route for route in ROUTES if route.title]
+    app.state.process = context.state
+    return app
 
 
 class _Served:
@@ -110,11 +111,11 @@ class _Served:
         try:
             response = self._allowed(PageRequest(policy, principal, request, body))
         except TriskeleError as error:
-            response = failure(viewer_of(principal), error, asked_by_script=_is_script(request))
+            response = failure(viewer_of(principal), error, is_script=_is_script(request))
         except Exception as error:
             self._context.log(f"page {self._route.handler.__name__} failed: {error_place(error)}")
             fault = Unavailable("a fault inside triskele: its log says where")
-            response = failure(viewer_of(principal), fault, asked_by_script=_is_script(request))
+            response = failure(viewer_of(principal), fault, is_script=_is_script(request))
         self._note(request, policy, response, time.perf_counter() - started)
         return response
 
@@ -122,12 +123,12 @@ class _Served:
         policy = self._context.policy
         return SingleOwner(self._context.open_store) if policy is None or principal.user is None else policy
 
-    def _allowed(self, asked: PageRequest) -> Response:
-        if self._route.is_local and asked.principal.user is not None:
+    def _allowed(self, request: PageRequest) -> Response:
+        if self._route.is_local and request.principal.user is not None:
             raise NotFound("there is no such page")
-        asked.principal.require(self._route.scope)
-        asked.policy.admit(asked.principal)
-        return self._route.handler(asked)
+        request.principal.require(self._route.scope)
+        request.policy.admit(request.principal)
+        return self._route.handler(request)
 
     def _note(self, request: Request, policy: AccessPolicy, response: Response, took_s: float) -> None:
         operation, status = f"page {self._route.path or '/'}", response.status_code
