@@ -13,7 +13,7 @@ from starlette.responses import Response
 from triskele.edge.http.keys import REVEAL, WRITE
 from triskele.edge.web.rendering import PageRequest, PageRoute, facets_of, fragment, gone_to, page
 from triskele.errors import BadInput
-from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, Sensitivity, is_secret
+from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, is_secret
 from triskele.validation import MAX_LISTED
 
 _FIELDS = ("category", "tags", "keywords", "importance", "sensitivity", "project", "speaker", "valid_from", "valid_to")
@@ -154,15 +154,8 @@ def _details(request: PageRequest) -> dict[str, Any]:
         "valid_to": request.text("valid_to", most=40) or None,
     }
     if chosen := request.text("sensitivity", most=20):
-        details["sensitivity"] = _sensitivity(chosen)
+        details["sensitivity"] = chosen
     return details
-
-
-def _sensitivity(name: str) -> Sensitivity:
-    try:
-        return Sensitivity(name)
-    except ValueError:
-        raise BadInput(f"unknown sensitivity {name!r}: choose open, private or secret") from None
 
 
 def forget(request: PageRequest) -> Response:
@@ -178,22 +171,17 @@ def restore(request: PageRequest) -> Response:
 def connect(request: PageRequest) -> Response:
     """Link a memory with another one."""
     id = request.engine.get(request.named("id")).id
-    outcome = request.engine.link(id, _kind(request), request.text("other", most=40).strip())
+    outcome = request.engine.link(id, request.text("kind", most=20), request.text("other", most=40).strip())
     return gone_to(f"/memory/{id}", outcome.batch)
 
 
 def disconnect(request: PageRequest) -> Response:
     """Close a link of a memory."""
     id = request.engine.get(request.named("id")).id
-    outcome = request.engine.unlink(request.text("source", most=40), _kind(request), request.text("target", most=40))
+    outcome = request.engine.unlink(
+        request.text("source", most=40), request.text("kind", most=20), request.text("target", most=40)
+    )
     return gone_to(f"/memory/{id}", outcome.batch)
-
-
-def _kind(request: PageRequest) -> LinkKind:
-    try:
-        return LinkKind(request.text("kind", most=20))
-    except ValueError:
-        raise BadInput(f"choose the kind of the link: {', '.join(LinkKind)}") from None
 
 
 def reveal(request: PageRequest) -> Response:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 SHOWN = 50
 CONVERSATIONS = 20
-# More than stores keep.
-_EVERY = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ def show(request: PageRequest) -> Response:
 
 def conversation(request: PageRequest) -> Response:
     """What one conversation was given, and what each of it cost."""
-    [*conversations] = request.engine.agents.conversations(key=request.named("key"))
+    conversations = request.engine.agents.conversations(key=request.named("key"))
     if not conversations:
         raise NotFound("unknown conversation: conversations are kept for 30 days")
     injected = conversations[0].given
