@@ -84,10 +84,18 @@ def test_all_help_lists_every_command_in_one_line_each(run: Run) -> None:
 
 def test_recall_shows_a_few_options_and_names_the_others(run: Run) -> None:
     everyday, everything = run("recall", "-h").out, run("help", "recall", "--all").out
-    shown = everyday[everyday.index("Options:") : everyday.index("Options of every command:")]
-    assert 3 <= shown.count("\n  --") <= 5 and "--limit" in shown
-    assert "--fusion" in everyday and "[default|rrf" not in everyday
-    assert "[default|rrf" in everything and "Advanced options:" in everything
+    options = everyday[everyday.index("Options:") : everyday.index("Options of every command:")]
+    assert 3 <= options.count("\n  --") <= 5 and "--limit" in options
+    assert "Advanced options:" in everything
+
+
+@pytest.mark.parametrize("name", ["recall", "why-not"])
+def test_help_describes_options_for_measuring_only_with_all(run: Run, name: str) -> None:
+    everyday, everything = run(name, "-h").out, run("help", name, "--all").out
+    names = everyday[everyday.index("For measuring:") : everyday.index("Examples:")]
+    assert "--legs, --fusion, --rerank, --order, --near" in names
+    assert "[default|rrf" not in everyday
+    assert "[default|rrf" in everything[everything.index("Options for measuring:") :]
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("hook", "serve", "mcp")])

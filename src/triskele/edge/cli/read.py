@@ -106,6 +106,8 @@ def recall(
 
 @click.command(
     "why-not",
+    cls=EverydayCommand,
+    everyday=("limit", "category", "tags", "project", "all_projects", "since", "until", "as_of", "known_at"),
     epilog=examples(
         'triskele why-not 1kpn46 "how do releases reach the cluster?"',
         'triskele why-not 1kpn46 "database" --category facts --json',
