@@ -33,7 +33,7 @@ def described(share: Share) -> str:
 
 
 def query_change(change: SmallestChange, names: Mapping[str, str]) -> str:
-    """A change of a query in words, with the names that the reader's options have."""
+    """A change of a question in words; `names` are its options."""
     parts = [f"ask also for “{change.words}”"] if change.words else []
     for option, value in change.options.items():
         if option not in names:

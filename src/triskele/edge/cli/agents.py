@@ -23,6 +23,7 @@ from triskele.edge.hook.client import Address
 from triskele.edge.process import connect
 from triskele.edge.shapes import shown_content
 from triskele.errors import BadInput, Conflict, NotFound, StoreClosed, Unavailable
+from triskele.types import client_actor
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -97,7 +98,7 @@ def hook(invocation: Invocation, event: str, explain: bool) -> None:
 
 
 def _explain_hook(invocation: Invocation, event: str) -> None:
-    """What the hook does with the event on standard input, and why; the folder is the one that the event names."""
+    """Explain what the hook does with the event on standard input."""
     from triskele.edge.hook import explain as explanation
 
     try:
@@ -127,11 +128,11 @@ def _explanation_view(explained: Explanation, short: ShortIds) -> Iterator[Text]
     yield note(f"The hook {verb}{explained.verdict}{project}.", MATCH)
     if explained.has_looked:
         yield note(explained.place, QUIET)
-    for each in explained.considered:
-        sign = note("✗ ", WARNING) if each.left_out else note("✓ ", GOOD)
-        reason = f" ({each.left_out})" if each.left_out else ""
-        text = note(f"  {one_line(shown_content(each.memory, False))}{reason}")
-        yield sign + note(short[each.memory.id], ID) + text
+    for candidate in explained.considered:
+        sign = note("✗ ", WARNING) if candidate.left_out else note("✓ ", GOOD)
+        reason = f" ({candidate.left_out})" if candidate.left_out else ""
+        text = note(f"  {one_line(shown_content(candidate.memory, False))}{reason}")
+        yield sign + note(short[candidate.memory.id], ID) + text
 
 
 @click.command(
@@ -147,7 +148,6 @@ def memory_tool(invocation: Invocation, client: str) -> None:
     """
     from triskele.edge.cli.write import text_or_input
     from triskele.edge.file_memory import FileMemory
-    from triskele.types import client_actor
 
     try:
         call = json.loads(text_or_input("-"))
@@ -230,7 +230,7 @@ def mcp(invocation: Invocation, in_process: bool) -> None:
 
 
 class _LazyEngine:
-    """The engine of an in-process server, opened on the first request and again after a change of the settings."""
+    """Opens the engine on the first request, and again after settings change."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
@@ -239,14 +239,14 @@ class _LazyEngine:
         self._is_over = False
 
     def open_engine(self) -> Engine:
-        """The engine; a failed open is tried again."""
+        """Return the engine; a failed open is tried again."""
         from triskele.edge.process.engine_host import SettingsWatch, lent
 
         with self._mutex:
             if self._is_over:
                 raise StoreClosed("triskele is stopping")
             if self._opened is not None and self._opened[1].is_outdated():
-                # At once: the new settings may forbid what the old ones allowed. Requests that run keep the old engine.
+                # New settings may forbid what old ones allowed; requests that run keep the old engine.
                 self._opened = None
             if self._opened is None:
                 watch = SettingsWatch(self._invocation.settings())
@@ -266,7 +266,7 @@ class _LazyEngine:
 
 
 def _own_output() -> BinaryIO:
-    """A private copy of standard output; everything else that writes there goes to standard error."""
+    """Duplicate standard output and send everything else written there to standard error."""
     own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return own
@@ -292,7 +292,7 @@ def ui(invocation: Invocation, no_browser: bool) -> None:
 
 
 def _sign_in(address: Address, environ: dict[str, str]) -> str:
-    """Ask for a URL that signs a browser in; start the background process if none runs."""
+    """Get a URL that signs a browser in, from the background process."""
     ends = time.monotonic() + _START_S
     while True:
         try:
@@ -318,7 +318,8 @@ def _sign_in_url(status: int, text: bytes) -> str:
 
 
 def _open(address: Address, url: str) -> bool:
-    """Open the browser by a page that only this user can read: arguments of programs can be seen by others."""
+    """Open the browser by a page that only this user can read."""
+    # The arguments of programs can be seen by others.
     path = Path(address.file("open.html"))
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

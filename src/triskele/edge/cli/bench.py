@@ -69,7 +69,7 @@ def bench(
 
 
 def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Sequence[str] | None, seed: int) -> None:
-    """Measure code search on a suite; the trees are next to it unless named."""
+    """Measure code search on a suite and its trees."""
     from triskele.bench.code_suite import DEFAULT, load_suite, run_suite
     from triskele.models.local import local_embedder
 

@@ -149,14 +149,12 @@ def embed(invocation: Invocation, path: str) -> None:
 
 
 def _searcher(invocation: Invocation, path: str | Path, *, is_indexed: bool) -> CodeSearch:
-    from triskele.code import tree_index
-    from triskele.code.languages import require
-    from triskele.code.search import opened
+    from triskele.code import languages, search, tree_index
 
     if not is_indexed:
-        require()
+        languages.require()
     settings = invocation.settings()
-    return opened(settings.home, tree_index.resolve(path), settings.recall.model)
+    return search.opened(settings.home, tree_index.resolve(path), settings.recall.model)
 
 
 def _located(invocation: Invocation, path: str) -> tuple[CodeSearch, str]:
@@ -167,7 +165,7 @@ def _located(invocation: Invocation, path: str) -> tuple[CodeSearch, str]:
 
 
 def _embed_later(invocation: Invocation, root: Path) -> bool:
-    """Start a process that embeds and outlives this one; not where processes in the background are switched off."""
+    """Start a process that embeds in the background, if allowed."""
     settings = invocation.settings()
     if not settings.agents.background or settings.recall.model == NO_MODEL:
         return False
@@ -199,7 +197,7 @@ def _memories(invocation: Invocation, name: str) -> list[Memory]:
 
 
 def named_code(invocation: Invocation, memory: Memory) -> list[Document]:
-    """The definitions in the indexed tree around this folder that a memory names; none if there is no such tree."""
+    """Definitions that a memory names, in the indexed tree around this folder."""
     if is_secret(memory) or not (invocation.settings().home / "code").is_dir():
         return []
     try:
@@ -258,7 +256,7 @@ def _write_reservations(answer: CodeAnswer, *, has_model: bool) -> None:
 
 
 def _symbol_view(answer: SymbolAnswer, memories: Sequence[Memory]) -> str:
-    """Where a symbol is defined and used, and the memories that mention it."""
+    """Definitions and uses of a symbol, and the memories that mention it."""
     lines: list[str] = []
     for located in answer.definitions:
         definition = located.definition
@@ -274,7 +272,7 @@ def _symbol_view(answer: SymbolAnswer, memories: Sequence[Memory]) -> str:
 
 
 def _status_view(status: TreeStatus) -> str:
-    """The size of a tree's index, and how much of it is embedded."""
+    """The size of a tree's index and its embedded share."""
     languages = ", ".join(f"{name} {count:,}" for name, count in list(status.languages.items())[:6])
     skipped = ", ".join(f"{count:,} {reason}" for reason, count in status.skipped.items())
     is_gone = not Path(status.root).is_dir()

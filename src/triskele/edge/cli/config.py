@@ -82,7 +82,7 @@ def _settings_view(values: Mapping[str, Mapping[str, Any]], file: Path) -> Itera
 
 
 def about_ignored(name: str, settings: Settings) -> str:
-    """Why a variable of the environment has no effect, and what has."""
+    """Say why an environment variable has no effect, and name another."""
     usual = {f"TRISKELE_{key.replace('.', '_')}".upper(): key for key in settings.origins}
     if name in usual and usual[name] not in VARIABLES:
         return f"{name} has no effect: only the settings file sets it (`triskele config set {usual[name]} VALUE`)"
@@ -112,7 +112,7 @@ def get(invocation: Invocation, key: str) -> None:
 
 
 def _model_in_use(invocation: Invocation, settings: Settings) -> str:
-    """The model that recall uses; that of the settings if the store cannot say."""
+    """The model that recall uses, or without a store the default."""
     with suppress(TriskeleError):
         if invocation.exists():
             with invocation.open_local() as engine:
@@ -121,7 +121,7 @@ def _model_in_use(invocation: Invocation, settings: Settings) -> str:
 
 
 class _WithNegative(click.Command):
-    """A command that takes a negative number as a value, and not as an option."""
+    """A command that reads a negative number as a value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments."""
@@ -162,7 +162,7 @@ def unset(invocation: Invocation, key: str) -> None:
 
 
 def store_setting(key: str, value: str | None) -> Path:
-    """Write a setting into the settings file, or remove it; returns the file, in which another value may be wrong."""
+    """Write or remove a setting in the settings file; returns the file."""
     # Not those in force: a wrong value in the file, or in the environment, must not keep it from being corrected.
     home = {name: os.environ[name] for name in ("TRISKELE_HOME",) if name in os.environ}
     settings = load({**home, "TRISKELE_CONFIG": os.devnull})
@@ -190,7 +190,7 @@ def store_setting(key: str, value: str | None) -> Path:
 
 
 def _change(invocation: Invocation, key: str, value: str | None) -> None:
-    """Write or remove a setting, and show the value that is in force now."""
+    """Write or remove a setting, and show its value now."""
     file = store_setting(key, value)
     try:
         settings = invocation.settings()
@@ -223,7 +223,7 @@ def _checked_name(key: str, settings: Settings) -> str:
 
 
 def _typed(key: str, value: str, now: Any) -> Any:
-    """The text as a value of the type that the setting has."""
+    """Convert a text to the setting's type."""
     if isinstance(now, bool):
         if value.lower() not in _YES_AND_NO:
             raise BadInput(f"setting {key} must be true or false, not {value!r}")
@@ -240,7 +240,7 @@ def _typed(key: str, value: str, now: Any) -> Any:
 
 
 def _read(file: Path) -> str:
-    """The text of the settings file, empty if there is none; raise if it is not TOML."""
+    """Read the settings file; refuse what is not TOML."""
     import tomlkit
 
     try:
@@ -256,7 +256,7 @@ def _read(file: Path) -> str:
 
 
 def _changed(text: str, key: str, value: Any) -> str:
-    """The text of a settings file with one value changed; comments and order stay."""
+    """Change one value in the text of a settings file, keeping comments."""
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -276,7 +276,7 @@ def _changed(text: str, key: str, value: Any) -> str:
 
 
 def _occurrences(document: dict[str, Any], key: str) -> list[tuple[Any, str]]:
-    """The tables that hold a key as `load` reads it, each with the name that it has there."""
+    """The tables that hold a key, each with its name there."""
     occurrences = [(document, key)] if key in document else []
     for section, values in document.items():
         name = key.removeprefix(f"{section}.")
@@ -286,21 +286,21 @@ def _occurrences(document: dict[str, Any], key: str) -> list[tuple[Any, str]]:
 
 
 def _no_section(text: str, key: str) -> str:
-    """The section of a setting if the file has a value of that name instead of the section; otherwise empty."""
+    """The setting's section if the file has a value instead."""
     section, _, _ = key.rpartition(".")
     value = tomllib.loads(text).get(section)
     return section if value is not None and not isinstance(value, dict) else ""
 
 
 def _is_removable(text: str, key: str, settings: Settings) -> bool:
-    """Whether the file has a key, of a setting or misspelt; a whole section of settings does not count."""
+    """Whether the file has this key, as a value."""
     document = tomllib.loads(text)
     is_section = isinstance(document.get(key), dict) and is_dataclass(getattr(settings, key, None))
     return bool(_occurrences(document, key)) and not is_section
 
 
 def _check(text: str, home: Path) -> Settings:
-    """The settings of a text; refuse those that could not be read. The environment does not count."""
+    """Read the settings of a text, without the environment; refuse wrong ones."""
     # Imported here: the help of a command does not need them.
     from triskele.store import addresses
     from triskele.text.analysis import Analyzer
@@ -362,9 +362,9 @@ def _check_server(_: Settings, key: str, url: str) -> None:
 
 
 def _check_service(_: Settings, key: str, name: str) -> None:
-    """Refuse a service that no kind of hosted model has; its model and key may be set afterwards."""
-    module, *others = _SERVICES[key]
-    services = (*import_module(module).SERVICES, *others)
+    """Refuse an unknown service; its model and key may be set afterwards."""
+    module, *more = _SERVICES[key]
+    services = (*import_module(module).SERVICES, *more)
     if name not in services:
         raise BadInput(f"setting {key} must be one of {', '.join(services)}, not {name!r}")
 
@@ -395,7 +395,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def value_text(key: str, value: Any) -> str:
-    """The value of a setting as `config set` takes it."""
+    """Write a value as `config set` takes it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):

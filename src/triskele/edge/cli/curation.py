@@ -88,7 +88,7 @@ def reject(invocation: Invocation, ids: tuple[str, ...]) -> None:
 
 
 def _pending(engine: Engine) -> list[Proposal]:
-    """List what waits for a review, without the conflicts of a sync, which `triskele list --conflicts` shows."""
+    """List pending proposals without conflicts, which `triskele list --conflicts` shows."""
     return [proposal for proposal in engine.curation.proposals() if proposal.kind is not Verdict.CONFLICT]
 
 
@@ -177,7 +177,7 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
 
 
 def _confirm(invocation: Invocation, plan: CurationPlan) -> None:
-    """The brake: a run that would change more than the daily share of the store needs consent."""
+    """Ask before a change of more than the daily share."""
     if not plan.needs_consent:
         return
     change = f"this would change about {plan.changes:,} of {plan.memories:,} memories"

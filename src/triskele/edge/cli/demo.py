@@ -37,7 +37,7 @@ _LINKS = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A question and what its answer shows."""
+    """A question, and what its answer shows."""
 
     shows: str
     query: str
@@ -61,7 +61,7 @@ SCENES = (
 
 
 def store_samples(settings: config.Settings) -> None:
-    """Store the sample memories, in their project `demo`, in the store of some settings."""
+    """Store the sample memories, in the project `demo`."""
     from triskele.engine.opening import open_memory
 
     with open_memory(settings=replace(settings, project="demo")) as engine:

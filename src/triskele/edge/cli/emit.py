@@ -39,7 +39,7 @@ _FLAGS = {
 
 
 def emit(invocation: Invocation, reply: Any, view: View, *, is_list: bool = False, **more: Any) -> None:
-    """Write a reply, with `more` fields in its document; a list in a pipe has one line for each entry."""
+    """Write the document of a reply, with `more` fields, or its view."""
     if invocation.as_json:
         return invocation.write_json({**shown(reply), **shown(more)})
     parts = view()
@@ -48,7 +48,7 @@ def emit(invocation: Invocation, reply: Any, view: View, *, is_list: bool = Fals
 
 @singledispatch
 def shown(value: Any) -> Any:
-    """A value as the JSON of commands: that of the codec, with what the contract asks of the shell."""
+    """A value as the JSON of commands."""
     if isinstance(value, Mapping):
         return {str(key): shown(item) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
@@ -69,7 +69,7 @@ def _memory(memory: MemoryView) -> Document:
 
 
 def memory_document(memory: Memory, is_superseded: bool = False) -> Document:
-    """A memory with its state; the text of a superseded one and of a secret says so."""
+    """A memory with its state; prefixes mark superseded memories and secrets."""
     document = {name: to_json(getattr(memory, name)) for name in _MEMORY}
     document |= {"owner": memory.shared_by or memory.owner, "content": shown_content(memory, is_superseded)}
     return {**document, "superseded": is_superseded, "forgotten": memory.known_to is not None}
@@ -94,7 +94,7 @@ def _answer(answer: Answer) -> Document:
 
 @shown.register(Hit)
 def _hit(hit: Hit) -> Document:
-    """A hit with its evidence; a term's span is its position in `content`, or -1 if it is in tags or keywords."""
+    """A hit; terms in tags or keywords start at -1."""
     memory = memory_document(hit.memory, hit.superseded)
     # A recall may return an older version, which is not a forgotten memory.
     del memory["forgotten"]
@@ -117,7 +117,7 @@ def _leg(leg: LegEvidence, hit: Hit) -> Document:
 
 @shown.register(Period)
 def _period(period: Period) -> Document:
-    """A period with its words and its days, the last one included; `end` is the moment after it."""
+    """A period with its words and its days, the last one included."""
     # Imported here, as below: few answers name a time.
     from triskele.text import periods
 
@@ -131,7 +131,7 @@ def _why_not(explained: WhyNot) -> Document:
 
 
 def change_in_options(explained: WhyNot) -> str | None:
-    """The smallest change that finds the memory, as options of the command line."""
+    """The smallest change that finds the memory, as command line options."""
     return None if explained.smallest_change is None else query_change(explained.smallest_change, _FLAGS)
 
 
@@ -156,7 +156,7 @@ def _statistics(counts: Statistics) -> Document:
 
 
 def times(options: Mapping[str, Any]) -> Document:
-    """How the time options were understood: words, moment and day; the day of `until` is included."""
+    """How the time options were understood: words, moment and day."""
     return {name: _time(name, options[name]) for name in _TIMES if isinstance(options.get(name), str)}
 
 

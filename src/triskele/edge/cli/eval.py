@@ -1,4 +1,4 @@
-"""The commands that measure recall on the user's own memories: eval build, judge, run, gate, tune, rollback."""
+"""The `eval` commands: measure recall on the user's own memories."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def eval_() -> None:
 
 
 @eval_.command(
+    "build",
     epilog=examples(
         "triskele eval build",
         "triskele eval build --size 300 --seed 8",
@@ -50,22 +51,20 @@ def eval_() -> None:
 @_SEED
 @click.option("--import", "source", type=_FILE, metavar="FILE", help="Import your own questions instead (JSONL).")
 @common
-def build(invocation: Invocation, size: int, seed: int, source: Path | None) -> None:
+def build_questions(invocation: Invocation, size: int, seed: int, source: Path | None) -> None:
     """Make questions from memories and past recalls, or import your own."""
-    from triskele.bench.own import build as building
-    from triskele.bench.own.judge import import_questions
-    from triskele.bench.own.questions import questions_of
+    from triskele.bench.own import build, judge, questions
 
     with invocation.open_local() as engine:
         if source is not None:
-            fresh = import_questions(engine, source)
-            questions = questions_of(engine)
+            added = judge.import_questions(engine, source)
+            every_question = questions.questions_of(engine)
             return emit(
                 invocation,
-                {"added": len(fresh), "questions": _rows(questions), "project": engine.project},
-                lambda: eval_view.imported(fresh, len(questions)),
+                {"added": len(added), "questions": _rows(every_question), "project": engine.project},
+                lambda: eval_view.imported(added, len(every_question)),
             )
-        built = building.build(engine, size=size, seed=seed)
+        built = build.build(engine, size=size, seed=seed)
         document = {
             "added": len(built.added),
             "dropped": built.dropped,
@@ -77,6 +76,7 @@ def build(invocation: Invocation, size: int, seed: int, source: Path | None) -> 
 
 
 @eval_.command(
+    "judge",
     epilog=examples(
         "triskele eval judge",
         'triskele eval judge --scripted grades.jsonl      ({"question": "…", "memory": "1kpn46", "grade": 3})',
@@ -94,7 +94,7 @@ def build(invocation: Invocation, size: int, seed: int, source: Path | None) -> 
 @_SEED
 @common
 @click.pass_context
-def judge(
+def judge_questions(
     context: click.Context,
     invocation: Invocation,
     scripted: Path | None,
@@ -179,6 +179,7 @@ def _run_curation(invocation: Invocation) -> None:
 
 
 @eval_.command(
+    "gate",
     epilog=examples(
         "triskele eval gate --accept",
         "triskele eval gate",
@@ -191,7 +192,7 @@ def _run_curation(invocation: Invocation) -> None:
 @click.option("--rollback-on-failure", is_flag=True, help="Revert an adopted plan if the gate fails.")
 @common
 @click.pass_context
-def gate(
+def check_gate(
     context: click.Context, invocation: Invocation, accepting: bool, improve: bool, rollback_on_failure: bool
 ) -> None:
     """Compare what recall does now with the accepted baseline.
@@ -201,28 +202,26 @@ def gate(
     """
     if accepting and (improve or rollback_on_failure):
         raise click.UsageError("--accept keeps the present state without a check: give it alone", context)
-    from triskele.bench.own import gate as gates
-    from triskele.bench.own.questions import questions_of
-    from triskele.bench.own.tune import roll_back
+    from triskele.bench.own import gate, questions, tune
 
     if accepting:
         _accept(invocation)
         return
     with invocation.open_local_existing() as engine:
         with _progress() as progress:
-            gate = gates.gate(engine, improve=improve, progress=progress)
-        reverts = rollback_on_failure and not gate.passed and gate.adopted
+            result = gate.gate(engine, improve=improve, progress=progress)
+        reverts = rollback_on_failure and not result.passed and result.adopted
         if reverts:
-            roll_back(engine)
+            tune.roll_back(engine)
         emit(
             invocation,
-            gate,
-            lambda: eval_view.gate(gate, questions_of(engine), reverts),
-            passed=gate.passed,
+            result,
+            lambda: eval_view.gate(result, questions.questions_of(engine), reverts),
+            passed=result.passed,
             rolled_back=reverts,
             project=engine.project,
         )
-    context.exit(0 if gate.passed else 1)
+    context.exit(0 if result.passed else 1)
 
 
 @eval_.command(
@@ -267,17 +266,16 @@ def rollback(invocation: Invocation) -> None:
 
 def _judge_by_hand(engine: LocalEngine, seed: int) -> None:
     from triskele.bench.harness import OwnHarness
-    from triskele.bench.own.judge import JudgingSession
-    from triskele.bench.own.questions import questions_of
+    from triskele.bench.own import judge, questions
 
-    questions = questions_of(engine)
-    if not questions:
+    own = questions.questions_of(engine)
+    if not own:
         raise BadInput("no questions yet: start with `triskele eval build`")
     with _progress() as progress:
         harness = OwnHarness(engine, progress)
-        harness.precompute([question.text for question in questions.values() if question.is_waiting])
+        harness.precompute([question.text for question in own.values() if question.is_waiting])
     with harness:
-        show(JudgingSession(harness, seed))
+        show(judge.JudgingSession(harness, seed))
 
 
 def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int) -> None:
@@ -301,11 +299,11 @@ def _show_state(invocation: Invocation, engine: LocalEngine) -> None:
 
 
 def _accept(invocation: Invocation) -> None:
-    from triskele.bench.own import gate as gates
+    from triskele.bench.own import gate
 
     with invocation.open_local_existing() as engine:
         with _progress() as progress:
-            baseline = gates.accept(engine, progress)
+            baseline = gate.accept(engine, progress)
         emit(invocation, baseline, lambda: eval_view.accepted(baseline), accepted=True, project=engine.project)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from triskele.bench.comparison import UNDERPOWERED_BELOW, Decision, decision
+from triskele.bench.report.formatting import detectable
 from triskele.edge.cli.view import (
     BAD,
     GOOD,
@@ -174,7 +176,7 @@ def _next(command: str) -> Text:
 
 
 def bench(report: Mapping[str, Any], out: Path | None, *, public: bool = False) -> Iterator[RenderableType]:
-    """Findings against the numbers, quality and speed of each arm, and the significance of differences."""
+    """Findings, quality and speed of each arm, and significance of differences."""
     yield note(report["dataset"], MATCH)
     yield from _findings(report)
     yield from (_arms(report), note(""), _kinds(report), note(""))
@@ -224,9 +226,6 @@ def _kinds(report: Mapping[str, Any]) -> RenderableType:
 
 
 def _kind(name: str, values: Mapping[str, Any]) -> str:
-    # Imported here: other views need no packages of the bench.
-    from triskele.bench.comparison import UNDERPOWERED_BELOW
-
     return f"{name} ({values['n']}{', underpowered' if values['n'] < UNDERPOWERED_BELOW else ''})"
 
 
@@ -235,9 +234,6 @@ def _value(number: float | None) -> str:
 
 
 def _comparison(comparison: Mapping[str, Any]) -> str:
-    from triskele.bench.comparison import Decision, decision
-    from triskele.bench.report.formatting import detectable
-
     low, high = comparison["ci95"]
     interval = f"{comparison['delta']:+.3f} (95 % {low:+.3f} to {high:+.3f}, p {comparison['p_holm']:.3f})"
     line = f"{comparison['a']} − {comparison['b']}, {comparison['metric']}: {interval}"

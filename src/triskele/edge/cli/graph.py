@@ -11,7 +11,7 @@ import click
 from triskele.edge.cli import graph_view
 from triskele.edge.cli.emit import Document, emit, memory_document, shown
 from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
-from triskele.edge.cli.options import MAX_LISTED, command_group, one_project_or_all, reading_place
+from triskele.edge.cli.options import MAX_LISTED, command_group, one_project_or_all, reading_place, shown_project
 from triskele.edge.shapes import shown_content
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def show(
     """Show a concept: its names, memories, neighbours and edges."""
     one_project_or_all(project, all_projects)
     with invocation.open_existing() as engine:
-        where = None if all_projects else engine.project if project is None else project
+        where = shown_project(engine, project, all_projects)
         details = engine.concepts.show(concept, limit=limit, closed=closed, project=project, all_projects=all_projects)
         ids = {memory.id for memory in (*details.subject_of, *details.mentioned_in)}
         superseded, waiting = _superseded(engine, ids), engine.stats().names.waiting
@@ -87,7 +87,7 @@ def path(
     """Show the shortest chain of memories between two concepts."""
     one_project_or_all(project, all_projects)
     with invocation.open_existing() as engine:
-        where = None if all_projects else engine.project if project is None else project
+        where = shown_project(engine, project, all_projects)
         path = engine.concepts.path(one, other, project=project, all_projects=all_projects)
         ids = {hop.memory.id for hop in path.hops or ()}
         superseded, waiting = _superseded(engine, ids), engine.stats().names.waiting

@@ -56,7 +56,7 @@ def concept(
             yield from (note(""), note(title, MATCH), _listing(memories, short, superseded))
         yield from more(count - len(memories), " (--limit)")
     if details.neighbours:
-        near = " · ".join(f"“{one_line(each.concept)}” {each.together:,}" for each in details.neighbours)
+        near = " · ".join(f"“{one_line(near.concept)}” {near.together:,}" for near in details.neighbours)
         yield from (note(""), note("Mentioned together with", MATCH), note(near))
     if details.edges:
         yield from (note(""), note("Edges", MATCH), _edges(details.edges, short))
@@ -146,9 +146,9 @@ def overview(overview: ConceptOverview) -> Iterator[RenderableType]:
     yield pairs((name, note(value)) for name, value in rows.items())
     if overview.common:
         frequent = table("", "", "", has_header=False)
-        for each in overview.common:
-            remark = "" if each.connects else "too frequent to connect memories"
-            frequent.add_row(note(one_line(each.concept)), number(each.memories), note(remark, QUIET))
+        for common in overview.common:
+            remark = "" if common.connects else "too frequent to connect memories"
+            frequent.add_row(note(one_line(common.concept)), number(common.memories), note(remark, QUIET))
         yield from (note(""), note("Mentioned most", MATCH), frequent)
     yield from unread(counts.waiting)
 

@@ -15,14 +15,14 @@ _MEASURING = ("legs", "fusion", "rerank", "order", "near")
 
 
 class EverydayCommand(click.Command):
-    """A command with short help; `triskele help COMMAND --all` shows its other options."""
+    """A command with short help; `triskele help COMMAND --all` shows the rest."""
 
     def __init__(self, *args: Any, everyday: Sequence[str] = (), **details: Any) -> None:
         super().__init__(*args, **details)
         self._everyday = everyday
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the everyday options in their order, the global ones, and the others or their names."""
+        """Write everyday and global options, and the others or their names."""
         options = [param for param in self.params if isinstance(param, click.Option)]
         everyday = [option for name in self._everyday for option in options if option.name == name]
         own = self.get_help_option(ctx)
@@ -35,14 +35,14 @@ class EverydayCommand(click.Command):
             _write_options(formatter, ctx, "Advanced options", advanced)
             _write_options(formatter, ctx, "Options for measuring", measuring)
         _write_options(formatter, ctx, "Options of every command", shared)
-        for title, others in (("Advanced", advanced), ("For measuring", measuring)):
-            if others and not shows_all:
-                names = ", ".join(option.opts[0] for option in others)
+        for title, rest in (("Advanced", advanced), ("For measuring", measuring)):
+            if rest and not shows_all:
+                names = ", ".join(option.opts[0] for option in rest)
                 write_more(formatter, f"{names} (triskele help {ctx.info_name} --all)", title)
 
 
 def did_you_mean(word: str, words: Iterable[str], meanings: Mapping[str, str] | None = None) -> str:
-    """A hint at the most similar word; `meanings` maps words of other programs to those of triskele."""
+    """A hint at the most similar word, translated by `meanings`."""
     from difflib import get_close_matches
 
     close = get_close_matches(word, list(words), n=1)

@@ -73,7 +73,7 @@ def install(
 
 
 def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
-    """Turn learning on, unless it is already set."""
+    """Turn learning on, unless it is set already."""
     if (dial := invocation.settings().curation.learn) != "off":
         click.echo(f"triskele already learns from conversations (curation.learn = {dial}).", err=True)
     elif dry_run:
@@ -119,7 +119,7 @@ def _has_terminal() -> bool:
 def _consent(
     invocation: Invocation, client: Client, changes: list[Change], action: str = "install", *, diff: bool
 ) -> None:
-    """Show what changes and ask for consent; `d` shows the exact changes first."""
+    """Show what changes and ask for consent; `d` shows the diff."""
     if not _has_terminal():
         raise BadInput("there is no terminal to ask on, nothing was written: add --yes to write, or --dry-run to look")
     for line in _change_lines(changes, action, diff=diff):

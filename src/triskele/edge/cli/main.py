@@ -75,7 +75,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Measure": {"bench": "bench:bench", "eval": "eval:eval_"},
     "Help": {"help": "help:help_"},
 }
-COMMANDS = {name: place for section in SECTIONS.values() for name, place in section.items()}
+COMMANDS = {name: function for section in SECTIONS.values() for name, function in section.items()}
 # What `triskele --help` shows; `triskele help --all` shows every section.
 EVERYDAY = {
     "Start here": ("demo", "ui"),
@@ -126,14 +126,14 @@ _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 
 class Commands(click.Group):
-    """The table of commands, each imported when it is needed."""
+    """The commands, each imported on call."""
 
     def list_commands(self, _: click.Context) -> list[str]:
-        """All commands, in the order of the help."""
+        """List all commands in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name."""
+        """Import the command of this name."""
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name].split(":")
@@ -143,21 +143,21 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The called command; another program's word for it is understood, a misspelled name gets a suggestion."""
+        """The called command, by its name or another program's word for it."""
         name = args[0]
         if name not in COMMANDS and not ctx.resilient_parsing:
             if name in _COMMAND_OF:
                 click.echo(f"triskele: {name} is called {_COMMAND_OF[name]} here", err=True)
                 return self.resolve_command(ctx, [_COMMAND_OF[name], *args[1:]])
             if name.startswith("-"):
-                raise _no_such_option(name, [each for param in self.params for each in param.opts], ctx)
+                raise _no_such_option(name, [flag for param in self.params for flag in param.opts], ctx)
             raise unknown_command(name, [*COMMANDS, *_COMMAND_OF], ctx, _COMMAND_OF)
         if name not in _FOR_AGENTS and not ctx.resilient_parsing and not ctx.ensure_object(Invocation).is_resident:
             _warn_of_variables()
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The everyday commands, or all of them, by section."""
+        """Write the everyday commands, or all of them, by section."""
         shows_all = ctx.ensure_object(Invocation).shows_all
         sections = {title: tuple(names) for title, names in SECTIONS.items()} if shows_all else EVERYDAY
         width = max(map(len, COMMANDS))
@@ -169,11 +169,11 @@ class Commands(click.Group):
                 )
         if not shows_all:
             everyday = {name for names in EVERYDAY.values() for name in names}
-            others = ", ".join(name for name in COMMANDS if name not in everyday)
-            write_more(formatter, f"{others} (triskele help --all)")
+            advanced = ", ".join(name for name in COMMANDS if name not in everyday)
+            write_more(formatter, f"{advanced} (triskele help --all)")
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """The context of a command line; click would answer an interrupt with an empty line."""
+        """Create the context; click would answer an interrupt with an empty line."""
         try:
             return super().make_context(*args, **extra)
         except KeyboardInterrupt:
@@ -208,7 +208,7 @@ class Commands(click.Group):
 
 
 def _warn_of_variables() -> None:
-    """Name the variables of the environment that have no effect; wrong settings are the command's to report."""
+    """Warn of environment variables that have no effect."""
     if not any(name.startswith("TRISKELE_") for name in os.environ):
         return
     from triskele import config
@@ -222,7 +222,7 @@ def _warn_of_variables() -> None:
 
 
 def _prepare_streams() -> None:
-    """Escape characters that a stream cannot encode, and discard output if a stream is closed."""
+    """Escape what a stream cannot encode; discard output to closed ones."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -232,7 +232,7 @@ def _prepare_streams() -> None:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Whether Ctrl-C led to this error, maybe wrapped by the code that it interrupted."""
+    """Whether Ctrl-C caused this error, directly or wrapped."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, KeyboardInterrupt | click.Abort):
@@ -242,7 +242,7 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _described(error: BaseException, arguments: Sequence[str]) -> tuple[str, int]:
-    """The message of an error in one line, and the exit code."""
+    """The message of an error in one line, and its exit code."""
     if os.environ.get("TRISKELE_DEBUG"):
         raise error
     if isinstance(error, click.NoSuchOption):
@@ -251,10 +251,10 @@ def _described(error: BaseException, arguments: Sequence[str]) -> tuple[str, int
         whole = (word for word in arguments if letter and word[:1] == "-" != word[1:2] and letter in word)
         error = _no_such_option(next(whole, error.option_name), error.possibilities or (), error.ctx)
     if isinstance(error, click.ClickException):
-        said = error.format_message().removesuffix(".")
-        if isinstance(error, click.UsageError) and (extra := _EXTRA.search(said)) is not None:
-            said = _too_much(extra[1], error.ctx)
-        return printable_line(said[:1].lower() + said[1:] + _help_hint(error)), BAD_INPUT
+        message = error.format_message().removesuffix(".")
+        if isinstance(error, click.UsageError) and (extra := _EXTRA.search(message)) is not None:
+            message = _too_much(extra[1], error.ctx)
+        return printable_line(message[:1].lower() + message[1:] + _help_hint(error)), BAD_INPUT
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
             remedy = getattr(error, "remedy", "")
@@ -266,17 +266,17 @@ def _described(error: BaseException, arguments: Sequence[str]) -> tuple[str, int
 
 
 def _write_error(message: str, invocation: Invocation, arguments: list[str]) -> None:
-    """One line on standard error; with --json also one document on standard output."""
+    """Write one line to standard error, and with --json one document."""
     click.echo(f"triskele: {message}", err=True)
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if (invocation.as_json or "--json" in options) and not invocation.has_answered:
         invocation.write_json({"error": message})
 
 
-def _no_such_option(name: str, known: Sequence[str], context: click.Context | None) -> click.UsageError:
-    """An unknown option: what was meant, or how to write a text that begins with a dash."""
-    takes_text = any(isinstance(each, click.Argument) for each in (context.command.params if context else ()))
-    hint = did_you_mean(name, known)
+def _no_such_option(name: str, options: Sequence[str], context: click.Context | None) -> click.UsageError:
+    """The error for an unknown option, with a hint."""
+    takes_text = context is not None and any(isinstance(param, click.Argument) for param in context.command.params)
+    hint = did_you_mean(name, options)
     if not hint and takes_text:
         hint = "; a text that begins with a dash goes after --"
     # The rest may be a private text.
@@ -286,9 +286,9 @@ def _no_such_option(name: str, known: Sequence[str], context: click.Context | No
 
 
 def _too_much(words: str, context: click.Context | None) -> str:
-    """Words behind what a command takes: a text without quotes, or what another option or command is for."""
+    """The message for more words than a command takes, with a hint."""
     command = context.command if context else None
-    if command is None or any(isinstance(each, click.Argument) for each in command.params):
+    if command is None or any(isinstance(param, click.Argument) for param in command.params):
         return f"too many words ({words}): put a text of several words in quotes"
     hint = _INSTEAD.get(command.name or "", "").format(words)
     return f"{command.name} takes no words ({words}){hint}"

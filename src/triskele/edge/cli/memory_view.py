@@ -127,7 +127,7 @@ def answer_view(
     times: Mapping[str, Any] | None = None,
     embeds_here: bool = True,
 ) -> Iterator[RenderableType]:
-    """The hits of a recall, best first; `embeds_here` is false where a server embeds by itself."""
+    """The hits of a recall, best first; `embeds_here` is false for servers."""
     # The answer itself shows since and until.
     options = {name: time for name, time in (times or {}).items() if name not in ("since", "until")}
     time_notes = [*_times(answer), *time_lines(options)]
@@ -157,7 +157,7 @@ def answer_view(
 
 
 def _times(answer: Answer) -> Iterator[Text]:
-    """The time that the question names, and the one that the options allow."""
+    """The times that the question names and the options allow."""
     if answer.period:
         yield note(f"Time in the question: {periods.label(answer.period)}", QUIET)
     if answer.within:
@@ -196,7 +196,7 @@ def _hit(hit: Hit, short: ShortIds, explain: bool) -> RenderableType:
 
 
 def _score(hit: Hit, short: ShortIds) -> Iterator[Text]:
-    """The parts of the score, and the links of the memory."""
+    """The parts of a score, and the links of the memory."""
     legs = (
         f"{name} rank {leg.rank}, score {leg.score:.2f}"
         + (f", adds {leg.contribution:.2f}" if leg.contribution != leg.score else "")
@@ -357,7 +357,7 @@ def added_view(outcomes: Sequence[Outcome], short: ShortIds) -> Iterator[Rendera
 
 
 def dated_view(memories: Sequence[Memory], short: ShortIds) -> Iterator[Text]:
-    """The validity that memories got from their own words, and how to remove it."""
+    """Validity read from the words of memories, and how to remove it."""
     for memory in memories[:SHOWN_OUTCOMES]:
         period = periods.held(memory)
         if period is not None:
@@ -415,7 +415,7 @@ def _outcome(outcome: Outcome, short: ShortIds, closing: str) -> Text:
 
 
 def undo_summary(undone: Undone) -> str:
-    """A batch in a few words: how much, by whom, where and when."""
+    """A batch in a few words: size, actor, projects and time."""
     return f"{plural(len(undone.entries), 'change')} {_made_by(undone)}"
 
 
@@ -465,8 +465,8 @@ def _undone(
 def _made_by(undone: Undone) -> str:
     """Who made a batch of changes, where and when."""
     names = [f"project {project}" for project in undone.projects if project]
-    others = " and others" if len(names) > _SHOWN_PROJECTS else ""
-    where = f"in {', '.join(names[:_SHOWN_PROJECTS])}{others}" if names else "everywhere"
+    rest = " and others" if len(names) > _SHOWN_PROJECTS else ""
+    where = f"in {', '.join(names[:_SHOWN_PROJECTS])}{rest}" if names else "everywhere"
     return f"by {_actor(undone.entries[0].actor)} {where} on {minute(undone.entries[0].at)}"
 
 
@@ -501,7 +501,7 @@ def history_view(
 
 
 def _folder_name(id: str, folders: Sequence[RegisteredFolder]) -> str:
-    """What the journal names by a number, in words: a folder or a repository."""
+    """The folder or repository that the journal names by a number."""
     key = next((folder.key for folder in folders if f"place {folder.number}" == id), "")
     kind = "repository" if key.startswith(REMOTE) else "folder"
     return f"the {kind} {key.partition(':')[2]}" if key else "a folder"
@@ -512,7 +512,7 @@ def _moved_folder(entry: JournalEntry, folders: Sequence[RegisteredFolder]) -> s
 
 
 def _versions_of(entry: JournalEntry, versions: Versions) -> list[Memory]:
-    """The versions after and before an entry; of a link the newest of its source."""
+    """Versions after and before an entry; of a link the newest source."""
     numbers = [number for number in (entry.version, entry.previous) if number is not None]
     if entry.link_kind is not None:
         numbers = [max((number for id, number in versions if id == entry.id), default=0)]
@@ -520,7 +520,7 @@ def _versions_of(entry: JournalEntry, versions: Versions) -> list[Memory]:
 
 
 def _detail(entry: JournalEntry, versions: Versions, short: ShortIds) -> str:
-    """The text that an entry is about; of a link its kind and the other memory."""
+    """The text of an entry; of a link its kind and target."""
     if entry.link_kind is not None and entry.other is not None:
         return f"{entry.link_kind} {short.get(entry.other, entry.other)}"
     if entry.action in (Action.SHARED, Action.UNSHARED) and entry.other is not None:

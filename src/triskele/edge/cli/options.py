@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -16,6 +16,9 @@ from triskele.errors import BadInput, TriskeleError
 from triskele.recall.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
 from triskele.text.files import check_utf8, expanded
 from triskele.types import Sensitivity
+
+if TYPE_CHECKING:
+    from triskele.engine.protocol import Engine
 
 MAX_LISTED = 1000
 # A list without an end.
@@ -28,7 +31,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class FilePath(click.Path):
-    """A path with `~` replaced; one of a database must be UTF-8."""
+    """A path with `~` expanded; a database path must be UTF-8."""
 
     def __init__(self, *, is_database: bool = False) -> None:
         super().__init__(path_type=Path)
@@ -44,7 +47,7 @@ class FilePath(click.Path):
 
 
 def command_group(*lines: str, name: str | None = None) -> Callable[[Callable[[], None]], OrderedGroup]:
-    """A group of commands with these examples; without a command it shows its help."""
+    """A group of commands with examples; called alone it shows its help."""
 
     def decorated(described: Callable[[], None]) -> OrderedGroup:
         @click.group(
@@ -66,7 +69,7 @@ def command_group(*lines: str, name: str | None = None) -> Callable[[Callable[[]
 
 
 class OrderedGroup(click.Group):
-    """A group that lists its commands in the order of their definition, and suggests one for a misspelled name."""
+    """A group that lists commands in the order of their definition."""
 
     def list_commands(self, _: click.Context) -> list[str]:
         """The commands in order."""
@@ -84,13 +87,13 @@ class OrderedGroup(click.Group):
 def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
         with context.ensure_object(Invocation).open_local_existing(is_needed=True) as engine:
-            known = engine.lookup(engine.find(incomplete.lower(), limit=_COMPLETIONS))
+            memories = engine.lookup(engine.find(incomplete.lower(), limit=_COMPLETIONS))
     except (TriskeleError, OSError, ValueError):
         # Completion must not print errors.
         return []
     hints = {
         id: "forgotten" if memory.forgotten else " ".join(memory.content.split())[:_HINT_CHARACTERS]
-        for id, memory in known.items()
+        for id, memory in memories.items()
     }
     return [CompletionItem(id, help=hint) for id, hint in hints.items()]
 
@@ -124,14 +127,14 @@ class _CategoryOption(click.Option):
 
 
 def category_option(help: str, **details: Any) -> Decorator:
-    """One of the configured categories."""
+    """The option for one of the configured categories."""
     return click.option(
         "--category", metavar="C", cls=_CategoryOption, shell_complete=_known_categories, help=help, **details
     )
 
 
 def tags_option(help: str, *, absent: list[str] | None = None) -> Decorator:
-    """Tags, as `--tags a,b` or as `--tag a --tag b`; `absent` is the value if the option is not given."""
+    """Tags, as `--tags a,b` or as `--tag a --tag b`."""
 
     def parts(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> list[str] | None:
         return listed(",".join(value)) if value else absent
@@ -152,7 +155,7 @@ def reading_place(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def period_filter(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Only memories about a time: since when they hold, else when they were said or written."""
+    """Only memories about a time."""
     since = click.option("--since", metavar="WHEN", help='Only from then on: 2026-06, yesterday, "last week", July.')
     until = click.option("--until", metavar="WHEN", help="Only until then, that day, month or year included.")
     return since(until(command))
@@ -240,8 +243,13 @@ def one_project_or_all(project: str | None, all_projects: bool) -> None:
     only_one(project is not None, all_projects, "--project and --all-projects")
 
 
+def shown_project(engine: Engine, project: str | None, all_projects: bool) -> str | None:
+    """The project that a command reads; None is all of them."""
+    return None if all_projects else engine.project if project is None else project
+
+
 def written_project(project: str | None, everywhere: bool) -> str | None:
-    """The project to write to: None is the current one, empty is everywhere."""
+    """The project to write to: None is current, empty is everywhere."""
     only_one(project is not None, everywhere, "--project and --everywhere")
     if project is not None and not project.strip():
         raise BadInput("--project is empty: name a project, or write for all of them with --everywhere")

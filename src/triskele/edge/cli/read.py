@@ -32,6 +32,7 @@ from triskele.edge.cli.options import (
     one_project_or_all,
     period_filter,
     reading_place,
+    shown_project,
     tag_filter,
 )
 from triskele.edge.cli.store_view import stats_view
@@ -200,7 +201,7 @@ def list_memories(
         filters |= {"project": project, "all_projects": all_projects}
         memories = engine.browse(sort=Sort(sort), limit=limit, offset=offset, **filters).memories
         moments = times(filters)
-        where = None if all_projects else engine.project if project is None else project
+        where = shown_project(engine, project, all_projects)
         details = {"project": where, "limit": limit, "offset": offset, "times": moments}
         emit(
             invocation,
@@ -262,7 +263,7 @@ def _versions(id: str, versions: Sequence[Memory]) -> list[Memory]:
 
 
 def _entry(entry: JournalEntry, versions: Versions) -> Document:
-    """A journal entry with the text of the version that it made or ended."""
+    """A journal entry with the text that it made or ended."""
     numbers = (number for number in (entry.version, entry.previous) if number is not None)
     memory = next((versions[entry.id, number] for number in numbers if (entry.id, number) in versions), None)
     text = {"content": memory and shown_content(memory, False), "project": memory and memory.project}

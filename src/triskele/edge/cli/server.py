@@ -25,7 +25,6 @@ from triskele.validation import check_share
 
 if TYPE_CHECKING:
     from triskele.config import Settings
-    from triskele.edge.http.client import RemoteEngine
     from triskele.engine.protocol import Engine
     from triskele.replies import NewShare, Shares, UserGroup
     from triskele.server.accounts import Accounts
@@ -317,8 +316,7 @@ def list_groups(invocation: Invocation) -> None:
 @common
 def create_group(invocation: Invocation, name: str) -> None:
     """Add a group."""
-    with _groups(invocation) as groups:
-        _show_group(invocation, groups.create(name))
+    _show_group(invocation, _change_groups(invocation, "create_group", lambda groups: groups.create(name), name=name))
 
 
 @groups.command("delete", epilog=examples("triskele shares groups delete dev"))
@@ -326,8 +324,7 @@ def create_group(invocation: Invocation, name: str) -> None:
 @common
 def delete_group(invocation: Invocation, name: str) -> None:
     """Remove a group, and end all shares with it."""
-    with _groups(invocation) as groups:
-        groups.delete(name)
+    _change_groups(invocation, "delete_group", lambda groups: groups.delete(name), name=name)
     emit(invocation, {"name": name, "project": None}, lambda: f"Removed the group {name}.")
 
 
@@ -337,8 +334,8 @@ def delete_group(invocation: Invocation, name: str) -> None:
 @common
 def add_member(invocation: Invocation, name: str, user: str) -> None:
     """Add a user to a group."""
-    with _groups(invocation) as groups:
-        _show_group(invocation, groups.add(name, user))
+    names = {"name": name, "user": user}
+    _show_group(invocation, _change_groups(invocation, "add_member", lambda groups: groups.add(name, user), **names))
 
 
 @groups.command("remove", epilog=examples("triskele shares groups remove dev bob"))
@@ -347,13 +344,30 @@ def add_member(invocation: Invocation, name: str, user: str) -> None:
 @common
 def remove_member(invocation: Invocation, name: str, user: str) -> None:
     """Remove a user from a group."""
-    with _groups(invocation) as groups:
-        _show_group(invocation, groups.remove(name, user))
+    names = {"name": name, "user": user}
+    _show_group(
+        invocation, _change_groups(invocation, "remove_member", lambda groups: groups.remove(name, user), **names)
+    )
+
+
+def _change_groups(
+    invocation: Invocation, operation: str, change: Callable[[GroupStore], UserGroup | None], **names: str
+) -> Any:
+    """Change the groups at the store, or by an operation of the server that this machine uses."""
+    if invocation.uses_server():
+        from triskele.server.operations import BY_METHOD, Administration
+
+        with connect.open_server(invocation.chosen(), os.environ, Path.cwd()) as server:
+            return server.send(BY_METHOD[getattr(Administration, operation)], names)
+    if invocation.settings().store.url.startswith("sqlite:"):
+        raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
+    with open_accounts(invocation) as accounts:
+        return change(accounts.groups)
 
 
 @contextmanager
 def _opened(invocation: Invocation, owner: str | None = None) -> Iterator[Engine]:
-    """The memory of this run; of another user where an admin of the store itself names one."""
+    """Open the memory, at the store also that of another user."""
     if owner is None:
         with invocation.open() as engine:
             yield engine
@@ -366,50 +380,8 @@ def _opened(invocation: Invocation, owner: str | None = None) -> Iterator[Engine
         yield store
 
 
-class _ServerGroups:
-    """The groups of a server, over HTTP."""
-
-    def __init__(self, server: RemoteEngine) -> None:
-        self._server = server
-
-    def create(self, name: str) -> UserGroup:
-        """Add a group."""
-        return self._sent("create_group", name=name)
-
-    def delete(self, name: str) -> None:
-        """Remove a group."""
-        self._sent("delete_group", name=name)
-
-    def add(self, name: str, user: str) -> UserGroup:
-        """Add a user to a group."""
-        return self._sent("add_member", name=name, user=user)
-
-    def remove(self, name: str, user: str) -> UserGroup:
-        """Remove a user from a group."""
-        return self._sent("remove_member", name=name, user=user)
-
-    def _sent(self, method: str, **names: str) -> UserGroup:
-        from triskele.server.operations import BY_METHOD, Administration
-
-        group: UserGroup = self._server.send(BY_METHOD[getattr(Administration, method)], names)
-        return group
-
-
-@contextmanager
-def _groups(invocation: Invocation) -> Iterator[GroupStore]:
-    """What changes the groups of the server, over HTTP where this machine uses one."""
-    if invocation.uses_server():
-        with connect.open_server(invocation.chosen(), os.environ, Path.cwd()) as server:
-            yield _ServerGroups(server)
-        return
-    if invocation.settings().store.url.startswith("sqlite:"):
-        raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
-    with open_accounts(invocation) as accounts:
-        yield accounts.groups
-
-
 def _extent_lines(new: NewShare) -> list[str]:
-    """How many memories a tag shares now, and how many it leaves out."""
+    """How many memories a tag shares, and how many not."""
     if new.share.subject == "memory":
         return []
     lines = ["No open memory has this tag yet; later ones will be shared"]

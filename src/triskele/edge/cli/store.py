@@ -81,7 +81,7 @@ def restore(invocation: Invocation, source: Path, yes: bool) -> None:
 
 
 def _sound_memories(invocation: Invocation) -> int:
-    """The number of memories that a restore would replace; 0 if the store is missing or damaged."""
+    """Count the memories that a restore would replace, without a damaged store."""
     try:
         if not invocation.exists():
             return 0
@@ -156,7 +156,7 @@ def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: b
 
 
 def _clients_without_token(settings: Settings) -> list[str]:
-    """Clients that may see private memories by the settings, but have no installed token to identify themselves."""
+    """Clients that may see private memories but have no token."""
     clients = TokenFile.of(settings.home).clients()
     return [name for name in settings.agents.private_to if name.strip().lower() not in clients]
 

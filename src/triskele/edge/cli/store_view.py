@@ -109,7 +109,7 @@ def _numbers(count: UseCount | DayCount) -> Iterator[Text]:
 
 
 def projects_view(projects: Sequence[ProjectSummary], current: str) -> Iterator[RenderableType]:
-    """The projects with their memories, and the folders and repositories that identify them."""
+    """The projects with their memories, folders and repositories."""
     if not projects:
         yield note("No projects yet: a folder becomes a project with its first memory.")
         return
@@ -132,7 +132,7 @@ def health_view(
     server: str = "",
     without_token: Sequence[str] = (),
 ) -> Iterator[Text]:
-    """The findings and repairs of `doctor`; `server` is the one that commands without `--store` use."""
+    """The findings and repairs of `doctor`; `server` is that of the settings."""
     yield from (note(f"✗ {finding.subject}: {finding.problem}", BAD) for finding in health.findings)
     if health.findings:
         yield note("This cannot be repaired: restore a backup with `triskele restore FILE`.")
@@ -239,7 +239,7 @@ def _egress(health: Health, synced: Sequence[SyncedServer], server: str) -> Iter
 
 
 def _synced(server: SyncedServer) -> Text:
-    """A server that this store is or was synced with, and the last sync."""
+    """A server that this store was synced with, and when."""
     verb = "are" if server.is_set else "were"
     user = f" as {server.user}" if server.user else ""
     last = f"last sync {minute(server.at)}" if server.at else "no sync has finished yet"

@@ -153,8 +153,8 @@ def _import_view(report: ImportReport, *, dry_run: bool) -> Iterator[Text]:
             yield from _preview(memory)
         if len(report.memories) > _SHOWN_PREVIEWS:
             yield note(f"  … and {len(report.memories) - _SHOWN_PREVIEWS:,} more (--json shows all)", QUIET)
-    for each in report.skipped[:_SHOWN_PROBLEMS]:
-        yield note(f"skipped: {each.place}: {each.reason}", QUIET)
+    for skipped in report.skipped[:_SHOWN_PROBLEMS]:
+        yield note(f"skipped: {skipped.place}: {skipped.reason}", QUIET)
     yield from more(len(report.skipped) - _SHOWN_PROBLEMS, " skipped")
     for problem in report.problems[:_SHOWN_PROBLEMS]:
         yield note(f"✗ {problem.place}: {problem.reason}", BAD)
@@ -179,7 +179,7 @@ def _preview(memory: Preview) -> Iterator[Text]:
 
 
 def _import_archive(invocation: Invocation, source: Path, **options: bool) -> None:
-    """Import everything of an archive; only what it has no vectors for is embedded."""
+    """Import an archive, with its vectors."""
     from triskele.exchange.archive import import_archive
 
     is_dry = options["dry_run"]
@@ -196,7 +196,7 @@ def _import_archive(invocation: Invocation, source: Path, **options: bool) -> No
 
 
 def _elsewhere(engine: LocalEngine) -> str:
-    """The projects of a store's memories if none is in that of this folder, and the command that merges them."""
+    """Say how memories of other projects come to this folder's project."""
     # The import may have brought the folder's project.
     here = engine.working_in(Path.cwd()).project
     projects = [project.name for project in engine.upkeep.projects() if project.memories]
@@ -226,7 +226,7 @@ def _export_archive(invocation: Invocation, target: Path | None, *, private: boo
 
 
 def _emit_export(invocation: Invocation, document: Document, view: View, *, is_in_output: bool) -> None:
-    """Report an export; on standard error if its data is on standard output."""
+    """Report an export, on standard error if its data is on output."""
     if is_in_output and not invocation.as_json:
         console(is_error=True).print(*view(), sep="\n")
     else:
@@ -329,7 +329,7 @@ def _export_view(report: ExportReport, target: Path | None) -> Iterator[Text]:
 def _downloaded(
     engine: Engine, target: Path | TextIO, format: str, private: bool, *, with_secrets: bool, current_only: bool
 ) -> ExportReport:
-    """Write the export of a server; a file appears only when it is complete."""
+    """Download an export; a file appears only when it is complete."""
     if format != "jsonl":
         raise BadInput("a server exports jsonl: `triskele import` and `triskele export` of a local store convert it")
     if with_secrets and not isinstance(target, Path):

@@ -1,4 +1,4 @@
-"""What every view is made of: numbers, dates and words for people, and the few layouts of rich that they need.
+"""What views are made of: numbers, dates and words for people, and layouts of rich.
 
 Nothing imports rich before something is shown: it takes longer to load than most commands run.
 """
@@ -130,7 +130,7 @@ def table(*headings: str, last_takes_rest: bool = False, has_header: bool = True
 
 
 def numbered_rows() -> Table:
-    """Rows with a number or sign, an id, and a text that takes the remaining width."""
+    """Rows of a number or sign, an id and a text."""
     from rich.table import Table
 
     rows = Table.grid(padding=(0, 1, 0, 0))

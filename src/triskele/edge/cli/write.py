@@ -130,7 +130,7 @@ def _pieces(engine: Engine, text: str, details: Mapping[str, Any]) -> list[Draft
 
 
 def _may_ask(invocation: Invocation, content: str, details: Mapping[str, Any]) -> bool:
-    """Whether to ask about older memories before this one is stored; a secret does not travel before that."""
+    """Whether to ask about older memories first; secrets are never compared."""
     if not related_memories.can_ask(invocation) or any(details[name] is not None for name in _CONTEXT):
         return False
     from triskele.privacy import detect
@@ -357,7 +357,7 @@ def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: 
 
 
 def _wider_undo(engine: Engine) -> str:
-    """A hint at the last change outside the project and the user's own changes."""
+    """A hint at the last change of other projects or actors."""
     with suppress(TriskeleError):
         other = engine.undo(all_projects=True, anyone=True, dry_run=True)
         is_here = engine.project in other.projects or "" in other.projects
@@ -407,7 +407,7 @@ def _report(invocation: Invocation, engine: Engine, erasure: Erasure, **details:
 
 
 def _changes_document(engine: Engine, outcomes: Sequence[Outcome]) -> Document:
-    """A single change is also at the top level; the list is for programs that always read lists."""
+    """Outcomes as a list, and a single one also at top level."""
     document = {"changes": outcomes, "batch": _batch(outcomes), "project": engine.project, "sent": ()}
     return {**shown(outcomes[0]), **document} if len(outcomes) == 1 else document
 
@@ -417,7 +417,7 @@ def _batch(outcomes: Sequence[Outcome]) -> str | None:
 
 
 def _changes(engine: Engine, outcomes: Sequence[Outcome]) -> tuple[History, ShortIds]:
-    """The journal entries of these changes with the versions that they name, and the short ids of all memories."""
+    """The journal entries of changes, and short ids of their memories."""
     batches = {outcome.seq: outcome.batch for outcome in outcomes if outcome.seq is not None}
     histories = [engine.journal(batch=batch, limit=EVERY) for batch in dict.fromkeys(batches.values())]
     entries = [entry for history in histories for entry in history.entries if entry.seq in batches]
