@@ -29,7 +29,7 @@ _INSTALLED_AS = {
 
 
 @dataclass(frozen=True, slots=True)
-class RequestSource:
+class CallerContext:
     """Where requests come from: a folder or a named project, and the token of the client's installed entry."""
 
     open_engine: Callable[[], Engine]
@@ -48,7 +48,7 @@ class RequestSource:
         return engine.working_in(folder, name)
 
 
-Request = Context[RequestSource, Any]
+Request = Context[CallerContext, Any]
 _NOT_NAMED = "the user can add the client to private_to in the [agents] section of the settings"
 # A client that the settings name proves by its token that it is the one that was installed.
 _NO_TOKEN = "its entry has no valid token, so the user can run `triskele install {}` again"
@@ -59,7 +59,7 @@ class Caller:
     """Engine, project and permissions of one request."""
 
     engine: Engine
-    source: RequestSource
+    source: CallerContext
     reads_private: bool
     hint: str = ""
     principal: Principal = OWNER
@@ -115,28 +115,28 @@ def caller(request: Request, scope: str = READ) -> Caller:
     opened = source.open_engine() if source.policy is None else source.policy.engine_of(principal)
     engine = source.placed(opened.acting_as(client_actor(claimed)))
     tokens, agents = TokenFile.of(engine.settings.home), engine.settings.agents
-    given = source.token or _token_of(request)
-    reads_private = agents.shows_private_to(tokens.client_of(given) if given else None)
+    token = source.token or _token_of(request)
+    reads_private = agents.shows_private_to(tokens.client_of(token) if token else None)
     hint = _NO_TOKEN.format(claimed) if not reads_private and agents.shows_private_to(claimed) else ""
     return Caller(engine, source, reads_private, hint, principal)
 
 
 def principal_of(request: Request) -> Principal:
     """Who sends a request: over HTTP the holder of its key, else the owner of this machine."""
-    made = request.request_context.request
-    return made.scope.get(PRINCIPAL, OWNER) if isinstance(made, HttpRequest) else OWNER
+    http = request.request_context.request
+    return http.scope.get(PRINCIPAL, OWNER) if isinstance(http, HttpRequest) else OWNER
 
 
 def _token_of(request: Request) -> str:
     """The token of a request over HTTP; empty on other transports."""
-    made = request.request_context.request
-    return made.headers.get("x-triskele-client-token", "") if isinstance(made, HttpRequest) else ""
+    http = request.request_context.request
+    return http.headers.get("x-triskele-client-token", "") if isinstance(http, HttpRequest) else ""
 
 
 def client_name(request: Request) -> str | None:
     """The name that the client gives itself, as its install name; None if it gives none."""
-    said = request.session.client_params
-    if said is None:
+    parameters = request.session.client_params
+    if parameters is None:
         return None
-    name: str = said.client_info.name.strip().lower()
+    name: str = parameters.client_info.name.strip().lower()
     return _INSTALLED_AS.get(name, name)

@@ -24,7 +24,7 @@ from triskele.edge.http.keys import READ
 from triskele.edge.http.problems import AccessDenied, problem_of
 from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import descriptions, schemas, tools_code, tools_read, tools_write
-from triskele.edge.mcp.caller import Request, RequestSource, caller, principal_of
+from triskele.edge.mcp.caller import CallerContext, Request, caller, principal_of
 from triskele.errors import BadInput, TriskeleError
 
 logger = logging.getLogger(__name__)
@@ -63,11 +63,10 @@ class MemoryTool(Tool):
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Call the tool."""
-        known = self.parameters["properties"]
-        if unknown := sorted(arguments.keys() - known.keys()):
-            raise ToolError(
-                error_messages.printable_line(f"no argument {', '.join(unknown)}: {self.name} takes {', '.join(known)}")
-            )
+        properties = self.parameters["properties"]
+        if unknown := sorted(arguments.keys() - properties.keys()):
+            message = f"no argument {', '.join(unknown)}: {self.name} takes {', '.join(properties)}"
+            raise ToolError(error_messages.printable_line(message))
         status = 500
         try:
             answer = _compact(await super().run(arguments, context, convert_result))
@@ -82,8 +81,8 @@ class MemoryTool(Tool):
     def _message(self, error: ToolError) -> str:
         cause = error.__cause__
         if isinstance(cause, ValidationError):
-            found = cause.errors(include_url=False)[:_COMPLAINTS]
-            return "; ".join(dict.fromkeys(_complaint(self.parameters, each) for each in found))
+            errors = cause.errors(include_url=False)[:_COMPLAINTS]
+            return "; ".join(dict.fromkeys(_complaint(self.parameters, each) for each in errors))
         if isinstance(cause, TriskeleError | OSError):
             return error_messages.error_text(cause)
         if isinstance(cause, ToolError) or cause is None:
@@ -98,8 +97,8 @@ class MemoryTool(Tool):
         is_reading = self.annotations == READS and status not in (403, 429)
         if policy is None or is_reading:
             return
-        made = context.request_context.request
-        client = made.client.host if isinstance(made, HttpRequest) and made.client else ""
+        http = context.request_context.request
+        client = http.client.host if isinstance(http, HttpRequest) and http.client else ""
         principal = principal_of(context)
         policy.audit(Access(principal, f"mcp {self.name}", "", status, client))
         if status == 200:
@@ -136,8 +135,8 @@ def _tool(function: Callable[..., Any], title: str, description: str, annotation
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema without titles that repeat the names: agents pay for every token."""
-    kept = {name: value for name, value in schema.items() if name != "title" or not isinstance(value, str)}
-    return {name: _without_titles(value) if isinstance(value, dict) else value for name, value in kept.items()}
+    named = {name: value for name, value in schema.items() if name != "title" or not isinstance(value, str)}
+    return {name: _without_titles(value) if isinstance(value, dict) else value for name, value in named.items()}
 
 
 def _complaint(parameters: dict[str, Any], error: ErrorDetails) -> str:
@@ -149,9 +148,9 @@ def _complaint(parameters: dict[str, Any], error: ErrorDetails) -> str:
     schema = schema.get("anyOf", [schema])[0]
     if index and isinstance(index[0], int) and "items" in schema:
         field, schema = f"{field}[{index[0]}]", schema["items"]
-    given = error["input"]
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    return f"{field} must be {allowed(schema)}" + (f", not {given}" if is_number else "")
+    value = error["input"]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{field} must be {allowed(schema)}" + (f", not {value}" if is_number else "")
 
 
 def allowed(schema: dict[str, Any]) -> str:
@@ -179,7 +178,7 @@ DIGEST_URI = "memory://digest"
 _DIGEST_LINES = 50
 
 
-def add_resources(server: MCPServer[RequestSource], source: RequestSource) -> None:
+def add_resources(server: MCPServer[CallerContext], source: CallerContext) -> None:
     """Add resources and prompts to a server."""
 
     @server.resource(
@@ -191,7 +190,7 @@ def add_resources(server: MCPServer[RequestSource], source: RequestSource) -> No
     )
     def memory(request: Request, id: str) -> str:
         try:
-            return schemas.details(caller(request).get(id)).model_dump_json()
+            return schemas.memory_details(caller(request).get(id)).model_dump_json()
         except BadInput as error:
             raise ResourceNotFoundError(error_messages.error_line(error)) from None
         except (TriskeleError, OSError) as error:
@@ -226,12 +225,12 @@ def _reader() -> Principal:
     token = get_access_token()
     if token is None:
         raise AccessDenied("this resource needs a key")
-    found = Principal(token.subject, token.client_id, frozenset(token.scopes))
-    found.require(READ)
-    return found
+    principal = Principal(token.subject, token.client_id, frozenset(token.scopes))
+    principal.require(READ)
+    return principal
 
 
-def _digest(source: RequestSource) -> schemas.Listed:
+def _digest(source: CallerContext) -> schemas.Listed:
     """The standing memories of the project, as a conversation gets them at its start."""
     engine = source.open_engine() if source.policy is None else source.policy.engine_of(_reader())
     project = source.placed(engine).project

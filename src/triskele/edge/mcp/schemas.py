@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from triskele import types
 from triskele.edge.mcp import descriptions
@@ -31,7 +31,13 @@ Project = Annotated[str, Field(description="The project it belongs to; empty is 
 Note = Annotated[str, Field(description="A note for the reader.")]
 
 
-class MemoryLine(BaseModel):
+class Shape(BaseModel):
+    """An answer, or a part of one that may be read from a value of the same fields."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class MemoryLine(Shape):
     """One memory in a list."""
 
     id: str
@@ -55,7 +61,7 @@ class Hit(MemoryLine):
     replaces: Annotated[str, Field(description="The older memory that matched and that this one replaces, or empty.")]
 
 
-class Recalled(BaseModel):
+class Recalled(Shape):
     """The answer of a recall."""
 
     hits: list[Hit]
@@ -67,7 +73,7 @@ class Recalled(BaseModel):
     note: Note = descriptions.DATA_NOTE
 
 
-class LinkLine(BaseModel):
+class LinkLine(Shape):
     """A link, read as source kind target."""
 
     source: str
@@ -89,7 +95,7 @@ class MemoryDetails(MemoryLine):
     note: Note = descriptions.DATA_NOTE
 
 
-class Listed(BaseModel):
+class Listed(Shape):
     """A page of memories."""
 
     memories: list[MemoryLine]
@@ -98,14 +104,14 @@ class Listed(BaseModel):
     note: Note = descriptions.DATA_NOTE
 
 
-class Changed(BaseModel):
+class Changed(Shape):
     """The result of a change."""
 
     id: str
     action: Annotated[str, Field(description="added, duplicate, edited, unchanged, forgotten, linked, restored, …")]
 
 
-class SimilarMemory(BaseModel):
+class SimilarMemory(Shape):
     """A memory that a stored text seems to repeat, extend or contradict."""
 
     id: str
@@ -128,14 +134,14 @@ class Stored(Changed):
     ] = []
 
 
-class Changes(BaseModel):
+class Changes(Shape):
     """The results of several changes."""
 
     changes: list[Changed]
     batch: Annotated[str, Field(description="For memory_undo; empty if nothing was written.")]
 
 
-class ShareLine(BaseModel):
+class ShareLine(Shape):
     """What is shared with whom."""
 
     subject: Annotated[str, Field(description="memory or tag.")]
@@ -158,7 +164,7 @@ class Unshared(ShareLine):
     still_shared: Annotated[list[str], Field(description="Who still reads it, through which other share.")]
 
 
-class Stats(BaseModel):
+class Stats(Shape):
     """Counts of memories."""
 
     memories: int
@@ -170,7 +176,7 @@ class Stats(BaseModel):
     project: Project
 
 
-class Stage(BaseModel):
+class Stage(Shape):
     """One stage of a recall."""
 
     name: str
@@ -178,7 +184,7 @@ class Stage(BaseModel):
     detail: str
 
 
-class WhyNot(BaseModel):
+class WhyNot(Shape):
     """Why a memory was not found."""
 
     verdict: str
@@ -186,7 +192,7 @@ class WhyNot(BaseModel):
     smallest_change: Annotated[str, Field(description="A change that was tried and finds it; empty if none does.")]
 
 
-class Revealed(BaseModel):
+class Revealed(Shape):
     """The text of a secret."""
 
     id: str
@@ -215,7 +221,7 @@ def line(memory: Memory, *, superseded: bool = False) -> MemoryLine:
     )
 
 
-def details(memory: StoredMemory) -> MemoryDetails:
+def memory_details(memory: StoredMemory) -> MemoryDetails:
     """A memory with all its details."""
     return MemoryDetails(
         **line(memory, superseded=memory.superseded).model_dump(),
@@ -226,28 +232,15 @@ def details(memory: StoredMemory) -> MemoryDetails:
         valid_to=timestamps.to_text(memory.valid_to) if memory.valid_to else "",
         version=memory.version,
         forgotten=memory.forgotten,
-        links=[
-            LinkLine(source=link.source, kind=str(link.kind), target=link.target) for link in memory.links[:MAX_LINKS]
-        ],
+        links=[LinkLine.model_validate(link) for link in memory.links[:MAX_LINKS]],
     )
 
 
-def changed(outcome: Outcome) -> Changed:
-    """One change."""
-    return Changed(id=outcome.id, action=str(outcome.action))
-
-
-def stored(outcome: Outcome, note: str = "") -> Stored:
+def stored(outcome: Outcome, note: str = "", similar: Sequence[SimilarMemory] = ()) -> Stored:
     """The result of storing a text, with what there is to note."""
     notes = (note, _SEALED_NOTE if outcome.sensitivity is types.Sensitivity.SECRET else "")
-    return Stored(
-        id=outcome.id,
-        action=str(outcome.action),
-        project=outcome.project,
-        sensitivity=str(outcome.sensitivity),
-        batch=outcome.batch,
-        note=" ".join(each for each in notes if each),
-    )
+    more = {"note": " ".join(filter(None, notes)), "similar": list(similar)}
+    return Stored.model_validate(outcome).model_copy(update=more)
 
 
 def similar(related: Sequence[Related]) -> list[SimilarMemory]:
@@ -266,7 +259,7 @@ def similar(related: Sequence[Related]) -> list[SimilarMemory]:
 def changes(outcomes: Sequence[Outcome]) -> Changes:
     """The results of several changes."""
     batch = next((each.batch for each in outcomes if each.batch), "")
-    return Changes(changes=[changed(each) for each in outcomes], batch=batch)
+    return Changes(changes=[Changed.model_validate(outcome) for outcome in outcomes], batch=batch)
 
 
 def shared(new: NewShare) -> Shared:
@@ -301,13 +294,13 @@ def _share_line(share: Share) -> dict[str, str]:
 
 def fitting(lines: Sequence[Line], budget: int = ANSWER_CHARACTERS) -> list[Line]:
     """The first lines that fit a budget of characters; at least one."""
-    kept: list[Line] = []
-    for each in lines:
-        budget -= len(each.model_dump_json())
-        if kept and budget < 0:
+    fitted: list[Line] = []
+    for line in lines:
+        budget -= len(line.model_dump_json())
+        if fitted and budget < 0:
             break
-        kept.append(each)
-    return kept
+        fitted.append(line)
+    return fitted
 
 
 MAX_QUERY_CHARACTERS = 4096

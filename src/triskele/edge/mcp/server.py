@@ -46,7 +46,7 @@ from triskele.edge.http.app import MAX_BODY
 from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import descriptions, registry
 from triskele.edge.mcp.bridge import MAX_LINE, not_a_message, refusal
-from triskele.edge.mcp.caller import RequestSource
+from triskele.edge.mcp.caller import CallerContext
 from triskele.edge.mcp.descriptions import LISTED_MS
 from triskele.edge.mcp.registry import tools
 from triskele.engine.protocol import Engine
@@ -55,7 +55,7 @@ from triskele.engine.protocol import Engine
 _STATIC = CacheHint(ttl_ms=LISTED_MS, scope="public")
 
 
-class MemoryServer(MCPServer[RequestSource]):
+class MemoryServer(MCPServer[CallerContext]):
     """The SDK's server; a bad prompt request is the client's error, and the tool of hooks is not listed."""
 
     async def list_tools(self) -> list[MCPTool]:
@@ -63,7 +63,7 @@ class MemoryServer(MCPServer[RequestSource]):
         return [tool for tool in await super().list_tools() if tool.name != HOOK_TOOL]
 
     async def get_prompt(
-        self, name: str, arguments: dict[str, Any] | None = None, context: Context[RequestSource, Any] | None = None
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[CallerContext, Any] | None = None
     ) -> GetPromptResult | InputRequiredResult:
         """A prompt by its name."""
         try:
@@ -81,10 +81,10 @@ def build(
     policy: AccessPolicy | None = None,
 ) -> MemoryServer:
     """A server for requests from one source; the engine is opened on the first request."""
-    source = RequestSource(open_engine, folder, project, token, policy)
+    source = CallerContext(open_engine, folder, project, token, policy)
 
     @asynccontextmanager
-    async def lifespan(_: MCPServer[RequestSource]) -> AsyncIterator[RequestSource]:
+    async def lifespan(_: MCPServer[CallerContext]) -> AsyncIterator[CallerContext]:
         yield source
 
     _quiet_logging()
@@ -204,10 +204,10 @@ class _Requests:
 async def _header(lines: AsyncGenerator[bytes]) -> dict[str, Any] | None:
     with anyio.move_on_after(_HEADER_S):
         try:
-            found = json.loads(await anext(lines))
+            header = json.loads(await anext(lines))
         except (StopAsyncIteration, ValueError, RecursionError):
             return None
-        return found if isinstance(found, dict) else None
+        return header if isinstance(header, dict) else None
     return None
 
 
@@ -237,10 +237,10 @@ async def _send(
     to_answer: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter, open_requests: _Requests
 ) -> None:
     async with to_answer:
-        async for each in to_answer:
-            await _write(writer, each.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
-            if isinstance(each.message, JSONRPCResponse | JSONRPCError):
-                open_requests.note(each.message)
+        async for reply in to_answer:
+            await _write(writer, reply.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+            if isinstance(reply.message, JSONRPCResponse | JSONRPCError):
+                open_requests.note(reply.message)
 
 
 async def _write(writer: asyncio.StreamWriter, line: bytes) -> None:
@@ -252,19 +252,19 @@ async def _write(writer: asyncio.StreamWriter, line: bytes) -> None:
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncGenerator[bytes]:
     """Lines up to a length; of a longer one only the beginning."""
-    kept, is_dropped = bytearray(), False
+    buffer, is_dropped = bytearray(), False
     while piece := await _piece(reader):
         *ends, rest = piece.split(b"\n")
         for end in ends:
-            line, kept = bytes(kept + end), bytearray()
+            line, buffer = bytes(buffer + end), bytearray()
             if not is_dropped and line.strip():
                 yield line
             is_dropped = False
-        kept += rest
-        if len(kept) > MAX_LINE:
+        buffer += rest
+        if len(buffer) > MAX_LINE:
             if not is_dropped:
-                yield bytes(kept)
-            kept, is_dropped = bytearray(), True
+                yield bytes(buffer)
+            buffer, is_dropped = bytearray(), True
 
 
 async def _piece(reader: asyncio.StreamReader) -> bytes:
@@ -296,10 +296,11 @@ class KeyVerifier(TokenVerifier):
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """The user of a key; None if it is not valid."""
-        found = await to_thread.run_sync(self._verify, token)
-        if found is None:
+        principal = await to_thread.run_sync(self._verify, token)
+        if principal is None:
             return None
-        return AccessToken(token=token, client_id=found.key, subject=found.user, scopes=sorted(found.scopes))
+        scopes = sorted(principal.scopes)
+        return AccessToken(token=token, client_id=principal.key, subject=principal.user, scopes=scopes)
 
 
 Lifespan = Callable[[], AbstractAsyncContextManager[None]]

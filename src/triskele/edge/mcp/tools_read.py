@@ -16,19 +16,6 @@ from triskele.edge.hook import client
 from triskele.edge.http.keys import REVEAL
 from triskele.edge.mcp import schemas
 from triskele.edge.mcp.caller import Caller, Request, caller, client_name
-from triskele.edge.mcp.schemas import (
-    AllProjects,
-    Category,
-    Day,
-    Id,
-    Limit,
-    Offset,
-    Question,
-    ReadProject,
-    Since,
-    Tags,
-    Until,
-)
 from triskele.edge.shapes import query_change
 from triskele.errors import BadInput, TriskeleError
 from triskele.replies import HookCall
@@ -44,15 +31,15 @@ _ARGUMENTS = {name: name for name in ("project", "category", "tags", "as_of", "s
 
 def memory_recall(
     request: Request,
-    query: Question,
-    limit: Limit = 10,
-    project: ReadProject = "",
-    all_projects: AllProjects = False,
-    category: Category = "",
-    tags: Tags = (),
-    as_of: Day = "",
-    since: Since = "",
-    until: Until = "",
+    query: schemas.Question,
+    limit: schemas.Limit = 10,
+    project: schemas.ReadProject = "",
+    all_projects: schemas.AllProjects = False,
+    category: schemas.Category = "",
+    tags: schemas.Tags = (),
+    as_of: schemas.Day = "",
+    since: schemas.Since = "",
+    until: schemas.Until = "",
     superseded: Annotated[
         bool, Field(description="Also return superseded memories, not only their successors.")
     ] = False,
@@ -60,48 +47,43 @@ def memory_recall(
     """Find memories that answer a question."""
     who = caller(request)
     who.admit_models()
-    asked = _filters(who, project, all_projects, category, tags) | {
-        "as_of": as_of or None,
-        "since": since or None,
-        "until": until or None,
-    }
-    found = who.engine.recall(query, limit=limit, show_superseded=superseded, **asked)
-    hits = [_hit(hit) for hit in found.hits]
-    kept = schemas.fitting(hits)
+    filters = _filters(who, project, all_projects, category, tags)
+    filters |= {"as_of": as_of or None, "since": since or None, "until": until or None}
+    answer = who.engine.recall(query, limit=limit, show_superseded=superseded, **filters)
+    hits = schemas.fitting([_hit(hit) for hit in answer.hits])
     return schemas.Recalled(
-        hits=kept,
-        resolutions=[schemas.line(each) for each in found.resolutions],
-        confidence=round(found.confidence, 3),
-        project=ALL_PROJECTS if found.project is None else found.project,
-        omitted=len(hits) - len(kept),
-        period=periods.label(found.period) if found.period else "",
+        hits=hits,
+        resolutions=[schemas.line(memory) for memory in answer.resolutions],
+        confidence=round(answer.confidence, 3),
+        project=ALL_PROJECTS if answer.project is None else answer.project,
+        omitted=len(answer.hits) - len(hits),
+        period=periods.label(answer.period) if answer.period else "",
     )
 
 
-def memory_get(request: Request, id: Id) -> schemas.MemoryDetails:
+def memory_get(request: Request, id: schemas.Id) -> schemas.MemoryDetails:
     """Read one memory."""
-    return schemas.details(caller(request).get(id))
+    return schemas.memory_details(caller(request).get(id))
 
 
 def memory_list(
     request: Request,
-    limit: Limit = 20,
-    offset: Offset = 0,
+    limit: schemas.Limit = 20,
+    offset: schemas.Offset = 0,
     sort: Literal["recency", "importance"] = "recency",
-    project: ReadProject = "",
-    all_projects: AllProjects = False,
-    category: Category = "",
-    tags: Tags = (),
+    project: schemas.ReadProject = "",
+    all_projects: schemas.AllProjects = False,
+    category: schemas.Category = "",
+    tags: schemas.Tags = (),
 ) -> schemas.Listed:
     """Browse memories."""
     who = caller(request)
     filters = _filters(who, project, all_projects, category, tags)
     page = who.engine.browse(sort=sort, limit=limit, offset=offset, **filters)
-    lines = [schemas.line(memory, superseded=memory.superseded) for memory in page.memories]
-    kept = schemas.fitting(lines)
+    memories = schemas.fitting([schemas.line(memory, superseded=memory.superseded) for memory in page.memories])
     return schemas.Listed(
-        memories=kept,
-        next_offset=offset + len(kept) if len(kept) < len(lines) else page.next_offset,
+        memories=memories,
+        next_offset=offset + len(memories) if len(memories) < len(page.memories) else page.next_offset,
         project=ALL_PROJECTS if all_projects else filters["project"],
     )
 
@@ -114,23 +96,24 @@ def memory_stats(request: Request) -> schemas.Stats:
 
 def memory_why_not(
     request: Request,
-    id: Id,
-    query: Question,
-    limit: Limit = 10,
-    project: ReadProject = "",
-    all_projects: AllProjects = False,
-    category: Category = "",
-    tags: Tags = (),
+    id: schemas.Id,
+    query: schemas.Question,
+    limit: schemas.Limit = 10,
+    project: schemas.ReadProject = "",
+    all_projects: schemas.AllProjects = False,
+    category: schemas.Category = "",
+    tags: schemas.Tags = (),
 ) -> schemas.WhyNot:
     """Explain why a memory was not found."""
     who = caller(request)
     who.admit_models()
     memory = who.get(id)
-    found = who.engine.why_not(memory.id, query, limit=limit, **_filters(who, project, all_projects, category, tags))
-    change = found.smallest_change
+    filters = _filters(who, project, all_projects, category, tags)
+    explained = who.engine.why_not(memory.id, query, limit=limit, **filters)
+    change = explained.smallest_change
     return schemas.WhyNot(
-        verdict=found.verdict,
-        stages=[schemas.Stage(name=each.name, passed=each.passed, detail=each.detail) for each in found.stages],
+        verdict=explained.verdict,
+        stages=[schemas.Stage.model_validate(stage) for stage in explained.stages],
         smallest_change="" if change is None else query_change(change, _ARGUMENTS),
     )
 
@@ -179,8 +162,8 @@ def _hook_answer(request: Request, call: HookCall) -> str:
         project = request.request_context.lifespan_context.project or ""
         injection = who.engine.agents.respond(replace(call, client=name, project=project, folder=folder))
         if injection.note and who.principal.user is None:
-            place = client.address({"TRISKELE_HOME": str(who.engine.settings.home)})
-            client.log(place, f"{call.event} gave nothing: {injection.note}")
+            address = client.address({"TRISKELE_HOME": str(who.engine.settings.home)})
+            client.log(address, f"{call.event} gave nothing: {injection.note}")
         return injection.text
     except (TriskeleError, OSError):
         return ""
@@ -192,13 +175,13 @@ class Consent(BaseModel):
     reveal: bool = Field(description="Show the text of this secret to the agent and its model.")
 
 
-def ask_user(request: Request, id: Id) -> Elicit[Consent]:
+def ask_user(request: Request, id: schemas.Id) -> Elicit[Consent]:
     """Ask the user for consent; refused if the client cannot ask."""
     memory = caller(request, REVEAL).get(id)
     if not is_secret(memory):
         raise BadInput(f"{memory.id} is not a secret: read it with memory_get")
-    said = request.client_capabilities
-    if said is None or said.elicitation is None:
+    capabilities = request.client_capabilities
+    if capabilities is None or capabilities.elicitation is None:
         raise BadInput(
             "this client cannot ask the user for consent:"
             f" the user can read the text with `triskele secrets reveal {memory.id}`"
@@ -208,10 +191,9 @@ def ask_user(request: Request, id: Id) -> Elicit[Consent]:
 
 
 def memory_reveal(
-    request: Request, id: Id, consent: Annotated[ElicitationResult[Consent], Resolve(ask_user)]
+    request: Request, id: schemas.Id, consent: Annotated[ElicitationResult[Consent], Resolve(ask_user)]
 ) -> schemas.Revealed:
     """Show the text of a secret."""
     if not (isinstance(consent, AcceptedElicitation) and consent.data.reveal):
         raise BadInput("the user did not consent: the secret was not shown")
-    secret = caller(request, REVEAL).engine.reveal(id)
-    return schemas.Revealed(id=secret.id, title=secret.title, text=secret.text)
+    return schemas.Revealed.model_validate(caller(request, REVEAL).engine.reveal(id))

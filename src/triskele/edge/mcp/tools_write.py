@@ -9,28 +9,6 @@ from pydantic import Field
 from triskele.edge.http.keys import WRITE
 from triskele.edge.mcp import schemas
 from triskele.edge.mcp.caller import Caller, Request, caller
-from triskele.edge.mcp.schemas import (
-    Batch,
-    Category,
-    Content,
-    Day,
-    Everywhere,
-    Id,
-    Ids,
-    Importance,
-    Keywords,
-    Raised,
-    SharedId,
-    SharedTag,
-    Source,
-    SpokenAs,
-    SpokenBy,
-    Tags,
-    Title,
-    ToGroup,
-    ToUser,
-    WrittenProject,
-)
 from triskele.errors import BadInput
 from triskele.replies import GranteeKind, Subject
 from triskele.text import periods
@@ -51,28 +29,27 @@ _KNOWN_SUCCESSOR = "It was stored already and now supersedes the older memory."
 
 def memory_store(
     request: Request,
-    content: Content,
-    category: Category = "",
-    tags: Tags = (),
-    keywords: Keywords = "",
-    importance: Importance = 0.5,
+    content: schemas.Content,
+    category: schemas.Category = "",
+    tags: schemas.Tags = (),
+    keywords: schemas.Keywords = "",
+    importance: schemas.Importance = 0.5,
     supersedes: Annotated[str, Field(max_length=64, description="The id of the memory that this one replaces.")] = "",
-    project: WrittenProject = "",
-    everywhere: Everywhere = False,
-    sensitivity: Raised | None = None,
-    title: Title = "",
-    valid_from: Day = "",
-    valid_to: Day = "",
-    origin: Source = "agent",
-    speaker: SpokenBy = "",
-    role: SpokenAs | None = None,
+    project: schemas.WrittenProject = "",
+    everywhere: schemas.Everywhere = False,
+    sensitivity: schemas.Raised | None = None,
+    title: schemas.Title = "",
+    valid_from: schemas.Day = "",
+    valid_to: schemas.Day = "",
+    origin: schemas.Source = "agent",
+    speaker: schemas.SpokenBy = "",
+    role: schemas.SpokenAs | None = None,
 ) -> schemas.Stored:
     """Remember one fact."""
     who = caller(request, WRITE)
     _refuse_long(who, content)
-    place = who.write_project(project, everywhere)
     older = who.get(supersedes) if supersedes else None
-    return _kept(
+    return _remember(
         who,
         content,
         older,
@@ -80,7 +57,7 @@ def memory_store(
         tags=tags,
         keywords=keywords,
         importance=importance,
-        project=place,
+        project=who.write_project(project, everywhere),
         sensitivity=Sensitivity(sensitivity) if sensitivity else None,
         title=title or None,
         valid_from=valid_from or None,
@@ -93,24 +70,24 @@ def memory_store(
 
 def memory_update(
     request: Request,
-    id: Id,
-    content: Content = "",
-    category: Category = "",
-    tags: Tags | None = None,
-    keywords: Keywords | None = None,
-    importance: Importance | None = None,
-    project: WrittenProject = "",
-    everywhere: Everywhere = False,
-    sensitivity: Raised | None = None,
-    valid_from: Annotated[Day, Field(description="True from this day on; `none` removes it.")] = "",
-    valid_to: Annotated[Day, Field(description="No longer true from this day on; `none` removes it.")] = "",
-    speaker: SpokenBy = "",
-    role: SpokenAs | None = None,
+    id: schemas.Id,
+    content: schemas.Content = "",
+    category: schemas.Category = "",
+    tags: schemas.Tags | None = None,
+    keywords: schemas.Keywords | None = None,
+    importance: schemas.Importance | None = None,
+    project: schemas.WrittenProject = "",
+    everywhere: schemas.Everywhere = False,
+    sensitivity: schemas.Raised | None = None,
+    valid_from: Annotated[schemas.Day, Field(description="True from this day on; `none` removes it.")] = "",
+    valid_to: Annotated[schemas.Day, Field(description="No longer true from this day on; `none` removes it.")] = "",
+    speaker: schemas.SpokenBy = "",
+    role: schemas.SpokenAs | None = None,
 ) -> schemas.Stored:
     """Correct a memory."""
     who = caller(request, WRITE)
     memory = who.get(id)
-    given = {
+    fields = {
         "content": content or None,
         "category": category or None,
         "tags": tags,
@@ -121,20 +98,20 @@ def memory_update(
         "speaker": speaker or None,
         "role": role,
     }
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    for name, said in (("valid_from", valid_from), ("valid_to", valid_to)):
-        if said:
-            changes[name] = None if said == _REMOVES else said
+    changes: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+    for name, day in (("valid_from", valid_from), ("valid_to", valid_to)):
+        if day:
+            changes[name] = None if day == _REMOVES else day
     if not changes:
         raise BadInput("nothing to change: give a new content or another field")
     _refuse_long(who, content)
     is_rewritten = content and memory.origin is Origin.USER and content.strip() != memory.content
     if is_rewritten and not memory.forgotten:
-        return _succeeded(who, memory, changes)
+        return _succeed(who, memory, changes)
     return schemas.stored(who.engine.edit(memory.id, **changes)[0])
 
 
-def memory_forget(request: Request, ids: Ids) -> schemas.Changes:
+def memory_forget(request: Request, ids: schemas.Ids) -> schemas.Changes:
     """Stop recalling memories."""
     who = caller(request, WRITE)
     outcomes = who.engine.forget(*dict.fromkeys(who.get(id).id for id in ids))
@@ -143,16 +120,16 @@ def memory_forget(request: Request, ids: Ids) -> schemas.Changes:
 
 def memory_link(
     request: Request,
-    source: Id,
+    source: schemas.Id,
     kind: Literal["supersedes", "resolved-by", "part-of", "see-also"],
-    target: Id,
+    target: schemas.Id,
 ) -> schemas.Changes:
     """Connect two memories."""
     who = caller(request, WRITE)
     return schemas.changes([who.engine.link(who.get(source).id, kind, who.get(target).id)])
 
 
-def memory_undo(request: Request, batch: Batch = "") -> schemas.Changes:
+def memory_undo(request: Request, batch: schemas.Batch = "") -> schemas.Changes:
     """Take back a change."""
     who = caller(request, WRITE)
     # A client without a project names one in each call: its last change may be in any.
@@ -162,10 +139,10 @@ def memory_undo(request: Request, batch: Batch = "") -> schemas.Changes:
 
 def memory_share(
     request: Request,
-    id: SharedId = "",
-    tag: SharedTag = "",
-    user: ToUser = "",
-    group: ToGroup = "",
+    id: schemas.SharedId = "",
+    tag: schemas.SharedTag = "",
+    user: schemas.ToUser = "",
+    group: schemas.ToGroup = "",
     access: schemas.Access = "read",
 ) -> schemas.Shared:
     """Share a memory or a tag."""
@@ -174,7 +151,11 @@ def memory_share(
 
 
 def memory_unshare(
-    request: Request, id: SharedId = "", tag: SharedTag = "", user: ToUser = "", group: ToGroup = ""
+    request: Request,
+    id: schemas.SharedId = "",
+    tag: schemas.SharedTag = "",
+    user: schemas.ToUser = "",
+    group: schemas.ToGroup = "",
 ) -> schemas.Unshared:
     """End a share, and name the shares that give the same people access still."""
     who = caller(request, WRITE)
@@ -206,7 +187,7 @@ def _raised(memory: Memory, wanted: str | None) -> Sensitivity | None:
     return after
 
 
-def _kept(who: Caller, content: str, older: Memory | None, *, note: str = "", **details: Any) -> schemas.Stored:
+def _remember(who: Caller, content: str, older: Memory | None, *, note: str = "", **details: Any) -> schemas.Stored:
     """Store a text, as the successor of an older memory if given; a known text is only linked."""
     outcome = who.engine.remember(content, supersedes=older.id if older else None, **details)
     if outcome.action is Action.DUPLICATE:
@@ -214,10 +195,10 @@ def _kept(who: Caller, content: str, older: Memory | None, *, note: str = "", **
     elif not (details.get("valid_from") or details.get("valid_to")):
         held = periods.held(who.engine.get(outcome.id))
         note = f"{note} {_HELD.format(periods.describe(held))}".strip() if held else note
-    found = _similar(who, outcome) if older is None and outcome.action is Action.ADDED else []
-    if found:
-        note = f"{note} {_SIMILAR.format(outcome.id, found[0].id, outcome.batch)}".strip()
-    return schemas.stored(outcome, note).model_copy(update={"similar": found})
+    similar = _similar(who, outcome) if older is None and outcome.action is Action.ADDED else []
+    if similar:
+        note = f"{note} {_SIMILAR.format(outcome.id, similar[0].id, outcome.batch)}".strip()
+    return schemas.stored(outcome, note, similar)
 
 
 def _similar(who: Caller, outcome: Outcome) -> list[schemas.SimilarMemory]:
@@ -226,12 +207,12 @@ def _similar(who: Caller, outcome: Outcome) -> list[schemas.SimilarMemory]:
     return schemas.similar([each for each in related if who.may_read(each.memory)][:_MOST_SIMILAR])
 
 
-def _succeeded(who: Caller, memory: Memory, changes: dict[str, Any]) -> schemas.Stored:
+def _succeed(who: Caller, memory: Memory, changes: dict[str, Any]) -> schemas.Stored:
     """Store the agent's text as the successor of the user's, which stays unchanged."""
-    kept = {
+    details = {
         name: getattr(memory, name)
         for name in ("category", "tags", "keywords", "importance", "project", "valid_from", "valid_to")
     }
     if memory.sensitivity is not Sensitivity.OPEN:
-        kept["sensitivity"] = memory.sensitivity
-    return _kept(who, older=memory, note=_SUCCESSOR, origin=Origin.AGENT, **{**kept, **changes})
+        details["sensitivity"] = memory.sensitivity
+    return _remember(who, older=memory, note=_SUCCESSOR, origin=Origin.AGENT, **{**details, **changes})
