@@ -23,7 +23,7 @@ from triskele.types import SpokenTurn
 if TYPE_CHECKING:
     from triskele.models.llm import Llm
     from triskele.privacy.clearance import Cleared
-    from triskele.recall.access import StoreAccess
+    from triskele.store.access import StoreAccess
 
 RULE = "language model"
 SPENT = "the calls of today are used up (curation.llm_calls)"
@@ -75,8 +75,7 @@ class FactReader:
 
     def model(self) -> Llm | None:
         """The configured language model, if the settings let it read conversations; None otherwise."""
-        services = self._host.runtime.services() if self._host.settings.curation.llm_calls else None
-        return services.judge if services is not None else None
+        return self._host.llm
 
     def read(self, llm: Llm, turns: Sequence[SpokenTurn], *, private: Iterable[str] = ()) -> ModelReading:
         """The candidates of the turns; if a request fails, those of the requests before it."""
@@ -111,7 +110,7 @@ class FactReader:
             if turn.role != "user":
                 sentences = _last(sentences, _CONTEXT_CHARACTERS)
             for part in _parts(sentences):
-                cleared, _ = self._host.runtime.egress_policy.question(" ".join(part))
+                cleared, _ = self._host.egress_policy.question(" ".join(part))
                 yield _Shown(positions[id(turn)], turn, part, cleared)
 
     def _told_together(self, shown: Sequence[_Shown]) -> set[str]:
@@ -119,7 +118,7 @@ class FactReader:
         texts: dict[str, list[str]] = {}
         for entry in shown:
             texts.setdefault(entry.turn.session, []).append(" ".join(entry.sentences))
-        policy = self._host.runtime.egress_policy
+        policy = self._host.egress_policy
         return {session for session, said in texts.items() if policy.question("\n".join(said))[0] is None}
 
     def _is_echo(self, sentence: str) -> bool:

@@ -15,10 +15,10 @@ from triskele.agents import fence
 from triskele.curation.projects import project_of
 from triskele.errors import BadInput
 from triskele.index.corpus import is_called
-from triskele.recall.access import StoreAccess
 from triskele.recall.confidence import is_search
 from triskele.recall.reasons import text_of, tokens_of
 from triskele.replies import HookCall, InjectedMemory
+from triskele.store.access import StoreAccess
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer, has_identifier
 from triskele.text.words import SENTENCE_END, has_topic

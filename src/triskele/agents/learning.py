@@ -31,7 +31,7 @@ from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, Spo
 
 if TYPE_CHECKING:
     from triskele.agents.capture import CapturedText
-    from triskele.recall.access import StoreAccess
+    from triskele.store.access import StoreAccess
 
 _READ = "learned"
 # A captured text this similar to a stored memory is not new.

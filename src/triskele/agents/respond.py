@@ -15,8 +15,8 @@ from triskele import validation
 from triskele.agents import injection, usage
 from triskele.agents.injection import Conversation, InjectedText, key_of
 from triskele.errors import TriskeleError, UnknownEvent
-from triskele.recall.access import StoreAccess
 from triskele.replies import ConversationUse, HookCall, Injection
+from triskele.store.access import StoreAccess
 from triskele.store.protocols import Document, OwnerStore
 from triskele.types import Memory
 

@@ -19,7 +19,7 @@ from triskele.text.ids import new_batch
 from triskele.types import CURATION, Action, Memory, Outcome, Scope, Sort, is_secret
 
 if TYPE_CHECKING:
-    from triskele.recall.access import StoreAccess
+    from triskele.store.access import StoreAccess
 
 _KIND, _CURSOR, _DAYS = "curation", "cursor", "curation-day"
 # What a memory replaces comes before the copy that it may be.
@@ -145,13 +145,12 @@ class Curator:
         """The decisions with the opinion of the language model, if the settings allow it."""
         if not (self._settings.llm_calls and decisions):
             return decisions
-        services = self._host.runtime.services()
-        if services is None or services.judge is None:
+        llm = self._host.llm
+        if llm is None:
             return decisions
         from triskele.curation.second_opinion import reconsidered
 
-        policy = self._host.runtime.egress_policy
-        return reconsidered(decisions, services.judge, policy.memory, may_call=self.may_call)
+        return reconsidered(decisions, llm, self._host.egress_policy.memory, may_call=self.may_call)
 
     def may_call(self) -> bool:
         """Count one call of the language model, unless the day's budget is spent."""

@@ -17,7 +17,7 @@ from triskele.text import timestamps
 from triskele.types import CURATION, SPOKEN, Add, Memory, Origin, Outcome, Role, is_client, is_secret
 
 if TYPE_CHECKING:
-    from triskele.recall.access import StoreAccess
+    from triskele.store.access import StoreAccess
 
 _OPEN, _REJECTED, _ACCEPTED = "proposal", "proposal-rejected", "proposal-accepted"
 # More than anyone reviews; further ones are found again by `triskele curate`.

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from triskele.curation.curator import Curator
 from triskele.curation.decide import NEAREST, NearMemory, PairDecision, begins, related
 from triskele.curation.wording import content, forms, words
-from triskele.recall.access import StoreAccess
 from triskele.replies import Rationale, Verdict
+from triskele.store.access import StoreAccess
 from triskele.store.protocols import Document
 from triskele.text import timestamps
 from triskele.text.ids import new_batch

@@ -70,6 +70,9 @@ if TYPE_CHECKING:
     from triskele.index.lexical import LexicalIndex
     from triskele.index.local import SemanticIndex
     from triskele.ingest import Drafter
+    from triskele.models.embedder import Embedder
+    from triskele.models.llm import Llm
+    from triskele.recall.hosted.egress_policy import EgressPolicy
     from triskele.replies import ExportReport, ImportReport, Statistics
     from triskele.requests import AskOptions, Changes, Details, Draft, ListOptions, RecallOptions
     from triskele.store.vault import Ask, StoreVault
@@ -158,6 +161,23 @@ class LocalEngine:
     def vault(self) -> StoreVault:
         """Where secrets are sealed."""
         return self._vault()
+
+    @property
+    def egress_policy(self) -> EgressPolicy:
+        """Which texts may leave."""
+        return self.runtime.egress_policy
+
+    @property
+    def llm(self) -> Llm | None:
+        """The language model that curation may ask, if the settings let it."""
+        services = self.runtime.services() if self.settings.curation.llm_calls else None
+        return services.judge if services is not None else None
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The local model; None if there is none."""
+        semantic = self.runtime.semantic()
+        return semantic.embedder if semantic is not None else None
 
     def _open_vault(self) -> StoreVault:
         from triskele.store.vault import StoreVault

@@ -25,9 +25,9 @@ from triskele.index.token_vectors import from_row, to_row
 from triskele.models.bundled import place_of
 from triskele.models.embedder import Embedder
 from triskele.models.local import local_embedder
-from triskele.recall.access import StoreAccess
 from triskele.recall.model_switch import in_force
 from triskele.store import addresses, archive
+from triskele.store.access import StoreAccess
 from triskele.store.archive import OwnerRows
 from triskele.store.derived import EMBED
 from triskele.store.protocols import OwnerStore, Store

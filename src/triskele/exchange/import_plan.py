@@ -14,8 +14,8 @@ from triskele import validation
 from triskele.errors import BadInput
 from triskele.exchange.json_text import shown
 from triskele.exchange.records import NamedLink, Note, StoredLink, StoredVersion
-from triskele.recall.access import StoreAccess
 from triskele.replies import Preview, Problem
+from triskele.store.access import StoreAccess
 from triskele.store.protocols import OwnerStore
 from triskele.store.vault import row_of
 from triskele.text import timestamps

@@ -29,8 +29,8 @@ from triskele.exchange import (
 from triskele.exchange.export import Progress, Snapshot, take_snapshot
 from triskele.exchange.import_plan import ImportPlan
 from triskele.exchange.records import Item, NamedLink, Note, StoredLink, StoredVersion
-from triskele.recall.access import StoreAccess
 from triskele.replies import ExportReport, ImportReport, Problem, Skipped
+from triskele.store.access import StoreAccess
 from triskele.text.ids import content_hash
 from triskele.types import (
     IMPORT,

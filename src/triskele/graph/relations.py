@@ -17,7 +17,7 @@ from triskele.curation.wording import forms, words
 from triskele.errors import BadInput, Unavailable
 from triskele.models import triples as reader
 from triskele.models.triples import MOST_NAMES, MOST_RELATIONS, MOST_TEXTS, Triple
-from triskele.recall.access import StoreAccess
+from triskele.store.access import StoreAccess
 from triskele.store.protocols import Document
 from triskele.text import timestamps
 from triskele.text.spellings import block, key, same
@@ -116,10 +116,10 @@ class RelationReader:
         return replace(done, requests=done.requests + requests)
 
     def _llm(self) -> Llm:
-        services = self._host.runtime.services()
-        if services is None or services.judge is None:
+        llm = self._host.llm
+        if llm is None:
             raise BadInput("no language model is set: name one under [llm] in your settings and set curation.llm_calls")
-        return services.judge
+        return llm
 
     def _call(self) -> None:
         if not self._may_call():
@@ -128,7 +128,7 @@ class RelationReader:
     def _pending(self) -> tuple[list[Memory], int]:
         """Open memories of which nothing was read, one for each content, and how many may not be sent to a model."""
         read = self._documents.all(_TRIPLES).keys()
-        policy = self._host.runtime.egress_policy
+        policy = self._host.egress_policy
         pending: dict[str, Memory] = {}
         withheld = 0
         for memory in live(self._host):
@@ -142,7 +142,7 @@ class RelationReader:
 
     def _read(self, llm: Llm, batch: Sequence[Memory]) -> dict[str, list[Triple]]:
         """The triples of a batch, kept; only those whose words are in the memory."""
-        policy = self._host.runtime.egress_policy
+        policy = self._host.egress_policy
         shown = [(memory, text) for memory in batch if (text := policy.memory(memory)) is not None]
         if not shown:
             return {}
@@ -269,12 +269,12 @@ class RelationReader:
 
     def _near(self, texts: Mapping[str, str], keys: Sequence[str]) -> Callable[[str], dict[str, float]]:
         """Per name the names whose vectors are near enough to ask about, with their cosines; none without a model."""
-        semantic = self._host.runtime.semantic()
-        if semantic is None:
+        embedder = self._host.embedder
+        if embedder is None:
             return lambda _: {}
         import numpy as np
 
-        encodings = semantic.embedder.encode_documents([texts[own] for own in keys])
+        encodings = embedder.encode_documents([texts[own] for own in keys])
         vectors = np.stack([encoding.sentence for encoding in encodings])
         places = {own: place for place, own in enumerate(keys)}
 
@@ -295,7 +295,7 @@ class RelationReader:
         return holders
 
     def _cleared(self, text: str) -> Cleared | None:
-        return self._host.runtime.egress_policy.question(text)[0]
+        return self._host.egress_policy.question(text)[0]
 
     def _all_triples(self) -> Iterator[Triple]:
         for value in self._documents.all(_TRIPLES).values():

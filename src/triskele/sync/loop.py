@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from triskele.errors import BadInput, Conflict, NotFound, Unavailable
-from triskele.recall.access import StoreAccess
+from triskele.store.access import StoreAccess
 from triskele.store.protocols import Document
 from triskele.sync import merge, states
 from triskele.sync.merge import CLOSED, ERASED, NEVER, Links, LocalState, MergeStep, Push, Standing, SyncedState

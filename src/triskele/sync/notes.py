@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from triskele.errors import BadInput, NotFound
-from triskele.recall.access import StoreAccess
 from triskele.replies import Proposal, Verdict
+from triskele.store.access import StoreAccess
 from triskele.store.protocols import START, Cursor, Document, OwnerStore
 from triskele.sync import CONFLICTS, merge, states
 from triskele.sync.merge import NEVER, Links, Push, SyncedState

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 if TYPE_CHECKING:
     from triskele.config import Settings
-    from triskele.recall.runtime import ModelRuntime
+    from triskele.models.embedder import Embedder
+    from triskele.models.llm import Llm
+    from triskele.privacy.clearance import Cleared
     from triskele.replies import Erasure
     from triskele.requests import Details, RecallOptions
     from triskele.store.protocols import Maintenance, OwnerStore
@@ -27,13 +29,24 @@ class LaterWrites(Protocol):
         ...
 
 
+class EgressRules(Protocol):
+    """Which texts may leave the machine."""
+
+    def question(self, text: str) -> tuple[Cleared | None, str]:
+        """Clear a question, or say why it stays here."""
+        ...
+
+    def memory(self, memory: Memory) -> Cleared | None:
+        """Clear the text of a memory; None if it stays here."""
+        ...
+
+
 class StoreAccess(Protocol):
     """What drafts, applies and recalls on an open store; `LocalEngine` implements it."""
 
     settings: Settings
     actor: str
     store: OwnerStore
-    runtime: ModelRuntime
 
     @property
     def project(self) -> str:
@@ -48,6 +61,21 @@ class StoreAccess(Protocol):
     @property
     def maintenance(self) -> Maintenance:
         """The care for the files of the store; raises if it has none."""
+        ...
+
+    @property
+    def egress_policy(self) -> EgressRules:
+        """Which texts may leave."""
+        ...
+
+    @property
+    def llm(self) -> Llm | None:
+        """The language model that curation may ask."""
+        ...
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The local model; None if there is none."""
         ...
 
     @property
