@@ -64,7 +64,7 @@ class Drafter:
         )
         validation.check_period(memory)
         validation.check_words(memory)
-        chosen = None if sensitivity is None else validation.check_sensitivity(sensitivity)
+        chosen = None if sensitivity is None else validation.FIELDS["sensitivity"](sensitivity, settings)
         return classified(memory, chosen, settings, title=title)
 
     def draft_with_dates(self, content: str, **details: Any) -> Memory:

@@ -45,6 +45,7 @@ _KEPT_CONTROLS = "\n\t"
 # Joiners have a meaning in many scripts; every other format character can hide text from a reader.
 _KEPT_FORMATS = "\u200c\u200d\u00ad"
 _UNREAD_LENGTH = 1_000_000
+_PLURALS = {"sensitivity": "sensitivities", "origin": "origins"}
 _SENTENCE_END = re.compile(f"({SENTENCE_END})")
 
 
@@ -153,37 +154,13 @@ def check_name(text: str, what: str, limit: int = 200) -> str:
     return name
 
 
-def check_role(text: str) -> Role:
-    """One of the roles of a conversation."""
-    return _choice(Role, text, "role")
-
-
-def check_sensitivity(text: str) -> Sensitivity:
-    """One of the sensitivities of a memory."""
-    return _choice(Sensitivity, text, "sensitivity")
-
-
-def check_origin(text: str) -> Origin:
-    """One of the origins of a memory."""
-    return _choice(Origin, text, "origin")
-
-
-def check_kind(text: str) -> LinkKind:
-    """One of the kinds of links."""
-    return _choice(LinkKind, text, "kind of link")
-
-
 def new_link(source: str, kind: str, target: str, at: datetime) -> Link:
     """A link of a checked kind between two memories, known from this moment on."""
-    return Link(source=source, kind=check_kind(kind), target=target, known_from=at)
+    return Link(source=source, kind=check_member(LinkKind, kind, "kind of link"), target=target, known_from=at)
 
 
-def check_sort(text: str) -> Sort:
-    """One of the orders of an answer."""
-    return _choice(Sort, text, "sort")
-
-
-def _choice(kind: type[_Kind], text: str, what: str) -> _Kind:
+def check_member(kind: type[_Kind], text: str, what: str) -> _Kind:
+    """A member of an enum, or its name."""
     if isinstance(text, kind):
         return text
     name = clean(text, f"the {what}").lower() if isinstance(text, str) else ""
@@ -192,22 +169,16 @@ def _choice(kind: type[_Kind], text: str, what: str) -> _Kind:
     return kind(name)
 
 
-def _choices(check: Callable[[str], _Kind], names: Iterable[str] | None, what: str) -> frozenset[_Kind] | None:
-    return None if names is None else frozenset(map(check, check_texts(names, what)))
+def _members(kind: type[_Kind], names: Iterable[str] | None, what: str) -> frozenset[_Kind] | None:
+    if names is None:
+        return None
+    return frozenset(check_member(kind, name, what) for name in check_texts(names, _PLURALS[what]))
 
 
 def role_called(name: str) -> Role:
     """The role for the name that another program uses; `other` if it is unknown."""
     lowered = name.strip().lower()
     return _OTHER_NAMES.get(lowered) or (Role(lowered) if lowered in tuple(Role) else Role.OTHER)
-
-
-def check_position(position: int) -> int:
-    """A position in a conversation or document that a store can hold."""
-    number = _whole(position, "a position")
-    if not 0 <= number <= MAX_POSITION:
-        raise BadInput(f"a position must be between 0 and {MAX_POSITION:,}")
-    return number
 
 
 def usual_category(settings: MemorySettings) -> str:
@@ -255,22 +226,6 @@ def check_words(memory: Memory) -> None:
         raise BadInput(f"a text of origin {memory.origin} cannot have the role user: only what the user said has it")
 
 
-def check_budget(budget: int) -> int:
-    """The number of tokens that an answer may have."""
-    tokens = _whole(budget, "budget")
-    if not 1 <= tokens <= MAX_BUDGET:
-        raise BadInput(f"budget must be between 1 and {MAX_BUDGET:,} tokens, not {budget}")
-    return tokens
-
-
-def check_limit(limit: int) -> int:
-    """The number of hits that an answer may have."""
-    most = _whole(limit, "limit")
-    if not 1 <= most <= MAX_LIMIT:
-        raise BadInput(f"limit must be between 1 and {MAX_LIMIT}, not {limit}")
-    return most
-
-
 def check_share(
     memory: str | None, tag: str | None, user: str | None, group: str | None
 ) -> tuple[Subject, str, GranteeKind, str]:
@@ -291,11 +246,13 @@ def check_choice(text: str, choices: Sequence[str], what: str) -> str:
     return text
 
 
-def check_whole(number: int, what: str, *, most: int) -> int:
-    """A whole number from 0 to a maximum."""
-    whole = _whole(number, what)
-    if not 0 <= whole <= most:
-        raise BadInput(f"{what} must be between 0 and {most:,}, not {number}")
+def check_whole(number: int, what: str, *, least: int = 0, most: int, unit: str = "") -> int:
+    """A whole number within bounds."""
+    if not isinstance(number, SupportsIndex):
+        raise BadInput(f"{what} must be a whole number, not {_type_of(number)}")
+    whole = operator.index(number)
+    if not least <= whole <= most:
+        raise BadInput(f"{what} must be between {least} and {most:,}{unit}, not {number}")
     return whole
 
 
@@ -306,12 +263,6 @@ def check_drafts(drafts: Sequence[Draft]) -> list[Draft]:
         if not isinstance(draft, Mapping) or "content" not in draft:
             raise BadInput('each of the memories must be a dictionary with its "content"')
     return listed
-
-
-def _whole(number: SupportsIndex, what: str) -> int:
-    if not isinstance(number, SupportsIndex):
-        raise BadInput(f"{what} must be a whole number, not {_type_of(number)}")
-    return operator.index(number)
 
 
 def _type_of(value: object) -> str:
@@ -372,8 +323,8 @@ def narrowed(
     recorded, (start, end) = check_when(known_at), check_range(since, until)
     return replace(
         scope,
-        sensitivities=_choices(check_sensitivity, sensitivities, "sensitivities"),
-        origins=_choices(check_origin, origins, "origins"),
+        sensitivities=_members(Sensitivity, sensitivities, "sensitivity"),
+        origins=_members(Origin, origins, "origin"),
         category=None if category is None else check_category(category, settings),
         tags=frozenset(check_tags(tags) if tags else ()),
         as_of=check_when(as_of) or recorded or scope.as_of,
@@ -395,11 +346,8 @@ def _optional_name(what: str) -> Check:
     return lambda value, _: check_name(value, what) or None
 
 
-def _way(value: object, choices: Sequence[str]) -> str:
-    """The name of a leg, a fusion, a reranker or an order."""
-    if value not in choices:
-        raise BadInput(f"unknown way to rank {str(value)[:40]!r}: choose one of {', '.join(choices)}")
-    return str(value)
+def _way(choices: Sequence[str]) -> Check:
+    return lambda value, _: check_choice(value, choices, "way to rank")
 
 
 def _alone(check: Callable[[Any], Any]) -> Check:
@@ -426,20 +374,20 @@ FIELDS: Mapping[str, Check] = {
     "project": _named("the project"),
     **{name: _optional_name(LABELS[name]) for name in ("session", "speaker")},
     "batch": _named("the batch"),
-    "role": _alone(check_role),
-    "position": _alone(check_position),
-    "sensitivity": _alone(check_sensitivity),
-    "origin": _alone(check_origin),
-    "sensitivities": lambda value, _: _choices(check_sensitivity, value, "sensitivities"),
-    "origins": lambda value, _: _choices(check_origin, value, "origins"),
-    "kind": _alone(check_kind),
-    "sort": _alone(check_sort),
-    "limit": _alone(check_limit),
-    "budget": _alone(check_budget),
-    "legs": lambda value, _: _way(value, get_args(LegName)),
-    "fusion": lambda value, _: _way(value, get_args(FusionName)),
-    "rerank": lambda value, _: _way(value, get_args(RerankName)),
-    "order": lambda value, _: _way(value, (*get_args(OrderName), "near")),
+    "role": lambda value, _: check_member(Role, value, "role"),
+    "position": lambda value, _: check_whole(value, "a position", most=MAX_POSITION),
+    "sensitivity": lambda value, _: check_member(Sensitivity, value, "sensitivity"),
+    "origin": lambda value, _: check_member(Origin, value, "origin"),
+    "sensitivities": lambda value, _: _members(Sensitivity, value, "sensitivity"),
+    "origins": lambda value, _: _members(Origin, value, "origin"),
+    "kind": lambda value, _: check_member(LinkKind, value, "kind of link"),
+    "sort": lambda value, _: check_member(Sort, value, "sort"),
+    "limit": lambda value, _: check_whole(value, "limit", least=1, most=MAX_LIMIT),
+    "budget": lambda value, _: check_whole(value, "budget", least=1, most=MAX_BUDGET, unit=" tokens"),
+    "legs": _way(get_args(LegName)),
+    "fusion": _way(get_args(FusionName)),
+    "rerank": _way(get_args(RerankName)),
+    "order": _way((*get_args(OrderName), "near")),
     "created_at": _alone(check_moment),
     **dict.fromkeys(("as_of", "known_at", "since", "until", "at", "valid_from", "valid_to"), _alone(check_when)),
     **dict.fromkeys(("id", "source", "target", "near", "supersedes"), _alone(check_prefix)),

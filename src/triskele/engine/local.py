@@ -175,7 +175,7 @@ class LocalEngine:
 
     @property
     def embedder(self) -> Embedder | None:
-        """The local model; None if there is none."""
+        """The local model, if the settings name one."""
         semantic = self.runtime.semantic()
         return semantic.embedder if semantic is not None else None
 
@@ -445,7 +445,7 @@ class LocalEngine:
         from triskele.recall.pipeline import pack
 
         settings, near, local_only = self.settings.recall, options.get("near"), options.get("local_only", False)
-        sort = validation.check_sort(options.get("sort", Sort.RELEVANCE))
+        sort = validation.check_member(Sort, options.get("sort", Sort.RELEVANCE), "sort")
         asked = plans.asked_for(options.get("legs"), options.get("fusion", DEFAULT), options.get("rerank", DEFAULT))
         limit = options.get("limit")
         with self.runtime.moment():
@@ -454,7 +454,7 @@ class LocalEngine:
             answer = self.ask(
                 validation.check_text(text, "the question"),
                 plan,
-                limit=settings.limit if limit is None else validation.check_limit(limit),
+                limit=settings.limit if limit is None else validation.FIELDS["limit"](limit, self.settings.memory),
                 sort=sort,
                 show_superseded=options.get("show_superseded", False),
                 near=self.resolve(near) if near else "",
@@ -466,7 +466,9 @@ class LocalEngine:
         if plan.rerank == CROSS and sort is Sort.RELEVANCE:
             self.after_answer.put(partial(measures.count_agreement, self.store, answer))
         budget = options.get("budget")
-        return answer if budget is None else pack(answer, validation.check_budget(budget))
+        if budget is None:
+            return answer
+        return pack(answer, validation.FIELDS["budget"](budget, self.settings.memory))
 
     def _note(self, text: str, answer: Answer, options: RecallOptions) -> None:
         """Leave to write what an answer used, and the question if the recall log is on."""

@@ -75,7 +75,7 @@ class StoreAccess(Protocol):
 
     @property
     def embedder(self) -> Embedder | None:
-        """The local model; None if there is none."""
+        """The local model, if the settings name one."""
         ...
 
     @property
