@@ -13,10 +13,11 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.local import SemanticIndex
 from triskele.models.bundled import bundled
 from triskele.privacy.detect import find
-from triskele.recall.access import StoreAccess
 from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day
+from triskele.recall.runtime import ModelRuntime
 from triskele.replies import JobCounts
+from triskele.store.access import StoreAccess
 from triskele.store.protocols import IntegrityIssue, LostWrites, Maintenance, OwnerStore
 from triskele.store.vault import StoreVault
 from triskele.types import Sensitivity
@@ -80,24 +81,30 @@ class Health(StoreState):
         return self.is_whole and not (self.is_unrepaired or self.model_problem or self.vault_problem)
 
 
-def state(engine: StoreAccess, lexical: LexicalIndex) -> StoreState:
+def state(engine: StoreAccess, models: ModelRuntime, lexical: LexicalIndex) -> StoreState:
     """Describe indexes, vault and hosted models as they are now."""
     return StoreState(
         index_behind=lexical.behind(),
         jobs=engine.store.jobs.counts(),
         vault_problem=engine.vault.problem(),
-        outside=engine.runtime.hosts(),
-        outside_problems=engine.runtime.problems(),
+        outside=models.hosts(),
+        outside_problems=models.problems(),
         left=tuple(egress_log.days(engine.store)),
     )
 
 
 def inspect(
-    engine: StoreAccess, lexical: LexicalIndex, maintenance: Maintenance | None, *, deep: bool, repair: bool
+    engine: StoreAccess,
+    models: ModelRuntime,
+    lexical: LexicalIndex,
+    maintenance: Maintenance | None,
+    *,
+    deep: bool,
+    repair: bool,
 ) -> Health:
     """Check truth and indexes; if the truth is damaged, nothing is repaired from it."""
-    store, models, vault = engine.store, engine.runtime, engine.vault
-    semantic, before = models.semantic(), state(engine, lexical)
+    store, vault = engine.store, engine.vault
+    semantic, before = models.semantic(), state(engine, models, lexical)
     findings = [] if maintenance is None else maintenance.check(deep=deep)
     findings += _unreadable(store, vault) if deep and before.vault_problem is None else []
     lost = [] if maintenance is None else maintenance.lost()

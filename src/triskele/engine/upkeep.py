@@ -118,13 +118,15 @@ class Upkeep:
         """Check the database and repair what is derived from it."""
         from triskele.engine import health
 
-        return health.inspect(self._engine, self._engine.lexical, self._maintenance, deep=deep, repair=repair)
+        return health.inspect(
+            self._engine, self._engine.runtime, self._engine.lexical, self._maintenance, deep=deep, repair=repair
+        )
 
     def state(self) -> StoreState:
         """Describe indexes, vault and hosted models as they are now, without a look for damage."""
         from triskele.engine import health
 
-        return health.state(self._engine, self._engine.lexical)
+        return health.state(self._engine, self._engine.runtime, self._engine.lexical)
 
     def copies(self) -> list[Path]:
         """List earlier backups and copies of the store; they may be gone."""
