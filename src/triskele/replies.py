@@ -8,29 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, Self
 
-from triskele.types import (
-    CURATION,
-    IMPORT,
-    USER,
-    Action,
-    JournalEntry,
-    Link,
-    Memory,
-    Outcome,
-)
+from triskele.types import CURATION, IMPORT, USER, Action, JournalEntry, Link, Memory, Outcome
 
 # From this confidence on a relation of two memories needs no review.
 SURE = 0.9
 _CHANGES_MEMORIES = frozenset(
-    {
-        Action.ADDED,
-        Action.EDITED,
-        Action.RESTORED,
-        Action.FORGOTTEN,
-        Action.SEALED,
-        Action.ERASED,
-        Action.REVEALED,
-    }
+    {Action.ADDED, Action.EDITED, Action.RESTORED, Action.FORGOTTEN, Action.SEALED, Action.ERASED, Action.REVEALED}
 )
 
 RelationName = Literal["duplicate", "update", "contradiction"]

@@ -71,10 +71,7 @@ class Curator:
     def nearest(self, memory: Memory) -> list[NearMemory]:
         """The memories nearest to one, of its own project."""
         answer = self._host.answer(
-            memory.content[:_QUESTION_CHARACTERS],
-            limit=NEAREST + 1,
-            local_only=True,
-            project=memory.project,
+            memory.content[:_QUESTION_CHARACTERS], limit=NEAREST + 1, local_only=True, project=memory.project
         )
         hits = (hit for hit in answer.hits if hit.memory.id != memory.id and not hit.superseded)
         return [NearMemory(hit.memory, hit.legs["dense"].score if "dense" in hit.legs else None) for hit in hits]

@@ -43,9 +43,7 @@ _OWN = re.compile(r"I(?:['’]\w+)?\Z")
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 _NUMBER_WORDS = {
     word: str(number)
-    for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve".split(),
-    )
+    for number, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
 }
 DATES = frozenset(
     """monday tuesday wednesday thursday friday saturday sunday january february march april may june july august

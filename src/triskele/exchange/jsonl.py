@@ -277,13 +277,7 @@ def _choice(kinds: type[StrEnum], value: Any, what: str) -> StrEnum:
         raise BadInput(f"unknown {what} {shown(value)}: one of {', '.join(kinds)}") from None
 
 
-_READERS: dict[Any, _Reader] = {
-    str: string,
-    int: whole,
-    float: number,
-    datetime: _timestamp,
-    tuple[str, ...]: strings,
-}
+_READERS: dict[Any, _Reader] = {str: string, int: whole, float: number, datetime: _timestamp, tuple[str, ...]: strings}
 _MEMORY_TYPES = {name: kind for name, kind in get_type_hints(Memory).items() if name not in _NOT_EXPORTED}
 _MEMORY_FIELDS = {name: _reader(kind) for name, kind in _MEMORY_TYPES.items()}
 _LINK_FIELDS = {name: _reader(kind) for name, kind in get_type_hints(Link).items()}

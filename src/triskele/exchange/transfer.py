@@ -280,10 +280,7 @@ def _write(engine: StoreAccess, planned: ImportPlan, report: ImportReport, progr
     # Another process may have stored the same text since the first pass.
     repeated = actions[Action.DUPLICATE]
     return replace(
-        report,
-        added=report.added - repeated,
-        duplicates=report.duplicates + repeated,
-        links=actions[Action.LINKED],
+        report, added=report.added - repeated, duplicates=report.duplicates + repeated, links=actions[Action.LINKED]
     )
 
 
