@@ -256,6 +256,11 @@ def check_whole(number: int, what: str, *, least: int = 0, most: int, unit: str 
     return whole
 
 
+def check_limit(limit: int) -> int:
+    """The number of hits that an answer may have."""
+    return check_whole(limit, "limit", least=1, most=MAX_LIMIT)
+
+
 def check_drafts(drafts: Sequence[Draft]) -> list[Draft]:
     """Drafts, each a dictionary with its content."""
     listed: list[Any] = list(drafts) if isinstance(drafts, list | tuple) else [drafts]
@@ -382,7 +387,7 @@ FIELDS: Mapping[str, Check] = {
     "origins": lambda value, _: _members(Origin, value, "origin"),
     "kind": lambda value, _: check_member(LinkKind, value, "kind of link"),
     "sort": lambda value, _: check_member(Sort, value, "sort"),
-    "limit": lambda value, _: check_whole(value, "limit", least=1, most=MAX_LIMIT),
+    "limit": _alone(check_limit),
     "budget": lambda value, _: check_whole(value, "budget", least=1, most=MAX_BUDGET, unit=" tokens"),
     "legs": _way(get_args(LegName)),
     "fusion": _way(get_args(FusionName)),

@@ -454,7 +454,7 @@ class LocalEngine:
             answer = self.ask(
                 validation.check_text(text, "the question"),
                 plan,
-                limit=settings.limit if limit is None else validation.FIELDS["limit"](limit, self.settings.memory),
+                limit=settings.limit if limit is None else validation.check_limit(limit),
                 sort=sort,
                 show_superseded=options.get("show_superseded", False),
                 near=self.resolve(near) if near else "",

@@ -120,9 +120,7 @@ class Administration:
 
     def audit(self, *, user: str | None = None, before: int = 2**62, limit: int = 100) -> list[AuditEntry]:
         """List the newest lines of the audit log, newest first; only those with a lower number than `before`."""
-        return self._tenants.accounts.audit(
-            user=user, before=before, limit=validation.check_whole(limit, "limit", least=1, most=validation.MAX_LIMIT)
-        )
+        return self._tenants.accounts.audit(user=user, before=before, limit=validation.check_limit(limit))
 
     def create_group(self, name: str) -> UserGroup:
         """Add a group without members."""
