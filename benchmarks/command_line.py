@@ -35,10 +35,9 @@ def milliseconds(command: list[str], environ: dict[str, str]) -> float:
 
 
 def related(size: int) -> None:
-    """Print how long an `add` takes that repeats or contradicts a memory: as a process, and asked of the resident."""
+    """Print how long an `add` through the resident takes that repeats or contradicts a memory."""
     import hook
 
-    from triskele import __main__ as program
     from triskele.bench.curation_pairs import load_pairs
     from triskele.edge.hook import client
     from triskele.edge.process import resident
@@ -59,27 +58,20 @@ def related(size: int) -> None:
             while resident.health(place) is None:
                 time.sleep(0.05)
             subprocess.run([PROGRAM, "recall", "what is known"], check=True, capture_output=True)
-            taken: dict[str, list[float]] = {"whole process": [], "asked of the resident": []}
+            times: list[float] = []
             named = 0
             for number, pair in enumerate(pairs):
-                arguments = ["add", pair.new, "--json"]
-                what = list(taken)[number % 2]
                 began = time.perf_counter()
-                if what == "whole process":
-                    said = subprocess.run([PROGRAM, *arguments], check=True, capture_output=True).stdout
-                else:
-                    said = program._resident_answer(arguments)[0] or b"{}"
+                output = subprocess.run([PROGRAM, "add", pair.new, "--json"], check=True, capture_output=True).stdout
                 if number >= RUNS:
-                    taken[what].append((time.perf_counter() - began) * 1000)
-                    named += "similar" in json.loads(said)
+                    times.append((time.perf_counter() - began) * 1000)
+                    named += "similar" in json.loads(output)
         finally:
             resident.stop(place)
-    count = sum(map(len, taken.values()))
-    print(f"{size:,} memories, {count} times add, {named} named similar memories; load {os.getloadavg()[0]:.1f}")
-    for what, times in taken.items():
-        late = sum(each > 150 for each in times)
-        spread = f"p50 {statistics.median(times):.0f} ms, p95 {statistics.quantiles(times, n=20)[-1]:.0f} ms"
-        print(f"  {what}: {spread}, {late} of {len(times)} over 150 ms")
+    print(f"{size:,} memories, {len(times)} times add, {named} named similar memories; load {os.getloadavg()[0]:.1f}")
+    late = sum(each > 150 for each in times)
+    spread = f"p50 {statistics.median(times):.0f} ms, p95 {statistics.quantiles(times, n=20)[-1]:.0f} ms"
+    print(f"  {spread}, {late} of {len(times)} over 150 ms")
 
 
 def _print_cpu(engine: Any, drafts: Sequence[Any]) -> None:
@@ -117,6 +109,7 @@ def commands_alone() -> None:
             "recall": [PROGRAM, "recall", "how do we deploy?"],
             "add": [PROGRAM, "add", "fact number {number}"],
             "show": [PROGRAM, "show", id],
+            "list": [PROGRAM, "list"],
         }
         nothing = milliseconds([sys.executable, "-c", "pass"], environ)
         print(f"python -c pass: {nothing:.0f} ms")

@@ -15,9 +15,10 @@ TriskeleError
     │   └── StoreOlder       triskele wrote the file before its first release
     ├── IndexUnavailable     a derived index can be neither read nor rebuilt
     ├── ModelUnavailable     a model file is missing, damaged or returns invalid values
-    ├── VaultLocked, VaultDamaged   (privacy/key_sources.py) the key is missing, or a sealed text was altered
+    ├── VaultLocked          the key of the vault is missing, or the passphrase is wrong
+    ├── VaultDamaged         (privacy/key_sources.py) a sealed text or the document of the keys was altered
     ├── QuotaExceeded        a quota of the user on a server is used up
-    ├── AccessDenied         (edge/http/problems.py) a server refuses the key
+    ├── AccessDenied         a server refuses the key
     └── EndpointUnavailable  (models/egress.py) a hosted service does not answer as it should
 """
 
@@ -86,6 +87,14 @@ class StoreNewer(StoreUnavailable):
 
 class StoreOlder(StoreUnavailable):
     """Triskele wrote the store before its first release."""
+
+
+class VaultLocked(Unavailable):
+    """The key is not available: a wrong passphrase, or a key file or keyring entry missing or open to others."""
+
+
+class AccessDenied(Unavailable):
+    """The key is missing, unknown, expired or revoked, or its scopes do not allow the request."""
 
 
 class QuotaExceeded(Unavailable):

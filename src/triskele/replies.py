@@ -658,6 +658,19 @@ class HookCall:
     sees_private: bool = False
     deadline_s: float | None = None
 
+    @classmethod
+    def of_payload(cls, event: str, payload: Mapping[str, Any]) -> HookCall:
+        """Read a client's JSON; who calls, for which project and how long the client waits is not in it."""
+        texts: dict[str, Any] = {name: payload[key] for name, key in _PAYLOAD if isinstance(payload.get(key), str)}
+        return cls(event=event, **texts)
+
+
+# The fields of an event and their names in a client's JSON.
+_PAYLOAD = (
+    *((name, name) for name in ("prompt", "source", "reason")),
+    *(("session", "session_id"), ("agent", "agent_id"), ("transcript", "transcript_path"), ("folder", "cwd")),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Injection:

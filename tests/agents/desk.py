@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from triskele import config
-from triskele.edge.hook.payload import hook_call, text_in
 from triskele.engine.local import LocalEngine
-from triskele.replies import Injection
+from triskele.replies import HookCall, Injection
 
 
 class Desk:
@@ -31,9 +30,8 @@ class Desk:
 
     def respond(self, event: str, payload: dict[str, Any]) -> Injection:
         """The answer to an event; the client and the project are what the server knows of the caller."""
-        call = replace(
-            hook_call(event, payload), client=text_in(payload, "client"), project=text_in(payload, "project")
-        )
+        caller = {name: text for name in ("client", "project") if isinstance(text := payload.get(name), str)}
+        call = replace(HookCall.of_payload(event, payload), **caller)  # type: ignore[arg-type]
         return self.engine.agents.respond(replace(call, deadline_s=payload.get("deadline_s")))
 
     def said(self, event: str, **payload: Any) -> str:

@@ -6,12 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from triskele import __version__
 from triskele.edge.hook import client as hook_client
-from triskele.edge.process import resident
+from triskele.edge.process import command_line, resident, service
+from triskele.edge.process.engine_host import EngineHost
 from triskele.text.files import file_lock
 
 CLIENT = str(Path(hook_client.__file__).with_name("start.py"))
@@ -98,3 +105,33 @@ class Host:
         """A process that does not outlive the test."""
         self._children.append(subprocess.Popen(command, **{"env": self.environ, **details}))
         return self._children[-1]
+
+
+@contextmanager
+def resident_in_thread() -> Iterator[EngineHost]:
+    """Serve the store of this environment from a thread of the test, without background work."""
+    ready = threading.Event()
+    address = hook_client.address(os.environ)
+    hosts: list[EngineHost] = []
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(EngineHost, "catch_up", lambda _: None)
+        # Without a worker a recall does it itself.
+        patches.setattr(command_line, "embed_newest", lambda _: None)
+        # The first recall reads the names of what waits, as in a process of its own.
+        patches.setattr(EngineHost, "warm_up", lambda host: hosts.append(host))
+        patches.setattr(service, "_TICK_S", 0.05)
+        thread = threading.Thread(target=resident.serve, args=(os.environ,), kwargs={"ready": lambda _: ready.set()})
+        thread.start()
+        try:
+            assert ready.wait(60)
+            for _ in range(3000):
+                if hosts:
+                    break
+                time.sleep(0.01)
+            yield hosts[0]
+        finally:
+            # A process that nobody reaches any more ends.
+            for kind in (hook_client.HTTP, hook_client.STREAM):
+                Path(address.socket(kind)).unlink(missing_ok=True)
+            thread.join(60)
+            assert not thread.is_alive()

@@ -19,9 +19,9 @@ from residents import Host
 
 from triskele import config
 from triskele.edge.hook import client
-from triskele.edge.hook.payload import hook_call
 from triskele.edge.process import resident
 from triskele.engine.local import LocalEngine
+from triskele.replies import HookCall
 
 Run = Callable[..., Any]
 SERVE = [sys.executable, "-c", "from triskele.edge.cli.main import main; main()", "serve"]
@@ -177,7 +177,7 @@ def test_an_explanation_is_of_what_the_hook_does(run: Run, home: Path, event: di
     shown = run("hook", "user-prompt-submit", "--explain", stdin=json.dumps(told)).out
     with LocalEngine(config.load({"TRISKELE_HOME": str(home)}), Path.cwd()) as engine:
         # The process that answers hooks takes none of these from the event.
-        assert engine.agents.respond(hook_call("user-prompt-submit", told)).text == ""
+        assert engine.agents.respond(HookCall.of_payload("user-prompt-submit", told)).text == ""
     assert "is silent" in shown
     if "agent_id" in event or "source" in event:
         assert "no person caused the event" in " ".join(shown.split())

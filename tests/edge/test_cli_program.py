@@ -187,8 +187,13 @@ def test_an_interrupt_at_any_moment_is_one_line(home: Path, run: Run, command: l
     run("add", "The kettle is red")
     # Told from inside `main`: before it a signal is the script's own.
     begun = (
-        "import os, triskele.__main__ as program; answer = program._resident_answer;"
-        " program._resident_answer = lambda given: (os.write(1, b'!'), answer(given))[1]; program.main()"
+        "import os, signal, triskele.__main__ as program, builtins; imported = builtins.__import__\n"
+        "def first(*given):\n"
+        "    builtins.__import__ = imported\n"
+        "    os.write(1, b'!')\n"
+        "    return imported(*given)\n"
+        "builtins.__import__ = first\n"
+        "program.main()"
     )
     for delay_ms in (3, 10, 30, 60, 120, 200, 300, 500, 900):
         pipe = subprocess.PIPE

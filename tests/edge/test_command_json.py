@@ -19,6 +19,7 @@ import click
 import frozen
 import pytest
 from noise_weights import noise_weights
+from residents import resident_in_thread
 
 import triskele
 from triskele import config
@@ -345,6 +346,31 @@ def test_json_of_every_command_is_as_agreed(
     _refuse(ask, id)
     _erase(ask, id, private)
     frozen.check(ask.records, LOCAL)
+
+
+def test_everyday_commands_answer_the_same_through_the_resident(
+    run: Run, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = Session(run, clock, tmp_path)
+    ask("list")
+    monkeypatch.setenv("TRISKELE_PROJECT", "demo")
+    store_samples(config.load())
+    with resident_in_thread() as host:
+
+        def run_and_settle(*arguments: str, **details: Any) -> Any:
+            ran = run(*arguments, **details)
+            host.write_notes()
+            host._store.runtime.work_off(0.0)
+            return ran
+
+        ask._run = run_and_settle
+        id, secret, _ = _remember(ask)
+        _recall(ask, id)
+        _read(ask, id, secret)
+        _curate(ask)
+    agreed = json.loads(LOCAL.read_text(encoding="utf-8"))[: len(ask.records)]
+    lines = list(frozen.differences(agreed, ask.records))
+    assert not lines, "\n".join(lines)
 
 
 def _share(ask: Session, monkeypatch: pytest.MonkeyPatch) -> None:

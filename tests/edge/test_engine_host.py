@@ -15,11 +15,10 @@ from residents import OTHER
 from triskele import config
 from triskele.curation import curator
 from triskele.curation.curator import Curated
-from triskele.edge.cli import remote
 from triskele.edge.hook import client as hook_client
 from triskele.edge.hook.client import NO_CHOICE
 from triskele.edge.process.engine_host import EngineHost, PackageWatch
-from triskele.errors import BadInput, StoreClosed, StoreUnavailable
+from triskele.errors import StoreClosed, StoreUnavailable
 from triskele.store.protocols import Cursor
 
 
@@ -208,16 +207,6 @@ def test_a_request_that_comes_too_late_opens_no_engine(tmp_path: Path) -> None:
     with pytest.raises(StoreClosed):
         engine.store.census()
     host.catch_up()
-
-
-def test_a_process_with_a_key_in_its_environment_runs_no_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRISKELE_KEY", "tsk_bob")
-    environ = {"TRISKELE_HOME": str(tmp_path)}
-    engine = SimpleNamespace(settings=config.load(environ))
-    with pytest.raises(BadInput, match="another key"):
-        remote.run(engine, {"environ": environ})  # type: ignore[arg-type]
 
 
 def test_rows_of_other_processes_are_embedded_when_the_journal_grew(

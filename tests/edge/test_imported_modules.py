@@ -19,9 +19,11 @@ from test_hook_client import FakeResident, host, listener, said  # noqa: F401 - 
 
 from triskele import __main__ as program
 from triskele import config
+from triskele.edge.http.codec import to_json
 from triskele.edge.process.listener import make_folders
 from triskele.engine.local import LocalEngine
 from triskele.text.files import file_lock
+from triskele.types import Action, Answer, Outcome
 
 GOLDEN = frozen.DATA / "imported_modules.json"
 RECORDER = str(Path(__file__).parent / "record_imports.py")
@@ -125,11 +127,20 @@ def test_a_cold_add_imports_no_more(record: Recorder, resident_lock: None) -> No
     _check("triskele add", imports)
 
 
-@pytest.mark.parametrize("command", ["add", "recall"])
-def test_a_forwarded_command_imports_no_more(record: Recorder, listener: FakeResident, command: str) -> None:  # noqa: F811
-    listener.answers = [said(ANSWER)]
+RECALLED = Answer(hits=(), resolutions=(), confidence=0.0, project="shop", took_ms=1.0)
+ADDED = Outcome(action=Action.ADDED, id="1kpn46aaaaaaaaaa", batch="b", project="shop")
+REPLIES: dict[str, list[object]] = {"recall": [RECALLED], "add": [ADDED, [], {}]}
+
+
+@pytest.mark.parametrize("command", REPLIES)
+def test_a_command_that_the_resident_answers_imports_no_more(
+    record: Recorder,
+    listener: FakeResident,  # noqa: F811
+    command: str,
+) -> None:
+    listener.answers = [said(json.dumps(to_json(reply))) for reply in ({"project": "shop"}, *REPLIES[command])]
     output, imports = record(PROGRAM, command, "how do we deploy?", "--json")
-    assert output == ANSWER and listener.requests[0].startswith(b"POST /command")
+    assert json.loads(output) and listener.requests[0].startswith(b"POST /command-line")
     _check(f"triskele {command}, answered by the background process", imports)
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from triskele.edge.hook import client
-from triskele.edge.hook.client import VERSION, NoAnswer
-from triskele.edge.mcp import connector
-from triskele.edge.mcp.connector import Connector, resident
+from triskele.edge.hook.client import VERSION
+from triskele.edge.mcp import bridge
+from triskele.edge.mcp.bridge import connect_resident
 
 ENVIRON = {"TRISKELE_HOME": "/nowhere/at/all"}
 
@@ -55,8 +55,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     made = Machine()
     monkeypatch.setattr(client, "connect", made.connect)
     monkeypatch.setattr(client, "start", made.start)
-    monkeypatch.setattr(connector, "_PAUSE_S", 0.0)
-    monkeypatch.setattr(connector, "START_S", 0.2)
+    monkeypatch.setattr(bridge, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(bridge, "START_S", 0.2)
     yield made
     made.close()
 
@@ -66,8 +66,8 @@ def test_one_that_serves_is_told_where_the_client_works(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     machine.finds = [greeting(VERSION)]
-    resident(ENVIRON)
-    resident({**ENVIRON, "TRISKELE_PROJECT": "given"})
+    connect_resident(ENVIRON).close()
+    connect_resident({**ENVIRON, "TRISKELE_PROJECT": "given"}).close()
     said = [json.loads(end.recv(1000)) for end in machine.heard]
     assert said[0] == {"version": VERSION, "folder": str(tmp_path)}
     assert said[1] == {"version": VERSION, "folder": str(tmp_path), "project": "given"}
@@ -90,36 +90,19 @@ def test_one_that_serves_is_told_where_the_client_works(
 )
 def test_none_or_one_too_old_or_a_stranger_lets_one_be_started_once(machine: Machine, first: Any) -> None:
     machine.finds = [first, first, FileNotFoundError(), TimeoutError(), ConnectionResetError(), greeting(VERSION)]
-    assert resident(ENVIRON).recv is not None
+    connect_resident(ENVIRON).close()
     assert machine.starts == 1
 
 
 def test_a_newer_one_serves_an_older_client(machine: Machine) -> None:
     machine.finds = [greeting("999.0.0")]
-    resident(ENVIRON)
+    connect_resident(ENVIRON).close()
     assert machine.starts == 0
 
 
-def test_nothing_more_is_read_than_the_greeting(machine: Machine) -> None:
+def test_the_first_message_follows_the_greeting(machine: Machine) -> None:
     machine.finds = [greeting(VERSION) + b'{"jsonrpc": "2.0"}\n']
-    assert resident(ENVIRON).recv(100) == b'{"jsonrpc": "2.0"}\n'
-
-
-@pytest.mark.parametrize("failure", [FileNotFoundError(), NoAnswer("not a folder of yours"), PermissionError(13, "no")])
-def test_where_there_is_none_this_process_serves(
-    machine: Machine, failure: BaseException, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-    inside: Callable[..., Any] = lambda *given: given  # noqa: E731
-    monkeypatch.setattr(connector, "InProcessConnection", inside)
-    machine.finds = [failure]
-    dial = Connector(ENVIRON, lambda: pytest.fail("opened too early"), report=told.append)
-    _, first = dial()  # type: ignore[misc]
-    assert json.loads(first)["version"] == VERSION
-    assert len(told) == 1 and "this process serves" in told[0]
-
-
-def test_asked_for_it_this_process_serves_at_once(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connector, "InProcessConnection", lambda *given: given)
-    dial = Connector(ENVIRON, lambda: pytest.fail("opened too early"), in_process=True)
-    assert dial() and not machine.heard
+    server = connect_resident(ENVIRON)
+    line = server.lines.readline()
+    server.close()
+    assert line == b'{"jsonrpc": "2.0"}\n'

@@ -12,7 +12,6 @@ from agents import ERAS, connected
 from mcp.server.mcpserver import MCPServer
 
 from triskele.edge.mcp import descriptions
-from triskele.edge.mcp.bridge import READ_ONLY
 from triskele.edge.mcp.server import build
 from triskele.engine.local import LocalEngine
 
@@ -79,10 +78,6 @@ def test_every_tool_says_all_four_hints_and_its_answer() -> None:
         assert tool["annotations"]["openWorldHint"] is False
         assert tool["title"] and tool["description"] and tool["outputSchema"]["type"] == "object"
         assert tool["inputSchema"]["additionalProperties"] is False
-
-
-def test_the_bridge_knows_which_tools_only_read() -> None:
-    assert {name for name, tool in tools().items() if tool["annotations"]["readOnlyHint"]} == READ_ONLY
 
 
 def test_every_argument_is_bounded() -> None:

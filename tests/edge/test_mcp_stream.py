@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from triskele import __version__
-from triskele.edge.mcp import bridge, server
+from triskele.edge.mcp import messages, server
 from triskele.engine.local import LocalEngine
 
 pytestmark = pytest.mark.anyio
@@ -151,14 +151,14 @@ async def test_a_line_that_is_no_message_is_answered_at_once(
 
 async def test_a_message_beyond_all_bounds_is_refused(open_engine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MAX_LINE", 200_000)
-    monkeypatch.setattr(bridge, "MAX_LINE", 200_000)
+    monkeypatch.setattr(messages, "MAX_LINE", 200_000)
     engine = open_engine()
     async with raw(lambda: engine) as client:
         await client.heard()
         store = {"name": "memory_store", "arguments": {"content": "The end of a long line"}, "_meta": META}
         message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": store}
         client.say(b" " * 1_000_000 + json.dumps(message).encode())
-        assert (await client.heard())["error"]["message"] == bridge.TOO_LONG
+        assert (await client.heard())["error"]["message"] == messages.TOO_LONG
         await client.call(1, "memory_store", content="A short line")
     assert [memory.content for memory in engine.browse().memories] == ["A short line"]
 

@@ -23,7 +23,7 @@ from residents import OTHER, Host
 from triskele import __version__, config
 from triskele.edge.hook import client as hook_client
 from triskele.edge.hook.client import release
-from triskele.edge.mcp import connector
+from triskele.edge.mcp import bridge
 from triskele.edge.process import listener, resident
 from triskele.engine.local import LocalEngine
 from triskele.errors import Unavailable
@@ -403,11 +403,11 @@ def test_a_hook_for_another_store_is_silent_and_says_why(host: Host) -> None:
 
 
 def test_an_mcp_client_for_another_store_works_in_its_own_process(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connector, "START_S", 60.0)
+    monkeypatch.setattr(bridge, "START_S", 60.0)
     host.serving()
-    connector.resident(host.environ).close()
-    with pytest.raises(connector.ResidentUnavailable, match="another store"):
-        connector.resident({**host.environ, **OTHER})
+    bridge.connect_resident(host.environ).close()
+    with pytest.raises(bridge.ResidentUnavailable, match="another store"):
+        bridge.connect_resident({**host.environ, **OTHER})
 
 
 @pytest.mark.parametrize("kind", ["link", "foreign"])

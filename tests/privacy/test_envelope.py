@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.errors import BadInput, Conflict, Unavailable
+from triskele.errors import BadInput, Conflict, Unavailable, VaultLocked
 from triskele.privacy import envelope as vaults
 from triskele.privacy.envelope import Vault
-from triskele.privacy.key_sources import Cost, KeyFile, KeySource, Passphrase, VaultDamaged, VaultLocked
+from triskele.privacy.key_sources import Cost, KeyFile, KeySource, Passphrase, VaultDamaged
 
 QUICK = Cost(memory_kib=64, rounds=1, lanes=1)
 OLD, NEW, WRONG = (Passphrase(f"{word} passphrase", QUICK) for word in ("old", "new", "wrong"))

@@ -12,9 +12,9 @@ import keyring
 import pytest
 from drawer import Drawer
 
-from triskele.errors import BadInput, Unavailable
+from triskele.errors import BadInput, Unavailable, VaultLocked
 from triskele.privacy import key_sources
-from triskele.privacy.key_sources import Cost, KeyFile, Passphrase, SystemKeyring, VaultDamaged, VaultLocked
+from triskele.privacy.key_sources import Cost, KeyFile, Passphrase, SystemKeyring, VaultDamaged
 
 QUICK = Cost(memory_kib=64, rounds=1, lanes=1)
 

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from triskele import config
 from triskele.agents.usage import note_recall
 from triskele.edge.http.app import AppContext, Application, Rules
-from triskele.edge.http.mount import POSITION_HEADER
+from triskele.edge.http.connections import POSITION_HEADER
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, StoreClosed, StoreUnavailable
 from triskele.server.accounts import Accounts

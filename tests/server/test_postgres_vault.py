@@ -14,8 +14,7 @@ import pytest
 
 from triskele import config
 from triskele.engine.local import LocalEngine
-from triskele.errors import BadInput
-from triskele.privacy.key_sources import VaultLocked
+from triskele.errors import BadInput, VaultLocked
 from triskele.store.vault import KEY_VARIABLE
 
 SECRET = "the door code of the archive is 4711-4712"

@@ -10,8 +10,8 @@ from drawer import Drawer
 
 from triskele.config import PrivacySettings
 from triskele.engine.local import LocalEngine
-from triskele.errors import BadInput, Conflict, TriskeleError, Unavailable
-from triskele.privacy.key_sources import SystemKeyring, VaultLocked
+from triskele.errors import BadInput, Conflict, TriskeleError, Unavailable, VaultLocked
+from triskele.privacy.key_sources import SystemKeyring
 from triskele.store import vault as safes
 from triskele.store.vault import StoreVault, row_of
 from triskele.types import Add, Sensitivity

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from triskele.errors import BadInput, Conflict
-from triskele.privacy.key_sources import KEY_BYTES, KeySource, VaultDamaged, VaultLocked, lost, wipe
+from triskele.errors import BadInput, Conflict, VaultLocked
+from triskele.privacy.key_sources import KEY_BYTES, KeySource, VaultDamaged, lost, wipe
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from triskele.errors import BadInput, Unavailable
+from triskele.errors import BadInput, Unavailable, VaultLocked
 from triskele.text.files import is_full, settle_folder
 
 KEY_BYTES = 32
@@ -34,10 +34,6 @@ _MOST_ROUNDS = 64
 
 Details = Mapping[str, Any]
 Answer = TypeVar("Answer")
-
-
-class VaultLocked(Unavailable):
-    """The key is not available: a wrong passphrase, or a key file or keyring entry missing or open to others."""
 
 
 class VaultDamaged(Unavailable):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from triskele.config import KEY_FILE, PrivacySettings, is_path
-from triskele.errors import BadInput, Conflict, Unavailable
+from triskele.errors import BadInput, Conflict, Unavailable, VaultLocked
 from triskele.privacy import envelope as vaults
 from triskele.privacy.envelope import KeyDocument, Vault
 from triskele.privacy.key_sources import (
@@ -19,7 +19,6 @@ from triskele.privacy.key_sources import (
     KeyFile,
     KeySource,
     Passphrase,
-    VaultLocked,
     lost,
     system_keyring,
 )

@@ -22,12 +22,22 @@ import triskele
 from triskele.edge.cli import agents, related_memories
 from triskele.edge.cli.invocation import Invocation
 from triskele.edge.cli.main import cli
+from triskele.edge.error_messages import KINDS, raised_again
 from triskele.edge.http.app import Application, Rules
 from triskele.edge.http.client import RemoteEngine
-from triskele.edge.http.mount import POSITION_HEADER
-from triskele.edge.http.problems import KINDS, AccessDenied, problem_of, raised_again
+from triskele.edge.http.connections import POSITION_HEADER, ServerConnection
+from triskele.edge.http.problems import problem_of
 from triskele.engine.local import LocalEngine
-from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound, StoreClosed, TriskeleError, Unavailable
+from triskele.errors import (
+    AccessDenied,
+    AmbiguousId,
+    BadInput,
+    Conflict,
+    NotFound,
+    StoreClosed,
+    TriskeleError,
+    Unavailable,
+)
 from triskele.types import Answer, LinkKind, Sensitivity
 
 PROJECT = "garden"
@@ -52,7 +62,7 @@ def test_the_position_of_a_write_goes_with_what_is_asked_next() -> None:
         asked.append(request.headers.get(POSITION_HEADER, ""))
         return httpx.Response(200, json=[], headers={POSITION_HEADER: "0/1A"} if len(asked) == 1 else {})
 
-    with RemoteEngine("http://localhost", TOKEN, transport=httpx.MockTransport(answer)) as memory:
+    with RemoteEngine(ServerConnection("http://localhost", TOKEN, transport=httpx.MockTransport(answer))) as memory:
         memory.remember_all([])
         memory.acting_as("client:codex").remember_all([])
         memory.remember_all([])
@@ -182,7 +192,7 @@ def test_a_server_that_is_gone_or_is_another_one_is_unavailable() -> None:
         memory.stats()
     page = httpx.MockTransport(lambda _: httpx.Response(200, text="<html>hello</html>"))
     with pytest.raises(Unavailable, match="triskele server"):
-        RemoteEngine("http://localhost", "k", transport=page).stats()
+        RemoteEngine(ServerConnection("http://localhost", "k", transport=page)).stats()
 
 
 @pytest.mark.parametrize(
@@ -370,7 +380,7 @@ def test_an_agent_without_a_background_process_uses_a_new_key_at_its_next_reques
     # A request that still runs keeps what it began with; the last one closes it.
     with pytest.raises(AccessDenied):
         refused.stats()
-    connections = refused._http  # type: ignore[attr-defined]
+    connections = refused.connection._http  # type: ignore[attr-defined]
     del refused
     gc.collect()
     for thread in [each for each in threading.enumerate() if each.name == "triskele-retire"]:

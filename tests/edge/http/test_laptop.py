@@ -22,6 +22,7 @@ import triskele
 import triskele.errors
 from triskele.edge.cli.main import cli
 from triskele.edge.http.client import RemoteEngine
+from triskele.edge.http.connections import ServerConnection
 from triskele.edge.http.keys import SCOPES
 from triskele.replies import HookCall
 from triskele.server.accounts import Accounts
@@ -265,7 +266,7 @@ def test_a_server_of_another_version_is_named() -> None:
         return httpx.Response(422, json={"detail": "anyone: unknown"}, headers={"X-Triskele-Version": "9.1"})
 
     for kind in (answer, refuse):
-        memory = RemoteEngine("http://localhost", "k", transport=httpx.MockTransport(kind))
+        memory = RemoteEngine(ServerConnection("http://localhost", "k", transport=httpx.MockTransport(kind)))
         with memory, pytest.raises(triskele.errors.Unavailable, match=r"runs triskele 9\.1, this is"):
             memory.stats()
 

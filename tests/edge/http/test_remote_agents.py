@@ -11,6 +11,7 @@ import pytest
 
 from triskele import config
 from triskele.edge.http.client import RemoteEngine
+from triskele.edge.http.connections import ServerConnection
 from triskele.errors import BadInput
 from triskele.replies import HookCall, Injection
 
@@ -39,9 +40,8 @@ def open_remote(requests: list[httpx.Request], tmp_path: Path) -> Open:
 
     def open_one(**environ: str) -> RemoteEngine:
         settings = config.load({"TRISKELE_HOME": str(tmp_path), **environ})
-        return RemoteEngine(
-            "http://localhost:1", "key", settings=settings, transport=httpx.MockTransport(answer), project="other"
-        )
+        connection = ServerConnection("http://localhost:1", "key", transport=httpx.MockTransport(answer))
+        return RemoteEngine(connection, settings=settings, project="other")
 
     return open_one
 

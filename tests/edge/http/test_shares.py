@@ -16,9 +16,8 @@ from triskele.edge.cli.main import cli
 from triskele.edge.hook.explain import explain
 from triskele.edge.http.client import RemoteEngine
 from triskele.edge.http.keys import SCOPES, Quotas
-from triskele.edge.http.problems import AccessDenied
 from triskele.engine import sharing
-from triskele.errors import BadInput, NotAllowed, NotFound, QuotaExceeded
+from triskele.errors import AccessDenied, BadInput, NotAllowed, NotFound, QuotaExceeded
 from triskele.replies import HookCall
 from triskele.server.operations import BY_METHOD, Administration
 

@@ -23,10 +23,9 @@ from triskele.curation.curator import Curated, Curator
 from triskele.edge.http.api import OPERATIONS
 from triskele.edge.http.app import AppContext, Application
 from triskele.edge.http.keys import SCOPES, Quotas
-from triskele.edge.http.problems import AccessDenied
 from triskele.edge.process.listener import http_address
 from triskele.edge.process.service import server_rules
-from triskele.errors import BadInput, QuotaExceeded
+from triskele.errors import AccessDenied, BadInput, QuotaExceeded
 from triskele.server.tenants import Tenants
 from triskele.types import LinkKind
 

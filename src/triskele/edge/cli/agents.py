@@ -67,7 +67,7 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: b
     if demo:
         return _serve_demo(invocation, http or "127.0.0.1:0")
     if http:
-        connect.refuse_server(invocation.chosen())
+        connect.require_store(invocation.chosen())
     is_public = not invocation.settings().store.url.startswith("sqlite:")
     extra_addresses = resident.ExtraAddresses(
         listener.http_address(http, is_public=is_public) if http else None, socket.absolute() if socket else None
@@ -205,18 +205,21 @@ def _report_addresses(invocation: Invocation, addresses: dict[str, str], advice:
 @common
 def mcp(invocation: Invocation, in_process: bool) -> None:
     """Serve an agent over standard input and output (MCP)."""
-    from triskele.edge.mcp.bridge import Bridge
-    from triskele.edge.mcp.connector import Connector
+    from triskele.edge.mcp import bridge
 
-    lazy_engine = _LazyEngine(invocation)
-    connector = Connector(
-        invocation.environ(),
-        lazy_engine.open_engine,
-        in_process=in_process,
-        report=lambda message: click.echo(message, err=True),
-    )
+    lazy_engine, environ = _LazyEngine(invocation), invocation.environ()
+
+    def connect_server() -> bridge.Connection:
+        if not in_process:
+            try:
+                return bridge.connect_resident(environ)
+            except (bridge.ResidentUnavailable, OSError, hook_client.NoAnswer) as error:
+                text = f"the resident process is not available, this process serves instead: {error}"
+                click.echo(text, err=True)
+        return bridge.serve_in_process(environ, lazy_engine.open_engine)
+
     try:
-        Bridge(connector, _own_output()).run(standard_input())
+        bridge.Bridge(connect_server, _own_output()).run(standard_input())
     except BrokenPipeError:
         # The client closed its end.
         return
@@ -281,8 +284,7 @@ def ui(invocation: Invocation, no_browser: bool) -> None:
     The background process serves the pages on this machine only. The address signs one browser in, once and within
     ten minutes; the session lasts twelve hours, or until the process ends.
     """
-    if invocation.uses_server():
-        url = invocation.address()
+    if url := connect.server_of(invocation.chosen()):
         raise BadInput(f"the pages show the store of this machine, and your memory is at {url}: open {url}/ui")
     environ = invocation.environ()
     address = hook_client.address(environ)

@@ -353,7 +353,7 @@ def _check_endpoint(_: Settings, key: str, url: str) -> None:
 
 
 def _check_server(_: Settings, key: str, url: str) -> None:
-    from triskele.edge.http.client import checked_address
+    from triskele.edge.http.connections import checked_address
 
     try:
         checked_address(url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 # How long a command may work after its output.
 SPARE_S = 2.0
+# What a request to the background process holds, and options that need standard input or more than one request.
+_MOST_WORDS, _MOST_CHARACTERS = 100, 30_000
+_AT_STORE = frozenset({"-", "--split"})
 # Wide enough for a memory on one line.
 _WHOLE_COLUMNS = 10_000
 # Variables that are no settings.
@@ -45,17 +48,11 @@ class Invocation:
     store: str | None = None
     has_answered: bool = False
     shows_all: bool = False
-    related: tuple[str, ...] = ()
-    """what the resident process found related to the text being added, as `related_memories` writes it"""
-
-    @property
-    def is_resident(self) -> bool:
-        """Whether the resident process runs it for a client."""
-        return False
-
-    def has_terminal(self) -> bool:
-        """Whether the output goes to a terminal."""
-        return sys.stdout.isatty()
+    arguments: Sequence[str] = ()
+    asks_resident: bool = True
+    """whether the background process may answer, which has model and indexes in memory"""
+    has_resident: bool = False
+    """whether it does"""
 
     def settings(self) -> Settings:
         """The effective settings."""
@@ -72,12 +69,6 @@ class Invocation:
         settings = self.settings()
         return settings if self.store is None else replace(settings, server=replace(settings.server, url=""))
 
-    def uses_server(self) -> bool:
-        """Whether the memory of this run is on a server."""
-        from triskele.edge.process import connect
-
-        return connect.uses_server(self.chosen())
-
     def address(self) -> str:
         """Where the memory of this run is."""
         from triskele.edge.process import connect
@@ -85,10 +76,17 @@ class Invocation:
         return connect.address_of(self.chosen())
 
     @contextmanager
-    def open(self) -> Iterator[Engine]:
-        """The memory of this run, a store if need be a new one; after the output it has what waits worked off."""
+    def open(self, *, at_store: bool = False) -> Iterator[Engine]:
+        """Open the memory of this run, if need be in a new store; pending jobs are worked off after the output.
+
+        `at_store`: in this process or on a server; the background process is not asked.
+        """
         from triskele.edge.process import connect
 
+        if not at_store and (resident := self._resident()) is not None:
+            with resident:
+                yield resident
+            return
         with self.open_engine() as engine:
             yield engine
             sys.stdout.flush()
@@ -96,27 +94,44 @@ class Invocation:
                 _work_off(store, self.environ())
 
     @contextmanager
-    def open_existing(self, *, is_needed: bool = False) -> Iterator[Engine]:
-        """The same; if there is no store yet, a temporary empty one, or an error if one is needed."""
-        with self.open() if self.exists() else self._nothing(is_needed) as engine:
+    def open_existing(self, *, is_needed: bool = False, at_store: bool = False) -> Iterator[Engine]:
+        """Open the memory; if there is no store, open a temporary empty one, or raise if one is needed."""
+        if not at_store and (resident := self._resident()) is not None:
+            with resident:
+                yield resident
+            return
+        with self.open(at_store=True) if self.exists() else self._nothing(is_needed) as engine:
             yield engine
+
+    def _resident(self) -> Engine | None:
+        """Open the memory in the background process; None if this process has to open it."""
+        # Requests are bounded, and an error that is looked into happens here.
+        is_short = len(self.arguments) <= _MOST_WORDS and sum(map(len, self.arguments)) <= _MOST_CHARACTERS
+        is_plain = self.store is None and _AT_STORE.isdisjoint(self.arguments) and "TRISKELE_DEBUG" not in os.environ
+        if not (self.asks_resident and is_short and is_plain):
+            return None
+        from triskele.edge.process import connect
+
+        engine = connect.open_resident(os.environ)
+        self.has_resident = engine is not None
+        return engine
 
     @contextmanager
     def open_local(self) -> Iterator[LocalEngine]:
-        """The store of this run, refused where that is on a server."""
+        """Open the store of this run; refused if the memory is on a server."""
         from triskele.edge.process import connect
 
-        connect.refuse_server(self.chosen())
-        with self.open() as engine:
+        connect.require_store(self.chosen())
+        with self.open(at_store=True) as engine:
             yield connect.store_of(engine)
 
     @contextmanager
     def open_local_existing(self, *, is_needed: bool = False) -> Iterator[LocalEngine]:
-        """The same; if there is no store yet, a temporary empty one, or an error if one is needed."""
+        """Open the store; without a store open a temporary empty one, or raise if one is needed."""
         from triskele.edge.process import connect
 
-        connect.refuse_server(self.chosen())
-        with self.open_existing(is_needed=is_needed) as engine:
+        connect.require_store(self.chosen())
+        with self.open_existing(is_needed=is_needed, at_store=True) as engine:
             yield connect.store_of(engine)
 
     @contextmanager
@@ -140,9 +155,9 @@ class Invocation:
 
     def exists(self) -> bool:
         """Whether the memory of this run exists already; a server's does."""
-        from triskele.store import addresses
+        from triskele.edge.process import connect
 
-        return self.uses_server() or addresses.exists(self.chosen())
+        return connect.exists(self.chosen())
 
     def open_engine(self) -> Engine:
         """The memory of this run; what waits in a store stays."""
@@ -152,7 +167,7 @@ class Invocation:
         from triskele.edge.process import connect
 
         settings = self.chosen()
-        is_file = settings.store.url.startswith("sqlite:") and not self.uses_server()
+        is_file = settings.store.url.startswith("sqlite:") and not connect.server_of(settings)
         path = sqlite_path(settings.store.url) if is_file else None
         was_empty = path is not None and path.is_file() and not path.stat().st_size
         engine = connect.open_engine(settings, os.environ, Path.cwd(), _passphrase)
@@ -166,7 +181,7 @@ class Invocation:
         from triskele.engine.opening import restore_memory
 
         settings = self.chosen()
-        connect.refuse_server(settings)
+        connect.require_store(settings)
         return restore_memory(source, settings=settings, ask=_passphrase)
 
     def write_json(self, document: dict[str, Any]) -> None:

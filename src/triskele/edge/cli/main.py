@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -16,7 +17,7 @@ from triskele import __version__
 from triskele.edge.cli.help import did_you_mean, unknown_command, write_more
 from triskele.edge.cli.invocation import Invocation, examples, global_options, ignored_variables
 from triskele.edge.error_messages import error_line, printable_line
-from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError, Unavailable
+from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError, Unavailable, VaultLocked
 
 # A command's module is imported on call: `--version` must cost nothing.
 SECTIONS: dict[str, dict[str, str]] = {
@@ -152,7 +153,7 @@ class Commands(click.Group):
             if name.startswith("-"):
                 raise _no_such_option(name, [flag for param in self.params for flag in param.opts], ctx)
             raise unknown_command(name, [*COMMANDS, *_COMMAND_OF], ctx, _COMMAND_OF)
-        if name not in _FOR_AGENTS and not ctx.resilient_parsing and not ctx.ensure_object(Invocation).is_resident:
+        if name not in _FOR_AGENTS and not ctx.resilient_parsing:
             _warn_of_variables()
         return super().resolve_command(ctx, args)
 
@@ -198,13 +199,25 @@ class Commands(click.Group):
         extra["standalone_mode"] = False
         _prepare_streams()
         arguments = list(extra.get("args") or (args[0] if args else None) or sys.argv[1:])
+        extra["obj"].arguments = arguments
         try:
-            result = super().main(*args, **extra)
+            result = self._run(extra["obj"], partial(super().main, *args, **extra))
         except (KeyboardInterrupt, click.Abort, Exception) as error:
             message, code = ("interrupted", INTERRUPTED) if _is_interrupt(error) else _described(error, arguments)
             _write_error(message, extra["obj"], arguments)
             sys.exit(code)
         sys.exit(result if isinstance(result, int) else DONE)
+
+    def _run(self, invocation: Invocation, run: Callable[[], Any]) -> Any:
+        """Run a command; again in this process if the vault is locked for the background process."""
+        try:
+            return run()
+        except VaultLocked:
+            if not invocation.has_resident:
+                raise
+        # This process can ask for the passphrase, and its environment may hold the key.
+        invocation.asks_resident = False
+        return run()
 
 
 def _warn_of_variables() -> None:
@@ -327,8 +340,8 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-def main(related: tuple[str, ...] = ()) -> None:
-    """The entry point of the `triskele` program; `related` are memories that the resident process found."""
+def main() -> None:
+    """The entry point of the `triskele` program."""
     # Queries run one at a time, and their small matrix products are slower with more threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    cli(obj=Invocation(related=related))
+    cli(obj=Invocation())

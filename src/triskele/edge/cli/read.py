@@ -37,6 +37,7 @@ from triskele.edge.cli.options import (
 )
 from triskele.edge.cli.store_view import stats_view
 from triskele.edge.cli.view import note
+from triskele.edge.process import connect
 from triskele.edge.shapes import shown_content
 from triskele.replies import Verdict
 from triskele.types import JournalEntry, LinkKind, Memory, Sort
@@ -96,7 +97,8 @@ def recall(
             return invocation.echo("The question is empty: nothing was searched. `triskele list` shows the memories.")
 
         def view() -> Iterator[RenderableType]:
-            short, embeds_here = engine.shorten(ids_in(answer)), not invocation.uses_server()
+            short = engine.shorten(ids_in(answer))
+            embeds_here = invocation.has_resident or not connect.server_of(engine.settings)
             yield from answer_view(answer, short, explain=explain, times=moments, embeds_here=embeds_here)
             if project and not answer.hits and project not in engine.stats().by_project:
                 advice = "`triskele projects list` shows the projects"

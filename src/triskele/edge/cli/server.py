@@ -354,7 +354,7 @@ def _change_groups(
     invocation: Invocation, operation: str, change: Callable[[GroupStore], UserGroup | None], **names: str
 ) -> Any:
     """Change the groups at the store, or by an operation of the server that this machine uses."""
-    if invocation.uses_server():
+    if connect.server_of(invocation.chosen()):
         from triskele.server.operations import BY_METHOD, Administration
 
         with connect.open_server(invocation.chosen(), os.environ, Path.cwd()) as server:
@@ -372,7 +372,7 @@ def _opened(invocation: Invocation, owner: str | None = None) -> Iterator[Engine
         with invocation.open() as engine:
             yield engine
         return
-    connect.refuse_server(invocation.chosen())
+    connect.require_store(invocation.chosen())
     with open_accounts(invocation) as accounts:
         settings = invocation.settings()
         own = replace(settings, memory=replace(settings.memory, owner=accounts.user(owner).name))

@@ -63,7 +63,7 @@ def backup(invocation: Invocation, target: Path) -> None:
 @common
 def restore(invocation: Invocation, source: Path, yes: bool) -> None:
     """Replace the store by a backup; the old store is kept."""
-    connect.refuse_server(invocation.chosen())
+    connect.require_store(invocation.chosen())
     if not yes and source.is_file() and (count := _sound_memories(invocation)):
         _confirm_restore(invocation, source, count)
     engine, replaced = invocation.restore(source)
@@ -190,7 +190,7 @@ def secrets() -> None:
 @common
 def reveal(invocation: Invocation, id: str) -> None:
     """Show the text of a secret; the journal records it."""
-    with invocation.open_existing() as engine:
+    with invocation.open_existing(at_store=True) as engine:
         project, secret = engine.get(id).project, engine.reveal(id)
         emit(invocation, secret, lambda: secret.text, project=project)
 
@@ -220,7 +220,7 @@ def list_secrets(invocation: Invocation) -> None:
 @common
 def seal(invocation: Invocation, id: str, title: str | None) -> None:
     """Seal all versions of a memory, and erase what was derived from its text."""
-    with invocation.open_existing() as engine:
+    with invocation.open_existing(at_store=True) as engine:
         erasure = engine.seal(id, title=title)
         [outcome] = erasure.outcomes
 

@@ -98,7 +98,7 @@ def import_(
         return
     if all_owners:
         raise BadInput("only an archive can hold several owners: import this file without --all-owners")
-    with invocation.open_existing() if dry_run else invocation.open() as engine:
+    with invocation.open_existing(at_store=True) if dry_run else invocation.open(at_store=True) as engine:
         path = resolved(named_source(source, Path.cwd()))
         options: dict[str, Any] = {"dry_run": dry_run, "project": target_project, "keep_origin": keep_origin}
         if (store := connect.local(engine)) is None:
@@ -291,7 +291,7 @@ def export(
 
     checked(format, (*EXPORTS, _ARCHIVE))
     stream = io.StringIO() if invocation.as_json else sys.stdout
-    with invocation.open_existing() as engine:
+    with invocation.open_existing(at_store=True) as engine:
         output = stream if target is None else target
         if (store := connect.local(engine)) is None:
             report = _downloaded(engine, output, format, private, with_secrets=with_secrets, current_only=current_only)

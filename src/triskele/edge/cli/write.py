@@ -110,7 +110,7 @@ def add(
             outcomes = engine.remember_all(_pieces(engine, content, details))
         else:
             if supersedes is None and not quiet and _may_ask(invocation, content, details):
-                supersedes, related = related_memories.ask(invocation, engine, content, details["project"])
+                supersedes, related = related_memories.ask(engine, content, details["project"])
             outcomes = [engine.remember(content, supersedes=supersedes, **details)]
         if quiet and not invocation.as_json:
             return invocation.echo("\n".join(outcome.id for outcome in outcomes))

@@ -9,7 +9,6 @@ from typing import Any
 from triskele.agents import injection
 from triskele.agents.injection import Conversation
 from triskele.agents.respond import EVENTS
-from triskele.edge.hook.payload import hook_call
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.replies import HookCall
@@ -55,7 +54,7 @@ def explain(engine: LocalEngine, event: str, payload: Mapping[str, Any]) -> Expl
     """Why the hook would give memories or none."""
     if event not in EVENTS:
         raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(EVENTS)}")
-    call = hook_call(event, payload)
+    call = HookCall.of_payload(event, payload)
     if not injection.is_from_user(call):
         return Explanation(verdict="silent: no person caused the event, but a subagent, a loop or the client")
     if event in _SILENT:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from triskele.edge.http.keys import SCOPES, USUAL_QUOTAS, Quotas
-from triskele.edge.http.problems import AccessDenied
+from triskele.errors import AccessDenied
 
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine
 
-# Where the guard puts the principal of a request.
-PRINCIPAL = "triskele.principal"
+# Where the guard puts the principal of a request, and whether only processes of this user reach the listener.
+PRINCIPAL, IS_OWNER = "triskele.principal", "triskele.is_owner"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from triskele.edge.http.keys import READ, WRITE
 from triskele.edge.http.metrics import MEDIA_TYPE
 from triskele.edge.http.mount import ApiContext
 from triskele.edge.http.operations import Operation
+from triskele.errors import AccessDenied
 from triskele.server import operations as server_operations
 from triskele.text import timestamps
 
@@ -119,7 +120,7 @@ def _document_routes(operations: Sequence[Operation], context: ApiContext) -> li
         principal: Principal = request.scope[PRINCIPAL]
         try:
             principal.require(READ)
-        except problems.AccessDenied as error:
+        except AccessDenied as error:
             return problems.response_of(error)
         gauges = await to_thread.run_sync(_gauges, context)
         return PlainTextResponse(context.metrics.render(gauges), media_type=MEDIA_TYPE)

@@ -28,15 +28,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from triskele import __version__
 from triskele.edge.error_messages import error_line
 from triskele.edge.hook.client import NO_CHOICE, OTHER_STORE, release
-from triskele.edge.hook.payload import hook_call
 from triskele.edge.http import mount
-from triskele.edge.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal, SingleOwner
+from triskele.edge.http.access import IS_OWNER, OWNER, PRINCIPAL, AccessPolicy, Principal, SingleOwner
+from triskele.edge.http.connections import PRIVATE_HEADER, VERSION_HEADER
 from triskele.edge.http.keys import READ
 from triskele.edge.http.metrics import Metrics
 from triskele.edge.http.problems import refused
-from triskele.edge.process import connect
+from triskele.edge.process import command_line, connect
 from triskele.edge.web.sessions import PREFIX, SESSIONS, PageSessions, Sessions, is_page
-from triskele.errors import StoreNewer, StoreUnavailable, UnknownEvent
+from triskele.errors import BadInput, StoreNewer, StoreUnavailable, UnknownEvent
 from triskele.replies import HookCall
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 _HOOKS_AT_ONCE = 4
 MAX_ABANDONED = 32
 _MAX_DEADLINE_S = 30.0
-_IS_OWNER = "triskele.is_owner"
 _HOOK = "/hook/"
 
 
@@ -92,10 +91,11 @@ class Application:
         self.mcp = McpMount(context)
         self.sessions = Sessions()
         self.pages = PageMount(context, self.metrics)
+        self._policy = context.policy or SingleOwner(context.open_store)
         self._routes = Starlette(
             routes=[
                 Route("/health", self._health, methods=["GET"]),
-                Route("/command", self._command, methods=["POST"]),
+                Route(command_line.PATH, self._command_line, methods=["POST"]),
                 Route(SIGN_IN, self._sign_in, methods=["POST"]),
                 *mount.routes(self._api_context()),
             ],
@@ -106,7 +106,7 @@ class Application:
     def _api_context(self) -> mount.ApiContext:
         context = self._context
         return mount.ApiContext(
-            context.policy or SingleOwner(context.open_store),
+            self._policy,
             self.metrics,
             context.log,
             context.log_request,
@@ -143,7 +143,7 @@ class Application:
         told = request.headers.get("x-triskele-version", "")
         if told != __version__ and release(told) > release(__version__):
             headers["X-Triskele-Outdated"] = "the client is newer than this process"
-        is_owner = bool(request.scope.get(_IS_OWNER))
+        is_owner = bool(request.scope.get(IS_OWNER))
         # The key determines the memory.
         if is_owner and not self._serves(request):
             return refused(409, OTHER_STORE)
@@ -163,35 +163,40 @@ class Application:
 
     def _call(self, request: Request, event: str, payload: Mapping[str, Any]) -> HookCall:
         """The call behind a request; who calls is in its headers, and no event says it."""
-        is_owner = bool(request.scope.get(_IS_OWNER))
-        call = hook_call(event, payload)
+        is_owner = bool(request.scope.get(IS_OWNER))
+        call = HookCall.of_payload(event, payload)
         if not is_owner:
             # Paths are those of another machine.
             call = replace(call, transcript="", folder="")
         return replace(
             call,
             # The holder of a key reads private memories anyway; the settings of its machine name the agents that may.
-            sees_private=not is_owner and request.headers.get(mount.PRIVATE_HEADER) == "yes",
+            sees_private=not is_owner and request.headers.get(PRIVATE_HEADER) == "yes",
             # A client's own word for its name opens nothing: only its token does.
             client=self._context.client_of(request.headers.get("x-triskele-client-token", "")) or "",
             project=unquote(request.headers.get("x-triskele-project", ""), errors="replace"),
         )
 
-    async def _command(self, request: Request) -> Response:
-        """Run a command of the command line; 204 asks the client to run it itself."""
-        payload = _object(await request.body())
-        if not request.scope.get(_IS_OWNER) or payload is None:
-            raise HTTPException(404 if payload is not None else 400)
-        if request.headers.get("x-triskele-version") != __version__:
-            return Response(status_code=204)
-        text, related = await to_thread.run_sync(self._run_command, payload)
-        if text is None:
-            return Response(status_code=204, headers={"X-Triskele-Related": ",".join(related)} if related else None)
-        return Response(text.encode("utf-8", "backslashreplace"), media_type="text/plain; charset=utf-8")
+    async def _command_line(self, request: Request) -> Response:
+        """The project of a command; 409 asks the command to open the store itself."""
+        if not request.scope.get(IS_OWNER):
+            raise HTTPException(404)
+        try:
+            project = await to_thread.run_sync(self._project_of_command, request.headers)
+        except Exception as error:
+            # Its own process meets the same error, and reports it.
+            return refused(409, error_line(error))
+        return JSONResponse({"project": project})
+
+    def _project_of_command(self, headers: Mapping[str, str]) -> str:
+        command = command_line.CommandLine.of_headers(headers)
+        if command is None:
+            raise BadInput("the request names no command")
+        return command.engine(self._policy.engine_of(OWNER)).project
 
     async def _sign_in(self, request: Request) -> Response:
         """An address with a code that opens the pages in a browser; only this user's own processes get one."""
-        if not request.scope.get(_IS_OWNER):
+        if not request.scope.get(IS_OWNER):
             raise HTTPException(404)
         if not self._serves(request):
             return refused(409, OTHER_STORE)
@@ -202,19 +207,6 @@ class Application:
     def _serves(self, request: Request) -> bool:
         choice = [unquote(part) for part in request.headers.get("x-triskele-choice", ",,,").split(",")]
         return len(choice) == len(NO_CHOICE) and self._context.serves(choice)
-
-    def _run_command(self, payload: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:
-        """The output of a command; None if the client has to run it, with the memories to ask the user about."""
-        from triskele.edge.cli import remote
-        from triskele.edge.cli.related_memories import OnlyClientAsks
-
-        try:
-            return remote.run(self._context.open_engine(), payload), ()
-        except OnlyClientAsks as asked:
-            return None, asked.words
-        except Exception:
-            # Any error happens in the client's own process too, which then reports it to the user.
-            return None, ()
 
     def _engine_of(self, principal: Principal) -> Engine:
         policy = self._context.policy
@@ -233,7 +225,7 @@ class Application:
         try:
             agents = self._engine_of(scope[PRINCIPAL]).agents
             injection = agents.respond(replace(call, deadline_s=ends - time.monotonic()))
-            if injection.note and scope.get(_IS_OWNER):
+            if injection.note and scope.get(IS_OWNER):
                 self._context.log(f"{call.event} gave nothing: {injection.note}")
             return injection.text
         except Exception as error:
@@ -401,7 +393,7 @@ class Guard:
             return
         self._note_use()
         known = {
-            _IS_OWNER: self._rules.is_owner,
+            IS_OWNER: self._rules.is_owner,
             PRINCIPAL: principal,
             SESSIONS: self._sessions,
             "client": self._client(request),
@@ -458,7 +450,7 @@ def _versioned(send: Send) -> Send:
 
     async def next_message(message: Message) -> None:
         if message["type"] == "http.response.start":
-            told = (mount.VERSION_HEADER.lower().encode(), __version__.encode())
+            told = (VERSION_HEADER.lower().encode(), __version__.encode())
             message = {**message, "headers": [*message.get("headers", ()), told]}
         await send(message)
 

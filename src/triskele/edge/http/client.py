@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from copy import copy
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
-from urllib.parse import quote, urlsplit
-
-import httpx
+from urllib.parse import quote, urlencode
 
 from triskele import __version__
-from triskele.edge.error_messages import only_at_the_store
+from triskele.edge.error_messages import raised_again, store_elsewhere
 from triskele.edge.http import codec
-from triskele.edge.http.mount import (
+from triskele.edge.http.connections import (
     CLIENT_HEADER,
+    OK,
     POSITION_HEADER,
     PRIVATE_HEADER,
     PROJECT_HEADER,
     REPORT_HEADER,
     VERSION_HEADER,
+    Body,
+    Connection,
+    Reply,
+    ResidentConnection,
+    ServerConnection,
 )
 from triskele.edge.http.operations import BY_METHOD, Operation
-from triskele.edge.http.problems import AccessDenied, raised_again
+from triskele.edge.process.command_line import PATH as COMMAND_LINE
+from triskele.edge.process.command_line import CommandLine
 from triskele.engine.protocol import Agents, Concepts, Curation, Engine, Sharing
-from triskele.errors import BadInput, NotFound, StoreClosed, TriskeleError, Unavailable
+from triskele.errors import AccessDenied, BadInput, NotFound, TriskeleError, Unavailable
 from triskele.replies import ExportReport, Injection
 from triskele.requests import MAX_BATCH
 from triskele.text import folders
@@ -36,21 +41,26 @@ from triskele.validation import check_drafts, check_name, check_path, check_text
 
 if TYPE_CHECKING:
     from triskele.config import Settings
+    from triskele.edge.hook.client import Address
     from triskele.replies import HookCall, ImportReport, MemoryView
     from triskele.requests import Draft
     from triskele.types import Outcome
     from triskele.validation import FilePath
 
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_TIMEOUT_S = 60.0
 _HOOK_PATIENCE_S = 10.0
+# A process that starts answers when its store is open.
+_START_S = 30.0
 # A transfer may take as long as it moves.
-_TRANSFER = httpx.Timeout(60.0, write=600.0, read=600.0)
+_TRANSFER_S = 600.0
+_NO_CONTENT, _UNAUTHORIZED = 204, 401
 # How a server of another version may refuse unknown operations.
 _UNKNOWN_TO_OTHERS = (404, 405, 409, 422)
 _PIECE = 65536
 # Lists over a query string: one text would pass for a list.
 _LISTS = ("tags", "legs", "sensitivities", "origins", "add_tags", "remove_tags")
+
+NO_HEADERS: Mapping[str, str] = {}
+_JSON = {"Content-Type": "application/json"}
 
 Value = TypeVar("Value")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -72,38 +82,28 @@ def forwarded(method: Method, *, placed: bool = False) -> Method:
 
 
 class RemoteEngine:
-    """A memory on a server; what only the owner of the store can do is refused with a hint."""
+    """A memory behind a connection; what only the owner of the store can do is refused with a hint."""
 
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        *,
-        project: str = "",
-        settings: Settings | None = None,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        self.url = checked_address(url)
+    def __init__(self, connection: Connection, *, project: str = "", settings: Settings | None = None) -> None:
+        self.url = connection.url
         self.project = project
         self.actor = USER
+        self.connection = connection
         self._settings = settings
         self._headers = {"User-Agent": f"triskele/{__version__}"}
-        headers = {"Authorization": f"Bearer {_checked_key(key)}"}
-        # The environment is not read: a variable set in a project's folder could redirect requests.
-        self._http = httpx.Client(
-            base_url=self.url, headers=headers, timeout=_TIMEOUT_S, trust_env=False, transport=transport
-        )
+        # Shared by those who act as others.
+        self._position: dict[str, str] = {}
 
     def __enter__(self) -> Self:
-        self._refuse_closed()
+        self.connection.refuse_closed()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
+        """Close the connection."""
+        self.connection.close()
 
     @property
     def engine(self) -> RemoteEngine:
@@ -114,13 +114,13 @@ class RemoteEngine:
     def settings(self) -> Settings:
         """The settings of this machine, if the memory was opened with them."""
         if self._settings is None:
-            raise only_at_the_store(self.url)
+            raise store_elsewhere(self.url)
         return self._settings
 
     @property
     def upkeep(self) -> NoReturn:
         """Refuse what only the owner of the store can do."""
-        raise only_at_the_store(self.url)
+        raise store_elsewhere(self.url)
 
     def acting_as(self, actor: str) -> Self:
         """Return the same memory for another actor."""
@@ -184,19 +184,15 @@ class RemoteEngine:
     ) -> ExportReport:
         """Write all memories to a new file."""
         path = check_path(target)
-        params = {
+        options = {
             "format": format, "private": private, "with_secrets": with_secrets, "current_only": current_only,
         }  # fmt: skip
-        details: dict[str, Any] = {"params": params, "headers": self._headers, "timeout": _TRANSFER}
-        with self._errors(), self._http.stream("GET", "/v1/export", **details) as response:
-            if response.status_code != httpx.codes.OK:
-                response.read()
-                raise self._raised(response)
-            with path.open("xb") as file:
-                for piece in response.iter_bytes():
-                    file.write(piece)
-            report: ExportReport = self._read(ExportReport, response, response.headers.get(REPORT_HEADER, ""))
-            return report
+        address = f"/v1/export?{_query(options)}"
+        reply = self._request("GET", address, wait_s=_TRANSFER_S, target=path)
+        if reply.status != OK:
+            raise self._raised(reply)
+        report: ExportReport = self._read(ExportReport, reply, reply.headers.get(REPORT_HEADER.lower(), ""))
+        return report
 
     def import_memories(
         self,
@@ -208,15 +204,17 @@ class RemoteEngine:
         keep_origin: bool = False,
     ) -> ImportReport:
         """Import the memories of a file, all or none; notes that name no project get this memory's."""
-        self._refuse_closed()
+        self.connection.refuse_closed()
         path = check_path(source)
         if path.is_dir():
             raise BadInput(f"a server takes one file at a time, and {path} is a folder: import its files")
         with path.open("rb") as file:
             options = {"format": format, "dry_run": dry_run, "project": project, "keep_origin": keep_origin}
             headers = {PROJECT_HEADER: quote(self.project)}
-            operation, details = BY_METHOD[Engine.import_memories], {"content": _pieces(file), "timeout": _TRANSFER}
-            report: ImportReport = self.send(operation, options, headers=headers, **details)
+            operation = BY_METHOD[Engine.import_memories]
+            report: ImportReport = self.send(
+                operation, options, headers=headers, body=_pieces(file), wait_s=_TRANSFER_S
+            )
             return report
 
     # Rooms
@@ -254,13 +252,11 @@ class RemoteEngine:
         headers = {"X-Triskele-Deadline-Ms": f"{patience_s * 800:.0f}", PROJECT_HEADER: quote(self._project_of(call))}
         if call.sees_private or (self._settings and self._settings.agents.shows_private_to(call.client)):
             headers[PRIVATE_HEADER] = "yes"
-        with self._errors():
-            response = self._http.post(
-                f"/hook/{call.event}", json=event, headers={**self._headers, **headers}, timeout=patience_s
-            )
-        if response.status_code not in (httpx.codes.OK, httpx.codes.NO_CONTENT):
-            raise self._raised(response)
-        return Injection(response.text)
+        body = json.dumps(event).encode()
+        reply = self._request("POST", f"/hook/{call.event}", headers=headers | _JSON, body=body, wait_s=patience_s)
+        if reply.status not in (OK, _NO_CONTENT):
+            raise self._raised(reply)
+        return Injection(reply.content.decode("utf-8", "replace"))
 
     def _project_of(self, call: HookCall) -> str:
         """The named project, else the name of the agent's folder, else only memories without a project."""
@@ -286,57 +282,51 @@ class RemoteEngine:
             values |= self.send(BY_METHOD[method], {"ids": wanted[start : start + MAX_BATCH]})
         return values
 
-    def send(self, operation: Operation, options: Mapping[str, Any], **details: Any) -> Any:
-        """Carry out an operation on the server; an option that is absent is not sent."""
+    def send(
+        self,
+        operation: Operation,
+        options: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str] = NO_HEADERS,
+        body: Body = b"",
+        wait_s: float = 0,
+    ) -> Any:
+        """Carry out an operation; an option that is absent is not sent."""
         lists = {name: check_texts(options[name], name) for name in _LISTS if options.get(name) is not None}
         path, rest = operation.fill(codec.to_json({**options, **lists}))
         if operation.has_body:
-            details["json"] = rest
-        else:
-            details["params"] = {name: value for name, value in rest.items() if value is not None}
-        details["headers"] = {**self._headers, **details.get("headers", {})}
-        with self._errors():
-            response = self._http.request(operation.verb, path, **details)
-        if response.status_code != httpx.codes.OK:
-            raise self._raised(response)
-        if position := response.headers.get(POSITION_HEADER):
+            headers, body = {**headers, **_JSON}, json.dumps(rest).encode()
+        elif query := _query(rest):
+            path = f"{path}?{query}"
+        reply = self._request(operation.verb, path, headers=headers, body=body, wait_s=wait_s)
+        if reply.status != OK:
+            raise self._raised(reply)
+        if position := reply.headers.get(POSITION_HEADER.lower()):
             # Another instance may answer next, and must have replayed the write.
-            self._http.headers[POSITION_HEADER] = position
-        return self._read(operation.reply, response, response.text)
+            self._position[POSITION_HEADER] = position
+        return self._read(operation.reply, reply, reply.content.decode("utf-8", "replace"))
 
-    def _read(self, kind: Any, response: httpx.Response, text: str) -> Any:
+    def _request(self, verb: str, path: str, *, headers: Mapping[str, str] = NO_HEADERS, **details: Any) -> Reply:
+        return self.connection.request(verb, path, headers={**self._headers, **self._position, **headers}, **details)
+
+    def _read(self, kind: Any, reply: Reply, text: str) -> Any:
         try:
             return codec.from_json(kind, json.loads(text))
         except ValueError as error:
-            hint = _other_version(response) or "is it a triskele server?"
+            hint = _other_version(reply) or "is it a triskele server?"
             raise Unavailable(f"{self.url} answered something else: {hint}") from error
 
-    def _raised(self, response: httpx.Response) -> TriskeleError:
-        """The error of a response; an error that only another version explains names the version."""
-        error = raised_again(response.status_code, response.content, response.reason_phrase)
-        if response.status_code == httpx.codes.UNAUTHORIZED:
+    def _raised(self, reply: Reply) -> TriskeleError:
+        """The error of a reply; an error that only another version explains names the version."""
+        error = raised_again(reply.status, reply.content, reply.reason)
+        if reply.status == _UNAUTHORIZED:
             return AccessDenied(
                 f"{self.url} does not accept the key: it is wrong, expired or revoked; ask an admin for another one"
             )
-        is_unknown = response.status_code in _UNKNOWN_TO_OTHERS
-        if is_unknown and not isinstance(error, NotFound) and (hint := _other_version(response)):
+        is_unknown = reply.status in _UNKNOWN_TO_OTHERS
+        if is_unknown and not isinstance(error, NotFound) and (hint := _other_version(reply)):
             return Unavailable(f"{self.url} refused the request ({error}): {hint}")
         return error
-
-    def _refuse_closed(self) -> None:
-        if self._http.is_closed:
-            raise StoreClosed(f"the memory on {self.url} is closed: connect again")
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        self._refuse_closed()
-        try:
-            yield
-        except TriskeleError:
-            raise
-        except (httpx.TransportError, httpx.StreamError) as error:
-            # Its message may hold the request.
-            raise Unavailable(f"the server {self.url} does not answer ({type(error).__name__})") from None
 
 
 class _Room:
@@ -383,42 +373,38 @@ class _RemoteSharing(_Room):
     groups = forwarded(Sharing.groups)
 
 
-def _other_version(response: httpx.Response) -> str:
+def _other_version(reply: Reply) -> str:
     """A sentence about the server's other version; empty if it is the same or unknown."""
-    version = response.headers.get(VERSION_HEADER, __version__)
+    version = reply.headers.get(VERSION_HEADER.lower(), __version__)
     if version == __version__:
         return ""
     return f"it runs triskele {version[:20]}, this is {__version__}; upgrade the older one"
 
 
-def connect(url: str, key: str, *, project: str = "") -> RemoteEngine:
+def connect(url: str, key: str, *, project: str = "", settings: Settings | None = None) -> RemoteEngine:
     """Open the memory on a server; `project` is the default of calls without one."""
-    return RemoteEngine(url, key, project=project)
+    return RemoteEngine(ServerConnection(url, key), project=project, settings=settings)
+
+
+def connect_resident(address: Address) -> RemoteEngine | None:
+    """Open the memory in the background process for this command; None if it does not answer this command."""
+    try:
+        connection = ResidentConnection(address, CommandLine.of_process(os.getcwd()).headers())
+        reply = connection.request("POST", COMMAND_LINE, headers={}, wait_s=_START_S)
+    except (Unavailable, OSError):
+        return None
+    return RemoteEngine(connection, project=json.loads(reply.content)["project"]) if reply.status == OK else None
+
+
+def _query(options: Mapping[str, Any]) -> str:
+    """Options as a query string; what is None is left out."""
+    words = {name: json.dumps(value) if isinstance(value, bool) else value for name, value in options.items()}
+    return urlencode({name: value for name, value in words.items() if value is not None}, doseq=True)
 
 
 def _pieces(file: Any) -> Iterator[bytes]:
     while piece := file.read(_PIECE):
         yield piece
-
-
-def checked_address(url: str) -> str:
-    """The address of a server; refuse one that is not valid, holds a key or exposes texts on the network."""
-    try:
-        parts = urlsplit(url)
-        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if not is_valid or parts.query or parts.fragment or "@" in url or " " in url:
-        raise BadInput("not the address of a server: write it like https://memory.example.com")
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise BadInput(f"the address of {parts.hostname} must begin with https:// (http:// is for this machine only)")
-    return url.rstrip("/")
-
-
-def _checked_key(key: str) -> str:
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise BadInput("the key is empty or holds an invalid character: copy it again")
-    return key
 
 
 if TYPE_CHECKING:

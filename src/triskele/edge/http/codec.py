@@ -57,6 +57,12 @@ def from_json(kind: Any, value: Any) -> Any:
         raise ValueError(f"not a value of {kind}: {type(error).__name__}") from error
 
 
+def reply_type(method: Callable[..., Any]) -> Any:
+    """The type of a method's result; its module may import names for type checkers alone."""
+    result = types.SimpleNamespace(__annotations__={"return": method.__annotations__["return"]})
+    return get_type_hints(result, globalns=method.__globals__, localns=dict(NAMES))["return"]
+
+
 def _owned(shape: dict[str, Any]) -> dict[str, Any]:
     """A memory under the user whose memory it is, who is another one if it is shared."""
     shape["owner"] = shape["shared_by"] or shape["owner"]

@@ -19,17 +19,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from triskele.edge.http import codec, leg_times
-from triskele.edge.http.access import PRINCIPAL, Principal
+from triskele.edge.http.access import IS_OWNER, PRINCIPAL, Principal
+from triskele.edge.http.connections import CLIENT_HEADER, POSITION_HEADER, PROJECT_HEADER, REPORT_HEADER
 from triskele.edge.http.keys import ADMIN, REVEAL, WRITE
-from triskele.edge.http.mount import (
-    CLIENT_HEADER,
-    MAX_IMPORT,
-    POSITION_HEADER,
-    PROJECT_HEADER,
-    REPORT_HEADER,
-    ApiContext,
-)
+from triskele.edge.http.mount import MAX_IMPORT, ApiContext
 from triskele.edge.http.operations import Operation
+from triskele.edge.process import command_line
+from triskele.edge.process.command_line import CommandLine
 from triskele.engine.local import LocalEngine
 from triskele.engine.protocol import Engine
 from triskele.errors import BadInput
@@ -55,11 +51,14 @@ class Call:
     context: ApiContext
     client: str = ""
     project: str = ""
+    command: CommandLine | None = None
 
     @cached_property
     def engine(self) -> LocalEngine:
         """The memory of the principal, for its agent and in its project."""
         engine = self.context.policy.engine_of(self.principal)
+        if self.command is not None:
+            return self.command.engine(engine)
         if self.client:
             engine = engine.acting_as(client_actor(self.client))
         return engine.working_in(Path(Path.cwd().anchor), self.project) if self.project else engine
@@ -117,13 +116,14 @@ def _answer(operation: Operation, request: Request, context: ApiContext, options
 def _admitted(operation: Operation, request: Request, context: ApiContext, options: Mapping[str, Any]) -> Call:
     principal: Principal = request.scope[PRINCIPAL]
     context.policy.admit(principal)
-    if operation.asks_model:
+    command = CommandLine.of_headers(request.headers) if request.scope.get(IS_OWNER) else None
+    if operation.asks_model and command is None:
         question = str(options.get("text", ""))
         if len(question.encode("utf-8", "surrogatepass")) > MAX_QUERY_BYTES:
             raise BadInput(f"the question is longer than {MAX_QUERY_BYTES:,} bytes: ask in fewer words")
         context.policy.admit_models(principal)
     client, project = (_header(request, name) for name in (CLIENT_HEADER, PROJECT_HEADER))
-    return Call(principal, context, client, project)
+    return Call(principal, context, client, project, command)
 
 
 def _carried_out(operation: Operation, call: Call, options: dict[str, Any]) -> Any:
@@ -131,6 +131,8 @@ def _carried_out(operation: Operation, call: Call, options: dict[str, Any]) -> A
     method = attrgetter(f"{operation.owner}.{operation.method.__name__}")(call)
     several = options.pop("ids", None) if operation.takes_several else None
     is_recall = operation.method is Engine.recall
+    if is_recall and call.command is not None:
+        command_line.embed_newest(call.engine)
     with leg_times.timed(call.engine if is_recall else None) as spent_s:
         value = method(*(several or ()), **options)
     if isinstance(value, Answer):

@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 
 # Only an import may be larger than other requests.
 IMPORT, MAX_IMPORT = "/v1/import", 32 * 1024 * 1024
-# Headers of a program on another machine, percent-encoded: the agent that it acts for, and its project.
-CLIENT_HEADER, PROJECT_HEADER = "X-Triskele-Client", "X-Triskele-Project"
-# Whether the agent of a hook may see private memories, by the settings of its machine.
-PRIVATE_HEADER = "X-Triskele-Private"
-# How far the store has come with what a client wrote; sent back, reads of another instance are as new.
-POSITION_HEADER = "X-Triskele-Position"
-# What an export left out, as JSON; the version of the server.
-REPORT_HEADER, VERSION_HEADER = "X-Triskele-Report", "X-Triskele-Version"
 _PATHS = ("/v1/{rest:path}", "/openapi.json", "/docs", "/docs/{rest:path}", "/metrics")
 
 

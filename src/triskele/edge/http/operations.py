@@ -10,6 +10,7 @@ from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from triskele.edge.http.codec import reply_type
 from triskele.edge.http.keys import READ, REVEAL, WRITE
 from triskele.engine.protocol import Agents, Concepts, Curation, Engine, Sharing
 from triskele.requests import IDS
@@ -111,9 +112,7 @@ class Operation:
     @cached_property
     def reply(self) -> Any:
         """The type of the method's result."""
-        from triskele.edge.http.keywords import hints_of
-
-        return hints_of(self.method)["return"]
+        return reply_type(self.method)
 
     def fill(self, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """The path with its parameters, and the options that are left."""

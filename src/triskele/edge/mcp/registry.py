@@ -21,11 +21,11 @@ from starlette.requests import Request as HttpRequest
 from triskele.edge import error_messages
 from triskele.edge.http.access import Access, Principal
 from triskele.edge.http.keys import READ
-from triskele.edge.http.problems import AccessDenied, problem_of
+from triskele.edge.http.problems import problem_of
 from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import descriptions, schemas, tools_code, tools_read, tools_write
 from triskele.edge.mcp.caller import CallerContext, Request, caller, principal_of
-from triskele.errors import BadInput, TriskeleError
+from triskele.errors import AccessDenied, BadInput, TriskeleError
 
 logger = logging.getLogger(__name__)
 _COMPLAINTS = 3

@@ -45,9 +45,9 @@ from triskele.edge.http.access import AccessPolicy, Principal
 from triskele.edge.http.app import MAX_BODY
 from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import descriptions, registry
-from triskele.edge.mcp.bridge import MAX_LINE, not_a_message, refusal
 from triskele.edge.mcp.caller import CallerContext
 from triskele.edge.mcp.descriptions import LISTED_MS
+from triskele.edge.mcp.messages import MAX_LINE, not_a_message, refusal
 from triskele.edge.mcp.registry import tools
 from triskele.engine.protocol import Engine
 

@@ -1,4 +1,7 @@
-"""Which memory this machine uses, its own store or that of a server: the only place where this is decided."""
+"""Where a memory is: in a store of this machine, in the background process that serves it, or on a server.
+
+Only this module decides it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
 from triskele.config import SERVER_KEY_FILE, SYNC_KEY_FILE, Settings, shown_url
-from triskele.edge.error_messages import only_at_the_store
+from triskele.edge.error_messages import store_elsewhere
+from triskele.edge.hook import client
 from triskele.errors import BadInput
 from triskele.validation import check_name
 
@@ -22,78 +26,93 @@ if TYPE_CHECKING:
 _MAX_KEY = 1000
 
 
-def uses_server(settings: Settings) -> bool:
-    """Whether the memory is on a server."""
-    return bool(settings.server.url)
+def server_of(settings: Settings) -> str:
+    """The address of the server that has the memory; empty if a store of this machine has it."""
+    return settings.server.url.rstrip("/")
 
 
 def address_of(settings: Settings) -> str:
-    """Where the memory is: the server, or the store without its password."""
-    return settings.server.url.rstrip("/") or shown_url(settings.store.url)
+    """The server, or the store without its password."""
+    return server_of(settings) or shown_url(settings.store.url)
+
+
+def exists(settings: Settings) -> bool:
+    """Whether the memory exists already; that of a server does."""
+    from triskele.store import addresses
+
+    return bool(server_of(settings)) or addresses.exists(settings)
 
 
 def open_engine(settings: Settings, environ: Mapping[str, str], folder: Path, ask: Ask | None = None) -> Engine:
     """Open the store of the settings, or the memory on their server."""
-    if uses_server(settings):
-        return open_server(settings, environ, folder)
-    return open_store(settings, folder, ask)
+    return open_server(settings, environ, folder) if server_of(settings) else open_store(settings, folder, ask)
 
 
 def open_store(settings: Settings, folder: Path, ask: Ask | None = None) -> LocalEngine:
-    """Open the store of the settings; refused where they name a server."""
-    refuse_server(settings)
+    """Open the store of the settings; refused if they name a server."""
+    require_store(settings)
     from triskele.engine.local import LocalEngine
 
     return LocalEngine(settings, folder, ask=ask)
 
 
-def refuse_server(settings: Settings) -> None:
-    """Refuse what works on files of the store, where this machine uses a server."""
-    if uses_server(settings):
-        raise only_at_the_store(settings.server.url)
+def require_store(settings: Settings) -> None:
+    """Refuse settings that name a server."""
+    if url := server_of(settings):
+        raise store_elsewhere(url)
 
 
 def local(engine: Engine) -> LocalEngine | None:
-    """The engine itself, if its store is on this machine."""
+    """The engine itself, if its store is open in this process."""
     return engine if _is_local(engine) else None
 
 
 def _is_local(engine: Engine) -> TypeGuard[LocalEngine]:
-    return not uses_server(engine.settings)
+    return not server_of(engine.settings)
 
 
 def store_of(engine: Engine) -> LocalEngine:
-    """The engine itself; refused if its store is on a server."""
+    """The engine itself; refused if its store is elsewhere."""
     if (store := local(engine)) is None:
-        raise only_at_the_store(engine.settings.server.url)
+        raise store_elsewhere(server_of(engine.settings))
     return store
 
 
 def open_server(settings: Settings, environ: Mapping[str, str], folder: Path) -> RemoteEngine:
-    """The memory on the server that the settings name; its project is that of the settings, or of the folder."""
-    from triskele.edge.http.client import RemoteEngine
+    """Open the memory on the server of the settings, in their project or that of the folder."""
+    from triskele.edge.http.client import connect
 
-    memory = RemoteEngine(settings.server.url, key_of(settings, environ), settings=settings)
+    memory = connect(settings.server.url, key_of(settings, environ), settings=settings)
     if settings.project is None:
         return memory.working_in(folder)
     memory.project = check_name(settings.project, "the project")
     return memory
 
 
+def open_resident(environ: Mapping[str, str]) -> Engine | None:
+    """Open the memory in the background process; None if none serves this command."""
+    address = client.address(environ)
+    if not address.is_tcp and not os.path.exists(address.socket(client.HTTP)):
+        return None
+    from triskele.edge.http.client import connect_resident
+
+    return connect_resident(address)
+
+
 @contextmanager
 def open_sync_server(settings: Settings) -> Iterator[RemoteEngine]:
     """Open the server that the settings name for syncing."""
-    from triskele.edge.http.client import RemoteEngine
+    from triskele.edge.http.client import connect
 
     if not settings.sync.url:
         raise BadInput("no server to sync with: `triskele config set sync.url https://…`, and its key in sync.key")
-    with closing(RemoteEngine(settings.sync.url, read_key(settings.home / SYNC_KEY_FILE, settings.sync.url))) as server:
+    with closing(connect(settings.sync.url, read_key(settings.home / SYNC_KEY_FILE, settings.sync.url))) as server:
         yield server
 
 
 def key_of(settings: Settings, environ: Mapping[str, str]) -> str:
     """The key for the server of the settings, empty without one; a key file serves only the server in config.toml."""
-    if not uses_server(settings):
+    if not settings.server.url:
         return ""
     if key := environ.get("TRISKELE_KEY"):
         return key

@@ -36,11 +36,7 @@ _INSTALLER_S = 3.0
 # What clients have agreed on when they connected, and what threads of the process hold.
 _STANDING = ("home", "store", "index", "server", "sync")
 # What answers the first hook and the first command.
-_ANSWERING = (
-    "triskele.agents.respond",
-    "triskele.edge.install.config_files",
-    "triskele.edge.cli.remote",
-)
+_ANSWERING = ("triskele.agents.respond", "triskele.edge.install.config_files", "triskele.edge.http.api")
 
 
 class SettingsWatch:
@@ -63,7 +59,7 @@ class PackageWatch:
     """Tells whether another build of triskele took the place of the one that this process runs."""
 
     def __init__(self, files: Sequence[Path] = (), clock: Callable[[], float] = time.monotonic) -> None:
-        # An installer writes every file anew, whatever the version is called; weights may also be put in by hand.
+        # An installer rewrites every file, even for the same version; weights may also be copied by hand.
         self._files = tuple(files) or (Path(config.__file__).with_name("__init__.py"), MODEL_FOLDER / MANIFEST_FILE)
         self._clock = clock
         self._first = self._last = self._now()
@@ -85,9 +81,9 @@ class _Users:
 
 
 def lent(engine: Memory) -> Memory:
-    """The engine for requests; it is closed, in a thread, once nothing refers to this one or to a copy of it.
+    """The engine for requests, closed in a thread when its last reference or copy goes.
 
-    Requests end in threads, streams and hooks that nobody waits for: only the references tell when the last one did.
+    Requests may outlive their response, so their references decide.
     """
     shown, users = copy(engine), _Users()
     vars(shown)["_users"] = users

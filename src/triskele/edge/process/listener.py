@@ -31,7 +31,7 @@ class Listener:
     paths: tuple[tuple[Path, int], ...]
 
     def is_reachable(self) -> bool:
-        """Whether the files still lead here: not removed, and not replaced by a successor."""
+        """Whether the files still lead here: neither removed nor replaced by a successor."""
         return all(_inode(path) == inode for path, inode in self.paths)
 
     def remove_paths(self) -> None:

@@ -1,6 +1,6 @@
 """The resident process: one per data folder, with model and indexes once for all hooks and MCP clients.
 
-It serves the store and owner of the settings file; `triskele serve` in the foreground takes those of its environment.
+It serves the store and owner of the settings file, or in the foreground (`triskele serve`) of the environment.
 
 The process that serves holds a kernel lock until it ends. A process that starts while an older version serves, or while
 the serving one stops, listens first, replaces the socket paths and waits for the lock: there is always a listener.
@@ -136,7 +136,7 @@ def serve(
 
 
 def health(place: Address, timeout_s: float = _HEALTH_S) -> dict[str, Any] | None:
-    """The /health answer of the resident process; None if there is none."""
+    """The /health answer of the resident process; None if none answers."""
     import json
 
     with suppress(OSError, ValueError, client.NoAnswer):

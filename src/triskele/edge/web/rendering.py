@@ -20,9 +20,8 @@ from triskele import __version__
 from triskele.edge.error_messages import error_line
 from triskele.edge.http.access import AccessPolicy, Principal
 from triskele.edge.http.keys import ADMIN, READ, REVEAL, WRITE
-from triskele.edge.http.problems import AccessDenied
 from triskele.edge.web.sessions import HEADERS, PREFIX
-from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded, TriskeleError
+from triskele.errors import AccessDenied, BadInput, Conflict, NotFound, QuotaExceeded, TriskeleError
 from triskele.text import timestamps
 from triskele.types import LASTING, Action, JournalEntry
 

@@ -1,0 +1,77 @@
+"""Commands that the background process answers: what they say about themselves, and when it may answer them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from triskele import __version__
+from triskele.errors import BadInput, Conflict, Unavailable
+
+if TYPE_CHECKING:
+    from triskele.engine.local import LocalEngine
+
+PATH = "/command-line"
+_FOLDER, _ENVIRONMENT, _VERSION = "X-Triskele-Folder", "X-Triskele-Environment", "X-Triskele-Version"
+# The folders below which settings are.
+_FOLDERS = ("HOME", "XDG_DATA_HOME", "LOCALAPPDATA")
+_KEY = "TRISKELE_KEY"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A run of the command line: its working folder, and the environment that its settings depend on."""
+
+    folder: str
+    environ: Mapping[str, str]
+    version: str = __version__
+
+    @classmethod
+    def of_process(cls, folder: str) -> CommandLine:
+        """Describe this process."""
+        names = [name for name in os.environ if name.startswith("TRISKELE_") or name in _FOLDERS]
+        return cls(folder, {name: os.environ[name] for name in names})
+
+    @classmethod
+    def of_headers(cls, headers: Mapping[str, str]) -> CommandLine | None:
+        """Read the sender of a request; None if it is no command."""
+        if _ENVIRONMENT not in headers:
+            return None
+        environ = json.loads(unquote(headers[_ENVIRONMENT]))
+        folder = unquote(headers.get(_FOLDER, ""), errors="surrogateescape")
+        return cls(folder, environ, headers.get(_VERSION, ""))
+
+    def headers(self) -> dict[str, str]:
+        """The headers of its requests."""
+        folder = quote(self.folder, errors="surrogateescape")
+        return {_FOLDER: folder, _ENVIRONMENT: quote(json.dumps(self.environ)), _VERSION: self.version}
+
+    def engine(self, engine: LocalEngine) -> LocalEngine:
+        """The memory for this command, in its project; refused if the command has other settings, version or key."""
+        from triskele import config
+
+        if self.version != __version__:
+            raise Conflict(f"the command is of version {self.version}, this process is {__version__}")
+        if _KEY in self.environ or _KEY in os.environ:
+            raise Conflict("the command has another key")
+        if not os.path.isabs(self.folder):
+            raise BadInput("the command names no folder")
+        own, settings = engine.settings, config.load(self.environ)
+        # None of them changes an answer: the command names its project, and here the background process embeds.
+        agents = replace(settings.agents, background=own.agents.background)
+        if replace(settings, project=own.project, origins=own.origins, agents=agents) != own:
+            raise Conflict("the command has other settings than the background process")
+        return engine.working_in(Path(self.folder), settings.project)
+
+
+def embed_newest(engine: LocalEngine) -> None:
+    """Embed the newest memories before a recall, as the command's own process would."""
+    # Texts that are being embedded in the background count as pending.
+    with suppress(Unavailable, OSError):
+        engine.upkeep.embed(limit=engine.embed_first, wait=False)
