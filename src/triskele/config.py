@@ -39,6 +39,8 @@ _PATHS = (".model", ".key", ".certificate_file", ".private_key_file")
 # Settings that are a command with its arguments.
 COMMANDS = ("llm.command", "privacy.key_command")
 _TRUTH = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
+# A variable of the environment, a path, or nothing.
+_KEY_NAME = r"([A-Z_][A-Z0-9_]*)?\Z|~|.*[/\\]"
 # The values of `curation.mode`.
 OFF, PROPOSE, APPLY = "off", "propose", "apply"
 
@@ -49,6 +51,17 @@ def _within(low: float, high: float, default: Value) -> Value:
     """A number with bounds."""
     value: Value = field(default=default, metadata={"bounds": (low, high)})
     return value
+
+
+def _matching(pattern: str, problem: str, default: str = "") -> str:
+    """A text that begins as a pattern says; `problem` has a place for the text, unless that must not be shown."""
+    text: str = field(default=default, metadata={"pattern": pattern, "problem": problem})
+    return text
+
+
+def _server_url() -> str:
+    problem = " must begin with https:// (or http:// on this machine), not {!r}"
+    return _matching(r"\Z|https?://[^/\s]", problem)
 
 
 def _choice(*values: str) -> str:
@@ -114,7 +127,7 @@ class ServiceSettings:
     service: str = ""
     model: str = ""
     url: str = ""
-    key: str = ""
+    key: str = _matching(_KEY_NAME, " must name an environment variable or a file; the key itself does not belong here")
     timeout_s: float = _within(0.1, 600, 2.0)
 
 
@@ -185,7 +198,7 @@ class ServerSettings:
     `url` points commands, hooks and agents of this machine at such a server.
     """
 
-    url: str = ""
+    url: str = _server_url()
     allowed_hosts: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
     certificate_file: str = ""
@@ -203,7 +216,7 @@ class SyncSettings:
     The resident process syncs every `every_s` seconds; with 0 only `triskele sync` does.
     """
 
-    url: str = ""
+    url: str = _server_url()
     every_s: float = _within(0, 86_400, 60.0)
 
 
@@ -425,9 +438,6 @@ def _check(settings: Settings) -> None:
         raise _BadSetting("store.corpus", f": only a Postgres store has a {DATABASE} corpus; write {LOCAL}")
     if store.read_url and not store.url.startswith("postgres"):
         raise _BadSetting("store.read_url", ": only a Postgres store has replicas; remove it")
-    for key, url in (("server.url", settings.server.url), ("sync.url", settings.sync.url)):
-        if url and not re.match(r"https?://[^/\s]", url):
-            raise _BadSetting(key, f" must begin with https:// (or http:// on this machine), not {url!r}")
     if not settings.memory.owner.strip() or not settings.memory.owner.isprintable():
         raise _BadSetting("memory.owner", f" must be a name on one line, not {settings.memory.owner!r}")
     key = settings.privacy.key
@@ -453,19 +463,13 @@ def _check_fields(section: str, part: DataclassInstance) -> None:
         values = setting.metadata.get("values", (value,))
         if value not in values:
             raise _BadSetting(key, f" must be one of {', '.join(values)}, not {value!r}")
-        # Not shown: it may be the key itself.
-        if isinstance(part, ServiceSettings) and setting.name == "key" and not is_key_name(value):
-            raise _BadSetting(key, " must name an environment variable or a file; the key itself does not belong here")
+        if "pattern" in setting.metadata and not re.match(setting.metadata["pattern"], value):
+            raise _BadSetting(key, setting.metadata["problem"].format(value))
 
 
 def is_path(text: str) -> bool:
     """Whether a text is written as a path."""
     return text.startswith("~") or bool({"/", os.sep} & set(text))
-
-
-def is_key_name(text: str) -> bool:
-    """Whether a text names an environment variable or a file, or is empty."""
-    return is_path(text) or re.fullmatch(r"([A-Z_][A-Z0-9_]*)?", text) is not None
 
 
 def _default_home() -> Path:

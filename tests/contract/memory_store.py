@@ -290,11 +290,7 @@ class Writer:
             case Revise(memory, base, sealed):
                 return self._revise(memory, base, sealed)
             case Forget(id):
-                latest = self._latest(id)
-                if latest.known_to is not None:
-                    return self._outcome(Action.UNCHANGED, latest, version=latest.version)
-                self._put(replace(latest, known_to=max(self.at, latest.known_from)))
-                return self._note(Action.FORGOTTEN, latest, previous=latest.version)
+                return self._forget(self._latest(id))
             case Connect(link):
                 return self._connect(link)
             case Disconnect(link):
@@ -304,10 +300,19 @@ class Writer:
             case MoveFolder(number, project):
                 return self._bind(number, project)
             case MakePrivate(id):
-                for each in self.state.history(id):
-                    if each.sensitivity is Sensitivity.OPEN:
-                        self._put(replace(each, sensitivity=Sensitivity.PRIVATE))
-                return self._outcome(Action.UNCHANGED, self._latest(id), version=self._latest(id).version)
+                return self._make_private(id)
+
+    def _forget(self, latest: Memory) -> Outcome:
+        if latest.known_to is not None:
+            return self._outcome(Action.UNCHANGED, latest, version=latest.version)
+        self._put(replace(latest, known_to=max(self.at, latest.known_from)))
+        return self._note(Action.FORGOTTEN, latest, previous=latest.version)
+
+    def _make_private(self, id: str) -> Outcome:
+        for version in self.state.history(id):
+            if version.sensitivity is Sensitivity.OPEN:
+                self._put(replace(version, sensitivity=Sensitivity.PRIVATE))
+        return self._outcome(Action.UNCHANGED, self._latest(id), version=self._latest(id).version)
 
     def _add(self, memory: Memory, verbatim: bool, sealed: Sealed | None) -> Outcome:
         self._refuse_foreign(memory)

@@ -277,7 +277,7 @@ def test_config_set_corrects_a_file_that_cannot_be_read(run: Run, home: Path) ->
     home.mkdir(parents=True)
     file = home / "config.toml"
     file.write_text("[server]\nurl = 'memory.example.com'\n[recall]\nlimit = 0\n")
-    assert run("config").is_refused(2, "setting server.url must begin")
+    assert run("config").is_refused(2, "setting recall.limit must be between 1 and 200")
     assert run("config", "set", "recall.limit", "900").is_refused(2, "between 1 and 200")
     assert run("config", "set", "recall.limit", "5").is_refused(
         2, f"recall.limit is changed in {file}, but a setting is wrong: setting server.url must begin"

@@ -396,12 +396,7 @@ def _refuse_unreadable(table: str, row: Values, widths: dict[str, int]) -> None:
         if isinstance(value, int) and name in _MOMENTS:
             from_micros(value)
     if table == "versions":
-        memory = to_memory([row.get(name) for name in VERSION_COLUMNS.split(", ")])
-        tags = json.loads(row["tags"])
-        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-            raise TypeError("tags that are not a list of texts")
-        if memory.content_hash != content_hash(memory.content) or not isfinite(memory.importance):
-            raise ValueError("a content that does not match its hash, or an importance that is not a number")
+        _refuse_unreadable_version(row)
     elif table == "links":
         to_link([*row.values()])
     elif table == "journal":
@@ -414,6 +409,15 @@ def _refuse_unreadable(table: str, row: Values, widths: dict[str, int]) -> None:
         # Every vector of a model has as many dimensions.
         if not size or widths.setdefault(row["fingerprint"], size) != size:
             raise ValueError("a vector of another size")
+
+
+def _refuse_unreadable_version(row: Values) -> None:
+    memory = to_memory([row.get(name) for name in VERSION_COLUMNS.split(", ")])
+    tags = json.loads(row["tags"])
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise TypeError("tags that are not a list of texts")
+    if memory.content_hash != content_hash(memory.content) or not isfinite(memory.importance):
+        raise ValueError("a content that does not match its hash, or an importance that is not a number")
 
 
 def _numbers_made(table: str, row: Values, most: Mapping[str, int]) -> Iterator[str]:

@@ -149,10 +149,7 @@ def _import_view(report: ImportReport, *, dry_run: bool) -> Iterator[Text]:
     if repeated:
         yield note(f"{repeated:,} twice in this file.", QUIET)
     if dry_run:
-        for memory in report.memories[:_SHOWN_PREVIEWS]:
-            yield from _preview(memory)
-        if len(report.memories) > _SHOWN_PREVIEWS:
-            yield note(f"  … and {len(report.memories) - _SHOWN_PREVIEWS:,} more (--json shows all)", QUIET)
+        yield from _previews(report.memories)
     for skipped in report.skipped[:_SHOWN_PROBLEMS]:
         yield note(f"skipped: {skipped.place}: {skipped.reason}", QUIET)
     yield from more(len(report.skipped) - _SHOWN_PROBLEMS, " skipped")
@@ -162,6 +159,13 @@ def _import_view(report: ImportReport, *, dry_run: bool) -> Iterator[Text]:
         yield note(f"… and {plural(rest, 'more problem')}", BAD)
     if report.added and not dry_run:
         yield note(f"Undo with `triskele undo --batch {report.batch}`.", QUIET)
+
+
+def _previews(memories: Sequence[Preview]) -> Iterator[Text]:
+    for memory in memories[:_SHOWN_PREVIEWS]:
+        yield from _preview(memory)
+    if len(memories) > _SHOWN_PREVIEWS:
+        yield note(f"  … and {len(memories) - _SHOWN_PREVIEWS:,} more (--json shows all)", QUIET)
 
 
 def _preview(memory: Preview) -> Iterator[Text]:

@@ -25,11 +25,9 @@ Decoder = Callable[[Any], Any]
 
 def to_json(value: Any) -> Any:
     """A value as JSON: times as ISO 8601, enums as their values, dataclasses and named tuples as objects."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, str):
+    if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, datetime):
         return timestamps.to_text(value)
