@@ -67,7 +67,7 @@ def test_a_wrong_setting_is_refused_in_one_line(tmp_path: Path, text: str) -> No
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        ("TRISKELE_RECALL_LIMIT", "many", "recall.limit must be a number, not 'many'"),
+        ("TRISKELE_RECALL_LIMIT", "many", "recall.limit must be a whole number, not 'many'"),
         ("TRISKELE_RECALL_LIMIT", "900", "recall.limit must be between 1 and 200, not 900"),
         ("TRISKELE_RECALL_LOG", "perhaps", "recall.log must be true or false, not 'perhaps'"),
         ("TRISKELE_SERVER", "example.com", "server.url must begin with https://"),

@@ -369,7 +369,7 @@ class _Source:
         if self.environment.get(variable) and is_open:
             value, origin = self.environment[variable], f"environment {variable}"
         self.origins[key] = origin
-        return _converted(key, value, default)
+        return converted(key, value, default)
 
     def section(self, name: str, defaults: Section) -> Section:
         """The settings of a section."""
@@ -396,33 +396,34 @@ def _holds_nul(value: object) -> bool:
     return any(map(_holds_nul, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
 
 
-def _converted(key: str, value: object, default: Value) -> Value:
+def converted(key: str, value: object, default: Value) -> Value:
+    """A value of the type of the default, from text or TOML."""
     kind = type(default)
-    converted: object = None
+    result: object = None
     if isinstance(default, bool):
-        expected, converted = "true or false", _TRUTH.get(str(value).lower())
+        expected, result = "true or false", _TRUTH.get(str(value).lower())
     elif isinstance(default, tuple):
         expected, words = "a list of words", words_of(key, value) if isinstance(value, str) else value
         if isinstance(words, list | tuple) and all(isinstance(word, str) and word for word in words):
-            converted = tuple(words) if words or not default else None
+            result = tuple(words) if words or not default else None
     elif isinstance(default, str):
-        expected, converted = "text", value
+        expected, result = "text", value
         if isinstance(value, str) and key.endswith(_PATHS):
             expanded(value)
     else:
-        expected = "a number"
-        with suppress(ValueError):
+        expected = "a whole number" if isinstance(default, int) else "a number"
+        with suppress(ValueError, OverflowError):
             if isinstance(value, int | float | str) and not isinstance(value, bool):
-                converted = int(value) if isinstance(default, int) else float(value)
-    if isinstance(converted, kind):
-        return converted
+                result = int(value) if isinstance(default, int) else float(value)
+    if isinstance(result, kind):
+        return result
     raise _BadSetting(key, f" must be {expected}, not {value!r}")
 
 
 def words_of(key: str, text: str) -> list[str]:
     """A list setting written as text: a command is split like a shell does, everything else at commas."""
     if key not in COMMANDS:
-        return [part.strip() for part in text.split(",")]
+        return [word for part in text.split(",") if (word := part.strip())]
     # Imported here: few settings are commands.
     import shlex
 

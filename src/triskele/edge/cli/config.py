@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.config import COMMANDS, NO_MODEL, OUTSIDE, VARIABLES, file_of, load, shown_url, source_of, words_of
+from triskele.config import COMMANDS, NO_MODEL, OUTSIDE, VARIABLES, converted, file_of, load, shown_url, source_of
 from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, common, examples, global_options
 from triskele.edge.cli.options import OrderedGroup
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 # The settings file is in the data folder: it cannot set the path of that folder.
 _NOT_IN_FILE = ("home",)
 _NEGATIVE = re.compile(r"-\.?\d")
-_YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-
 _STILL_STARTED = (
     "The command line no longer starts the background process; hooks, MCP clients and `triskele ui` still do:"
     " without it they could not answer in time."
@@ -224,19 +222,9 @@ def _checked_name(key: str, settings: Settings) -> str:
 
 def _typed(key: str, value: str, now: Any) -> Any:
     """Convert a text to the setting's type."""
-    if isinstance(now, bool):
-        if value.lower() not in _YES_AND_NO:
-            raise BadInput(f"setting {key} must be true or false, not {value!r}")
-        return _YES_AND_NO[value.lower()]
     if isinstance(now, list):
-        return [word for word in words_of(key, value) if word]
-    if isinstance(now, int | float):
-        try:
-            return type(now)(value)
-        except ValueError:
-            kind = "a whole number" if isinstance(now, int) else "a number"
-            raise BadInput(f"setting {key} must be {kind}, not {value!r}") from None
-    return value
+        return list(converted(key, value, tuple(now)))
+    return value if now is None else converted(key, value, now)
 
 
 def _read(file: Path) -> str:
