@@ -17,7 +17,7 @@ from triskele.curation.curator import Curator
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.graph.relations import Extracted, RelationReader, is_grounded, relations
-from triskele.models.triples import Triple
+from triskele.models.llm_replies import Triple
 from triskele.types import Origin, Sensitivity
 
 OpenEngine = Callable[..., LocalEngine]

@@ -16,7 +16,7 @@ from triskele.agents import echo
 from triskele.agents.capture import CapturedText, is_statement, on_record, own_sentences
 from triskele.curation.wording import content, forms, negations, words
 from triskele.errors import Unavailable
-from triskele.models.spoken_facts import MOST_TURNS, ReadFact, ShownTurn, read_facts
+from triskele.models.llm_replies import MOST_TURNS, ReadFact, ShownTurn, read_facts
 from triskele.privacy.findings import looks_strong
 from triskele.types import SpokenTurn
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from triskele.curation.decide import PairDecision
 from triskele.errors import Unavailable
-from triskele.models.pair_judge import MOST_PAIRS, opinions
+from triskele.models.llm_replies import MOST_PAIRS, opinions
 from triskele.replies import SURE, Rationale, Verdict
 from triskele.types import Sensitivity
 

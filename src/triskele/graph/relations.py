@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from triskele.curation.decide import begins
 from triskele.curation.wording import forms, words
 from triskele.errors import BadInput, Unavailable
-from triskele.models import triples as reader
-from triskele.models.triples import MOST_NAMES, MOST_RELATIONS, MOST_TEXTS, Triple
+from triskele.models import llm_replies
+from triskele.models.llm_replies import MOST_NAMES, MOST_RELATIONS, MOST_TEXTS, Triple
 from triskele.store.access import StoreAccess
 from triskele.store.protocols import Document
 from triskele.text import timestamps
@@ -88,7 +88,7 @@ class RelationReader:
         """What is left to read and what it would cost; nothing is sent."""
         pending, withheld = self._pending()
         batches = list(_batches(pending, MOST_TEXTS))
-        characters = sum(reader.prompt_characters([memory.content for memory in batch]) for batch in batches)
+        characters = sum(llm_replies.prompt_characters([memory.content for memory in batch]) for batch in batches)
         tokens = characters // _CHARACTERS_PER_TOKEN + _TOKENS_OF_A_REPLY * len(pending)
         price = self._host.settings.llm.price_per_million
         cost = round(tokens * price / 1_000_000, 4) if price else None
@@ -147,7 +147,7 @@ class RelationReader:
         if not shown:
             return {}
         self._call()
-        answers = reader.read_triples(llm, [text for _, text in shown])
+        answers = llm_replies.read_triples(llm, [text for _, text in shown])
         grounded = {
             memory.content_hash: [each for each in dict.fromkeys(triples) if is_grounded(each, memory.content)]
             for (memory, _), triples in zip(shown, answers, strict=True)
@@ -193,7 +193,7 @@ class RelationReader:
         if not set(names) & set(fresh):
             return 0
         self._call()
-        meanings = reader.define_relations(llm, [cleared for _, cleared in listed])
+        meanings = llm_replies.define_relations(llm, [cleared for _, cleared in listed])
         for position, text in enumerate(names):
             if text in fresh:
                 root = _root(names, meanings, position)
@@ -220,7 +220,7 @@ class RelationReader:
                 cleared += [(pair, (sides[0], sides[1]))] if len(sides) == 2 else []
             if cleared:
                 self._call()
-                answers = reader.same_names(llm, [sides for _, sides in cleared])
+                answers = llm_replies.same_names(llm, [sides for _, sides in cleared])
                 requests += 1
                 joined += [pair for (pair, _), same_thing in zip(cleared, answers, strict=True) if same_thing]
             # What was answered stays where a later request fails.
@@ -394,7 +394,7 @@ def _end(heads: Mapping[str, str], own: str) -> str:
     return own
 
 
-def _root(names: Sequence[str], meanings: Sequence[reader.RelationMeaning], position: int) -> str:
+def _root(names: Sequence[str], meanings: Sequence[llm_replies.RelationMeaning], position: int) -> str:
     """The relation at the end of a chain of the same ones; a circle ends at its first."""
     seen: list[int] = []
     while position not in seen:

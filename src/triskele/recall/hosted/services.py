@@ -13,7 +13,7 @@ from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.index.catalog import Catalog
 from triskele.index.dense import DenseIndex
 from triskele.index.local import LocalVectors
-from triskele.models import pair_judge, spoken_facts, triples
+from triskele.models import llm_replies
 from triskele.models.cross_encoder import Readable, Reranker, Reranking
 from triskele.models.egress import EgressClient, Endpoint
 from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
@@ -33,7 +33,7 @@ BATCH = 64
 _TEXTS_PATIENCE = 5
 TEXTS, QUESTIONS, RERANK, LLM = "hosted", "hosted questions", "rerank", "llm"
 # All prompts that a language model may get.
-_WORDS = WORDS | pair_judge.WORDS | triples.WORDS | spoken_facts.WORDS
+_WORDS = WORDS | llm_replies.WORDS
 _Made = TypeVar("_Made")
 _Hosted = TypeVar("_Hosted", HostedModel, HostedReranker, HostedLlm)
 _VARIABLES = {
