@@ -305,7 +305,7 @@ def without_choice(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_of_file(settings: Settings, environment: Mapping[str, str]) -> bool:
-    """Whether store, owner and server are those of the settings file, however they were named."""
+    """Whether store, owner and server equal the settings file, however they were named."""
     chosen = ("store.url", "memory.owner", "server.url")
     if not any(settings.origins[key].startswith(("environment", "argument")) for key in chosen):
         return True

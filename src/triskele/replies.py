@@ -561,7 +561,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class ConceptPath:
-    """The shortest path between two concepts; `hops` is None if there is none, and empty if both are the same."""
+    """The shortest path between two concepts; `hops` is None without a path, and empty if both are the same."""
 
     start: str
     end: str
@@ -674,7 +674,7 @@ _PAYLOAD = (
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The text that an agent is given, the memories in it by id, its tokens; `note` says why there is none."""
+    """The text that an agent is given, the memories in it by id, its tokens; `note` says why the text is empty."""
 
     text: str = ""
     memories: tuple[str, ...] = ()

@@ -273,7 +273,7 @@ def is_client(actor: str) -> bool:
 class Outcome:
     """The result of one change; `seq` is None if it wrote nothing, `batch` is the argument of undo.
 
-    `project` and `sensitivity` are those of the memory after the change.
+    `project` and `sensitivity` belong to the memory after the change.
     """
 
     action: Action

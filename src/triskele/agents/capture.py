@@ -205,7 +205,7 @@ def secrets_from_turn(captured: CapturedText, secrets: Sequence[Finding]) -> Ite
     starts = [match.start() for match in re.finditer(f"(?={re.escape(text)})", own)]
     for secret in secrets:
         if not starts:
-            # The text is worded anew, so any part of it may repeat the secret.
+            # The wording is new, so any part of it may repeat the secret.
             yield replace(secret, start=0, end=len(captured.text))
         for start in starts:
             first, end = (bisect_left(own_places, place) - start for place in (secret.start, secret.end))

@@ -78,7 +78,7 @@ class FactReader:
         return self._host.llm
 
     def read(self, llm: Llm, turns: Sequence[SpokenTurn], *, private: Iterable[str] = ()) -> ModelReading:
-        """The candidates of the turns; if a request fails, those of the requests before it."""
+        """The candidates of the turns; if a request fails, only the candidates before it."""
         reading = ModelReading(private_sessions=set(private))
         shown = list(self._shown(turns))
         reading.private_sessions |= {each.turn.session for each in shown if each.cleared is None}

@@ -67,7 +67,7 @@ class AfterAnswer:
         """Write what waits; a write that fails is dropped."""
         with self._flushing:
             while self._writes:
-                # Its fault must not keep the others, nor reach whoever flushes: a prompt, a write, a close.
+                # A failed write must not stop the others, nor the prompt, write or close that flushes.
                 with suppress(Exception):
                     self._writes.popleft()()
 

@@ -72,7 +72,7 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRetriever:
-    """Recall by a plan: `limit` and `depth` are those of `LocalEngine.ask`, `document` maps memory ids to documents.
+    """Recall by a plan: `limit` and `depth` go to `LocalEngine.ask`, `document` maps memory ids to documents.
 
     `moments` are the times at which queries of a project are asked; others are asked now.
     """

@@ -119,7 +119,7 @@ class TreeIndex:
             ) from error
 
     def segments_of(self, manifest: TreeManifest) -> list[CodeSegment]:
-        """The segments of a state; those of the last one are kept in memory."""
+        """The segments of a state; the last state stays in memory."""
         self._loaded = {
             name: self._loaded.get(name) or segments.load(self.folder / f"{name}.npz") for name in manifest.segments
         }

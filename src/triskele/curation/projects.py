@@ -134,7 +134,7 @@ def _moved(store: OwnerStore, source: str, target: str) -> list[Change]:
 
 
 def mixed(store: OwnerStore) -> dict[str, tuple[str, ...]]:
-    """Projects with memories from before folders were told apart, with those of other folders of the same name."""
+    """Projects that hold memories from before their folders were told apart, with the other projects of the name."""
     known = store.folders()
     found: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys(each.project for each in known):

@@ -80,7 +80,7 @@ class Proposals:
     def undone(self, batch: str, outcomes: Iterable[Outcome]) -> None:
         """Bring the proposals back that were accepted in an undone batch; if it was itself such an undo, accept again.
 
-        `outcomes` are those of the undo.
+        `outcomes` come from the undo.
         """
         accepted: Mapping[str, Any] = self._documents.all(_ACCEPTED)
         by = next((each.batch for each in outcomes if each.batch), None)

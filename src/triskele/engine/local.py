@@ -228,7 +228,7 @@ class LocalEngine:
     # Writing
 
     def draft(self, content: str, **details: Any) -> Memory:
-        """A checked memory that is not stored yet; details are those of `Drafter.draft`."""
+        """A checked memory that is not stored yet; details go to `Drafter.draft`."""
         return self._drafter.draft(content, **details)
 
     def remember(self, content: str, *, supersedes: str | None = None, **details: Unpack[Details]) -> Outcome:

@@ -1,4 +1,4 @@
-"""The rule that the words of the user are not replaced by those of a tool or a web page."""
+"""The rule that text of a tool or a web page does not replace the user's words."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class UndoPlan:
     changes: tuple[Change, ...]
 
     def of_memories(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """The outcomes without those of withdrawals, which follow a change of the same memory."""
+        """The outcomes without withdrawals, which follow a change of the same memory."""
         pairs = zip(self.changes, outcomes, strict=True)
         return [outcome for change, outcome in pairs if not isinstance(change, MakePrivate)]
 

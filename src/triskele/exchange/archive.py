@@ -170,7 +170,7 @@ class _Models:
         return store.jobs.count(EMBED)
 
     def add_tokens(self, owner: str, rows: Sequence[archive.Values], added: int) -> None:
-        """Write token vectors into files; `added` leads from the slots of the archive to those of the store."""
+        """Write token vectors into files; `added` turns slots of the archive into slots of the store."""
         semantic = self._semantic(owner)
         if semantic is None:
             return

@@ -29,7 +29,7 @@ from triskele.text.ids import ALPHABET, ID_LENGTH, content_hash
 from triskele.types import SPOKEN, Link, Memory, is_secret
 
 FORMAT = 3
-# The last checkout before the first release wrote format 2 where nobody speaks, without these fields.
+# The last checkout before the first release wrote format 2, without the fields of a conversation.
 _WITHOUT_SPEAKERS = 2
 _COUNTED = {"memory": "versions", "link": "links"}
 _MAX_VERSION = 2**31

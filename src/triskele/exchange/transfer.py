@@ -291,7 +291,7 @@ def _complaint(path: Path, problems: tuple[Problem, ...]) -> str:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files that an import of a path reads: those of a folder that formats for folders read, or the path itself."""
+    """The files that an import of a path reads: the notes of a folder, or the path itself."""
     return sources.files(path, markdown.SUFFIXES)[0] if path.is_dir() else [path]
 
 

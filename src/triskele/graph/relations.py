@@ -33,7 +33,7 @@ _CHARACTERS_PER_TOKEN = 4
 _TOKENS_OF_A_REPLY = 40
 # Names nearer than the one are the same; between both the language model is asked.
 _SAME_NAME, _MAYBE_SAME = 0.97, 0.8
-# Whoever writes a memory in the first person.
+# A person who writes a memory in the first person.
 SPEAKER = "user"
 _FIRST_PERSON = frozenset({"i", "me", "my", "we", "us", "our", SPEAKER})
 

@@ -283,7 +283,7 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """New columns, those of all versions or only of changed ones, and the slots of rows that got a vector."""
+    """New columns, of all versions or only of changed ones, and the slots of rows that got a vector."""
 
     columns: Columns
     placed: Sequence[tuple[int, int]] = ()

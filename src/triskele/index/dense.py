@@ -2,7 +2,7 @@
 
 They are in a file, a byte per dimension (store/vector_bytes.py). Up to EXACT_LIMIT of them are kept in memory as
 floats, and a search scans them all and filters in the scan; above, one bit per dimension, in a separate file, selects
-candidates, of which alone the vectors are read.
+candidates; only their vectors are read.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _TOLERANCE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class _Vectors:
-    """Vectors in order of slots: those of the file, then those past it.
+    """Vectors in order of slots: first the file, then the slots past it.
 
-    `file` has those of the file as floats; if they are too many, it is None and they are made of the `rows` asked for.
+    `file` holds the vectors of the file as floats; if they are too many, it is None and floats are made of `rows`.
     """
 
     slots: Ints
@@ -60,7 +60,7 @@ class _Vectors:
         return restored(self.rows.take(at, axis=0))
 
     def scanned(self, vector: Floats) -> Floats:
-        """The products of a vector with those of the file."""
+        """The products of a vector with the vectors of the file."""
         if self.file is None:
             return self.products(vector, np.arange(len(self.rows)))
         # Row by row takes half as long as a product of matrices, and a row has the same product in any company.
@@ -96,7 +96,7 @@ class _Vectors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedVectors:
-    """Vectors with the place of each catalog entry among them, −1 for none; in order if they are those of the file."""
+    """Vectors with the place of each catalog entry among them, −1 for none; in order if they come from the file."""
 
     vectors: _Vectors
     places: Ints
@@ -255,7 +255,7 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
 
 
 def _is_cosine(numbers: Floats) -> NDArray[np.bool_]:
-    """Whether numbers can be cosines; those of a damaged file may be anything, NaN included."""
+    """Whether numbers can be cosines; a damaged file may hold anything, NaN included."""
     return np.abs(numbers) <= 1 + _TOLERANCE
 
 
@@ -270,7 +270,7 @@ def _by_uint64(bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 
 def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats, places: Ints | None) -> Ints:
-    """Those of some places, or of all, whose vectors differ in the fewest bits."""
+    """The nearest of some places, or of all: their vectors differ in the fewest bits."""
     distances = np.zeros(bits.shape[1], dtype=np.uint16)
     # One integer after the other over all vectors: sums over the few integers of each are far slower.
     for column, asked in zip(bits, _by_uint64(_bits(vector[None])), strict=True):
@@ -282,7 +282,7 @@ def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats, places: Ints | No
 
 
 def highest(cosines: Floats, limit: int) -> tuple[Ints, Floats]:
-    """The places of the highest cosines and these, best first, ties by place; what is no cosine is left out."""
+    """The places of the highest cosines and these, best first, ties by place; other numbers are left out."""
     is_chosen = _is_cosine(cosines)
     if (size := len(cosines) // (_PARTS_OF_LIMIT * limit)) > 1:
         # So many parts have one as high as that, so the last of the highest is no lower: the others are not compared.

@@ -81,7 +81,7 @@ class SemanticIndex:
 
     @property
     def on_disk(self) -> tuple[DiskIndex[Any, Any, Any], ...]:
-        """Those of the indexes that have files."""
+        """The indexes that have files."""
         return (self.dense, self.tokens, self.mentions)
 
     def damaged(self) -> int:

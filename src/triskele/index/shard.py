@@ -105,7 +105,7 @@ class Shard:
         anchor = self._searcher.doc(self._anchor)
         self.stamp = Stamp(str(anchor.get_first("epoch")), Cursor(anchor.get_first("cursor")))
         self.statistics = self._read_statistics()
-        # Words of questions come again, and every leg asks for those of one question.
+        # Words of questions come again, and every leg asks for the words of one question.
         self._frequency = lru_cache(maxsize=_MOST_FREQUENCIES)(self._searcher.doc_freq)
         self._fillers = self._searcher.doc_freq("content", _ANCHOR)
         self.live = self._searcher.num_docs - self._fillers

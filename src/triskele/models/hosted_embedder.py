@@ -170,7 +170,7 @@ class HostedModel:
 
     @property
     def prompts(self) -> Family:
-        """The prompts before a query and before a document: as set, or those of the model's family."""
+        """The prompts before a query and before a document: as set, or as the model's family needs them."""
         known = family(self.model) if self.protocol.wants_prompts else Family()
         query = known.query if self.query_prompt is None else self.query_prompt
         return Family(query, known.document if self.document_prompt is None else self.document_prompt)

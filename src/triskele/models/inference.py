@@ -251,7 +251,7 @@ class CrossRuntime:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """One text in tokens: those of its prompt, its own, and the character spans of its own."""
+    """One text in tokens: tokens of its prompt, its own, and their character spans."""
 
     prompt: tuple[int, ...]
     ids: NDArray[np.int64]

@@ -17,7 +17,7 @@ from triskele.models.onnx_folder import GRAPHS, ExportedEmbedder
 def local_embedder(name: str, settings: Family | None = None, *, may_download: bool = False) -> Embedder:
     """The embedder with a name: `bundled`, a folder's absolute path, or owner/name on the hub.
 
-    If it has no token vectors, those of the bundled model are used.
+    If it has no token vectors, the bundled model makes them.
     """
     if name == BUNDLED:
         return bundled()

@@ -247,7 +247,7 @@ def _all_words(text: str) -> list[str]:
 
 
 def _joined(text: str) -> tuple[str, str]:
-    """The words joined: those of scripts without spaces, and all others."""
+    """The words joined: first of scripts without spaces, then all others."""
     words = _all_words(text)
     dense = {word for word in words if _DENSE.match(word)}
     return "".join(word for word in words if word in dense), "".join(word for word in words if word not in dense)

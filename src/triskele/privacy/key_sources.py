@@ -26,7 +26,7 @@ LEAST_PASSPHRASE = 8
 STAYS = "titles, tags and every other memory stay readable"
 
 _SERVICE = "triskele vault"
-# Fewer characters than those of a whole key.
+# Fewer characters than a whole key has.
 _UNFINISHED = re.compile(rb"[A-Za-z0-9+/]{0,43}")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _MOST_MEMORY_KIB = 1 << 20

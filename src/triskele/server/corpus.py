@@ -47,7 +47,7 @@ READ_WHOLE_LIMIT = 100_000
 # divided by the root of the share of them that is in the scope. benchmarks/notebook/postgres.md has its recall.
 _LIST_PER_CANDIDATE, _LIST_PER_ROOT = 2, 2.5
 _SHORTEST_LIST, _LONGEST_LIST = 200, 1000
-# Whoever asks for fewer needs less of it.
+# A caller that asks for fewer needs less of it.
 _MANY = 50
 # Vectors of half precision may take the places of a few better ones.
 _SPARE = 1.1

@@ -153,7 +153,7 @@ def refuse_shared(writer: PostgresWriter, ids: Iterable[str], what: str) -> None
 
 
 def shared_ids(writer: PostgresWriter, ids: Iterable[str]) -> dict[str, str]:
-    """Those of some ids that other users share with the writer's owner, with these users."""
+    """The ids that other users share with the writer's owner, with these users."""
     rows = writer.connection.execute(
         "SELECT DISTINCT id, shared_by FROM versions WHERE owner = %s AND id = ANY(%s) AND shared_by IS NOT NULL",
         [writer.owner, list(ids)],
@@ -296,7 +296,7 @@ class _Spread:
     after: Mapping[str, Access]
 
     def settle(self) -> dict[int, int]:
-        """Bring the reader's rows and journal to that; the numbers of the entries there, by those of the owner's."""
+        """Bring the reader's rows and journal to that; return the reader's entry numbers by the owner's."""
         connection, owner = self.writer.connection, self.writer.owner
         with rows_of(connection, owner, self.performer.owner):
             versions = self._versions()
@@ -379,7 +379,7 @@ class _Spread:
                 theirs.rows.end_version(each)
 
     def _known(self, ids: set[str]) -> set[str]:
-        """Those of some memories of the owner that the reader has."""
+        """The memories of the owner, among some, that the reader has."""
         rows = self.writer.connection.execute(
             "SELECT DISTINCT id FROM versions WHERE owner = %s AND id = ANY(%s) AND shared_by = %s",
             [self.reader, list(ids), self.writer.owner],

@@ -1,4 +1,4 @@
-"""The operations of a server besides those of a memory: its state, users and keys, groups, and syncing laptops."""
+"""The operations of a server besides memories: its state, users and keys, groups, and syncing laptops."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def _close(engine: LocalEngine) -> None:
 
 
 def quotas_in_force(quotas: Quotas, limits: ServerSettings) -> dict[str, int]:
-    """The quotas of a user, with those of the server as defaults; 0 is no limit."""
+    """The quotas of a user, with the server's quotas as defaults; 0 is no limit."""
     return {
         "memories": _limit(quotas.memories, limits.memories_per_user),
         "requests_per_minute": _limit(quotas.requests_per_minute, limits.requests_per_minute),

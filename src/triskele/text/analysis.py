@@ -245,7 +245,7 @@ def has_identifier(text: str) -> bool:
 
 
 def _words(run: str) -> Iterator[str]:
-    """The words of a run without spaces; if it is one name, only those of scripts that use no spaces."""
+    """The words of a run without spaces; if it is one name, only words of scripts without spaces."""
     is_name = _JOINED.search(run) is not None
     return (word for word in (_spaced(run) or _token()).findall(run) if not is_name or IS_UNSPACED.match(word))
 

@@ -84,7 +84,7 @@ def is_gone(key: str) -> bool:
 
 
 def _remote(git: Path) -> str:
-    """The address of `origin`, else of the only remote; empty if there is none or several."""
+    """The address of `origin`, else of the only remote; empty without one, or with several."""
     config = git / "config"
     if not _is(config, Path.is_file):
         return ""

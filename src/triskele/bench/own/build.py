@@ -101,7 +101,7 @@ def build(engine: LocalEngine, *, size: int, seed: int) -> BuildResult:
 def _added(
     engine: LocalEngine, memories: Mapping[str, Memory], kept: Mapping[str, Question], result: BuildResult, seed: int
 ) -> list[Question]:
-    """New questions, those of the log first, until there are enough of each type."""
+    """New questions, logged ones first, until there are enough of each type."""
     counts = Counter(question.type for question in kept.values())
     known = set(kept)
     added: list[Question] = []

@@ -60,7 +60,7 @@ def make_question(text: str, type: str, generator: str, *, project: str | None =
 
 
 def save_questions(store: OwnerStore, questions: Iterable[Question]) -> None:
-    """Keep questions, replacing those of the same id."""
+    """Keep questions; one with a stored id replaces the stored one."""
     store.documents.put(QUESTION, {each.id: _document(each) for each in questions})
 
 
@@ -131,7 +131,7 @@ def load_labels(store: OwnerStore) -> Labels:
 
 
 def save_labels(store: OwnerStore, given: Iterable[Label], questions: Mapping[str, Question]) -> None:
-    """Keep labels, replacing those of the same pair; each is erased with the memories of its question."""
+    """Keep labels, one per pair; each is erased with the memories of its question."""
     store.documents.put(
         LABEL,
         {

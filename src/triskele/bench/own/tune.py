@@ -117,7 +117,7 @@ def tune(engine: LocalEngine, *, budget: int = BUDGET, seed: int = 7, progress: 
 
 
 def roll_back(engine: LocalEngine) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Revert the adopted plan; returns its values, and those of the plan that is in force then."""
+    """Revert the adopted plan; return its values and the values of the plan then in force."""
     taken, present = plans.roll_back(engine.store)
     return values_of(taken.plan), values_of(present.plan) if present else None
 

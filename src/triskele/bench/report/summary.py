@@ -30,7 +30,7 @@ _BRACKETS = " (in brackets the smallest detectable difference)"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of questions: all of them, those of one type, or one half."""
+    """A group of questions: all of them, one type, or one half."""
 
     key: str
     label: str
@@ -100,7 +100,7 @@ class ReportView:
         ]
 
     def kinds(self) -> list[Group]:
-        """The kinds of questions alone."""
+        """The kinds of questions."""
         return [group for group in self.groups() if group.key != OVERALL and not group.is_half]
 
     def metrics(self) -> list[str]:

@@ -70,7 +70,7 @@ class AppContext:
     sessions: PageSessions | None = None
     """how users sign in to the pages of a server with users"""
     hosts: Sequence[str] = ()
-    """the names of a server besides those of this machine"""
+    """the names of a server besides the names of this machine"""
     log_request: Callable[[dict[str, Any]], None] | None = None
     waiting: Callable[[], int] = lambda: 0
     open_engines: Callable[[], int] = lambda: 0
@@ -166,7 +166,7 @@ class Application:
         is_owner = bool(request.scope.get(IS_OWNER))
         call = HookCall.of_payload(event, payload)
         if not is_owner:
-            # Paths are those of another machine.
+            # Paths name files of another machine.
             call = replace(call, transcript="", folder="")
         return replace(
             call,

@@ -48,7 +48,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """The value of a type that `to_json` wrote; raises ValueError if it is none."""
+    """Read a value of a type that `to_json` wrote; raise ValueError for other input."""
     try:
         return _decoder(kind)(value)
     except (KeyError, TypeError, AttributeError) as error:

@@ -31,7 +31,7 @@ class Quotas:
     model_tokens_per_day: int | None = None
 
 
-# Those of the server's settings.
+# The quotas of the server's settings.
 USUAL_QUOTAS = Quotas()
 
 

@@ -370,7 +370,7 @@ class OwnerTransactions:
 
 # No prepared statements: they belong to a connection, which a pooler may exchange at any time.
 _OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "connect_timeout": _CONNECT_TIMEOUT_S}
-# A statement that a connection to the server itself has seen so often is prepared: planning it anew costs more than
+# A statement that a connection to the server itself has seen so often is prepared: planning it again costs more than
 # running it.
 _PREPARED_AFTER = 5
 

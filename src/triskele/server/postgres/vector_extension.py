@@ -94,7 +94,7 @@ def _make_index(connection: Connection, extension: VectorExtension, fingerprint:
     name = f"embedding_{content_hash(fingerprint)[:12]}"
     if _exists(connection, name, "indisvalid"):
         return
-    # Not the lock of migrations, and not waited for: the statement below waits for every transaction that runs.
+    # This is not the lock of migrations and does not block: the statement below waits for every running transaction.
     [taken] = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [name]).fetchone() or [False]
     # Another process may have made it before this one took the lock.
     if not taken or _exists(connection, name, "indisvalid"):
