@@ -1,87 +1,42 @@
-"""A benchmark as one HTML page, with its tables, that needs no other file and no network."""
+"""A benchmark as one HTML page, with its tables and charts, that needs no other file and no network."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from triskele.bench.comparison import Decision, decision
 from triskele.bench.datasets import BenchQuery
 from triskele.bench.measure import LOOKED_AT, TOP, Measured
 from triskele.bench.metrics import THRESHOLD
-from triskele.bench.report.charts import forest, recall_curves, spans
-from triskele.bench.report.formatting import INTERVAL, metric_name, questions, signed
+from triskele.bench.report import charts, formatting
+from triskele.bench.report.formatting import signed
 from triskele.bench.report.summary import HEADLINE, ReportView, facts, sentence
-from triskele.bench.report.templating import Html, environment, table
 
-_CONFIDENCE_HEAD = ("arm", "against", "n", "AUROC", "precision", "answerable kept")
-_TIMES = ("p50", "p95", "mean", "max")
-_SCORES = {"scores": "n", "mean": "mean", "σ": "sd", "skew": "skew"}
-_LEGS_HEAD = ("arm", "leg", *_SCORES, "changed", "right", "only here")
-_MAX_SHOWN = 4
-SHOWN = 10
+_SIGNS = {Decision.BETTER: "▲", Decision.WORSE: "▼", Decision.UNDECIDED: "○"}
 _MAX_CHARACTERS = 400
 _TOLERANCE = 1e-9
-_LEGS = (
-    f"Scores of the leg over the first {LOOKED_AT} results of each question. Changed: the share of questions whose "
-    f"first {TOP} hold other documents without the leg. Right: relevant documents among the first {TOP} that the leg "
-    f"itself ranks among its first {TOP}; only here: that no other leg ranks there."
-)
-_CONFIDENCE = (
-    f"Above the threshold of {THRESHOLD} an answer is given; precision assumes that both kinds are equally frequent."
-)
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of the page with its title; the note says how to read it."""
-
-    title: str
-    body: Html
-    note: str = ""
-
-
-def _costs(view: ReportView) -> Html:
-    """Latency and size of every arm."""
-    times = [(arm["latency_ms"]["p50"], arm["latency_ms"]["p95"]) for arm in view.arms.values()]
-    return table("costs", view.arms, spans(times), _TIMES)
-
-
-def _legs(view: ReportView) -> Html:
-    """A row for each leg of each arm."""
-    rows = [row for name, arm in view.arms.items() for row in _leg_rows(name, arm["legs"])]
-    return table("legs", rows, _LEGS_HEAD, list(_overlaps(view)))
-
-
-def _has_legs(view: ReportView) -> bool:
-    return any(arm["legs"]["legs"] for arm in view.arms.values())
-
-
-def _leg_rows(name: str, counted: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for leg, did in counted["legs"].items():
-        scores = did["scores"]
-        yield (
-            name,
-            (
-                leg,
-                f"{scores['n']:,}",
-                *(f"{scores[key]:.3f}" for key in ("mean", "sd", "skew")),
-                "–" if did["changed"] is None else f"{did['changed']:.0%}",
-                f"{did['right']:,}",
-                f"{did['right_alone']:,}",
-            ),
-        )
-
-
-def _overlaps(view: ReportView) -> Iterator[tuple[str, str]]:
-    """Which legs share their top results, by arm, most frequent first."""
-    for name, arm in view.arms.items():
-        shares = sorted(arm["legs"]["overlap"].items(), key=lambda item: (-item[1], item[0]))
-        if len(arm["legs"]["legs"]) > 1:
-            yield name, ", ".join(f"{by.replace('+', ' and ')} {share:.0%}" for by, share in shares[:_MAX_SHOWN])
+@cache
+def _environment() -> Environment:
+    loader = PackageLoader("triskele.bench.report", "templates")
+    found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    numbers = (formatting.metric_name, formatting.value, formatting.signed, formatting.interval, formatting.questions)
+    drawings = (charts.forest, charts.recall_curves, charts.time_scale)
+    filters = (*numbers, formatting.detectable, formatting.p_value, *drawings, decision, facts, sentence)
+    found.filters |= {function.__name__: function for function in filters}
+    found.filters |= {"meaning": formatting.MEANINGS.__getitem__, "sign": _SIGNS.__getitem__, "count": "{:,}".format}
+    found.globals |= {"interval": formatting.INTERVAL, "threshold": THRESHOLD, "looked_at": LOOKED_AT, "top": TOP}
+    return found
 
 
 def page(
@@ -93,52 +48,19 @@ def page(
 ) -> str:
     """The whole page; a public one holds aggregates only, with no text and no id of the data set."""
     view = ReportView.of(report)
+    moved = Moves.between(queries, measured, view.baseline, view.leading) if view.leading is not None else None
     return (
-        environment()
+        _environment()
         .get_template("report.html")
         .render(
-            style=Html(resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")),
+            style=Markup(resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")),
             view=view,
             public=public,
             version=view.manifest.get("versions", {}).get("triskele", ""),
-            asked=questions(view.n),
-            lead=sentence(view),
-            facts=facts(view),
-            sections=_sections(view, queries, measured, public=public),
+            moved=moved,
             manifest=json.dumps(view.manifest, ensure_ascii=False, indent=2),
         )
     )
-
-
-def _sections(
-    view: ReportView, queries: Sequence[BenchQuery], measured: Mapping[str, Measured], *, public: bool
-) -> Iterator[Section]:
-    name = metric_name(HEADLINE)
-    against = f"difference to {view.baseline}"
-    signs = (
-        f"Under each value: the {against} and its {INTERVAL}; ▲ better, ▼ worse, ○ undecided "
-        "(Holm-corrected p of 0.05 or more, or an interval that includes zero)."
-    )
-    has_comparisons = bool(view.compared)
-    yield Section("Guards", table("findings", view.findings, public))
-    yield Section("Quality by kind of question", table("quality", view), note=signs if has_comparisons else "")
-    if has_comparisons:
-        dots = f"{name}: {against}, with its {INTERVAL}; a filled dot is decided, a hollow one is not."
-        yield Section("Differences", forest(view, HEADLINE), note=dots)
-    yield Section("Recall by depth", recall_curves(view), note="Recall among the first k memories, all questions.")
-    bars = "The bar ends at the median, the line at the 95th percentile."
-    yield Section("Time and space", _costs(view), note=bars)
-    if _has_legs(view):
-        yield Section("What each leg did", _legs(view), note=_LEGS)
-    if view.abstention:
-        yield Section(
-            "Questions without an answer", table("confidence", view.abstention, _CONFIDENCE_HEAD), note=_CONFIDENCE
-        )
-    if view.leading is not None:
-        arms = (view.baseline, view.leading)
-        depth = view.manifest["run_depth"]
-        changes = per_query_changes(queries, measured, arms=arms, metric=HEADLINE, depth=depth, public=public)
-        yield Section("Per-query changes", changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +71,11 @@ class BestRank:
     first: str | None
 
     @staticmethod
-    def of(measured: Measured, query: BenchQuery, place: int) -> BestRank:
+    def of(measured: Measured, query: BenchQuery, position: int) -> BestRank:
         """The best rank of one question, from its reciprocal rank."""
-        reciprocal = float(measured.scores["mrr"][place])
-        found = measured.run[query.id]
-        return BestRank(round(1 / reciprocal) if reciprocal else None, found[0][0] if found else None)
+        reciprocal = float(measured.scores["mrr"][position])
+        ranking = measured.run[query.id]
+        return BestRank(round(1 / reciprocal) if reciprocal else None, ranking[0][0] if ranking else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +95,35 @@ class QueryChange:
         return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
 
 
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The questions whose metric differs between two arms, those that moved most first."""
+
+    before: str
+    after: str
+    metric: str
+    gains: Sequence[QueryChange]
+    losses: Sequence[QueryChange]
+    unchanged: int
+
+    @staticmethod
+    def between(queries: Sequence[BenchQuery], measured: Mapping[str, Measured], before: str, after: str) -> Moves:
+        """Compare two arms question by question on the headline metric."""
+        changes = changed_queries(queries, measured[before], measured[after], HEADLINE)
+        gains = [change for change in changes if change.difference > 0]
+        losses = [change for change in reversed(changes) if change.difference < 0]
+        return Moves(before, after, HEADLINE, gains, losses, len(queries) - len(changes))
+
+
 def changed_queries(queries: Sequence[BenchQuery], before: Measured, after: Measured, metric: str) -> list[QueryChange]:
     """Every question whose metric changed, largest gain first."""
-    found = []
-    for place, query in enumerate(queries):
-        difference = float(after.scores[metric][place] - before.scores[metric][place])
+    changes = []
+    for position, query in enumerate(queries):
+        difference = float(after.scores[metric][position] - before.scores[metric][position])
         if abs(difference) > _TOLERANCE:
-            old, new = (BestRank.of(arm, query, place) for arm in (before, after))
-            found.append(QueryChange(query, difference, old, new, explained(query.id, before, after)))
-    return sorted(found, key=lambda change: (-change.difference, change.query.id))
+            old, new = (BestRank.of(arm, query, position) for arm in (before, after))
+            changes.append(QueryChange(query, difference, old, new, explained(query.id, before, after)))
+    return sorted(changes, key=lambda change: (-change.difference, change.query.id))
 
 
 def explained(query: str, before: Measured, after: Measured) -> str:
@@ -200,30 +142,8 @@ def explained(query: str, before: Measured, after: Measured) -> str:
 
 
 def _legs_of(query: str, document: str, arm: Measured) -> str:
-    if all(document != found for found, _ in arm.run[query]):
+    if all(document != retrieved for retrieved, _ in arm.run[query]):
         return "not retrieved"
     legs = arm.relevant.get(query, {}).get(document, {})
-    parts = (f"{leg} rank {given.rank} {signed(given.contribution)}" for leg, given in legs.items())
+    parts = (f"{leg} rank {share.rank} {signed(share.contribution)}" for leg, share in legs.items())
     return ", ".join(parts) or "retrieved by words"
-
-
-def per_query_changes(
-    queries: Sequence[BenchQuery],
-    measured: Mapping[str, Measured],
-    *,
-    arms: tuple[str, str],
-    metric: str,
-    depth: int,
-    public: bool,
-) -> Html:
-    """How many questions gained and lost and, unless the page is public, which changed most."""
-    before, after = arms
-    found = changed_queries(queries, measured[before], measured[after], metric)
-    gains = [change for change in found if change.difference > 0]
-    losses = [change for change in reversed(found) if change.difference < 0]
-    text = (
-        f"From {before} to {after}, {metric_name(metric)} rises for {questions(len(gains))}, "
-        f"falls for {len(losses):,} and is unchanged for {len(queries) - len(found):,}."
-    )
-    note = f"Rank: that of the first relevant memory, – if it is not among the first {depth}."
-    return table("changes", text, note, gains[:SHOWN], losses[:SHOWN], arms, metric, public)

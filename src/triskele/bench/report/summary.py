@@ -23,6 +23,7 @@ from triskele.bench.report.formatting import (
 HEADLINE = "ndcg@10"
 LEADING = "default"
 OVERALL = "overall"
+_MAX_OVERLAPS = 4
 _HALF = "half:"
 _FIRST = metric_name(HEADLINE)
 _BRACKETS = " (in brackets the smallest detectable difference)"
@@ -83,6 +84,23 @@ class ReportView:
     def leading(self) -> str | None:
         """The arm whose per-query changes the page shows: the default, or else the last one."""
         return LEADING if LEADING in self.challengers else next(reversed(self.challengers), None)
+
+    @property
+    def headline(self) -> str:
+        """The metric that the page is about."""
+        return HEADLINE
+
+    @property
+    def has_legs(self) -> bool:
+        """Whether any arm has legs."""
+        return any(arm["legs"]["legs"] for arm in self.arms.values())
+
+    def overlaps(self) -> Iterator[tuple[str, str]]:
+        """Which legs share their top results, by arm, most frequent first."""
+        for name, arm in self.arms.items():
+            shares = sorted(arm["legs"]["overlap"].items(), key=lambda item: (-item[1], item[0]))
+            if len(arm["legs"]["legs"]) > 1:
+                yield name, ", ".join(f"{by.replace('+', ' and ')} {share:.0%}" for by, share in shares[:_MAX_OVERLAPS])
 
     @property
     def n(self) -> int:
