@@ -1,1 +1,1 @@
-"""Installers: the configuration files of agents, and the entries that triskele writes into them."""
+"""Entries of triskele in the configuration files of agents."""

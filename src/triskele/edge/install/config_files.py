@@ -1,4 +1,4 @@
-"""Configuration files of other programs: read, compare, back up, write whole, and record what was written."""
+"""Reads, backs up and replaces configuration files of other programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_TOKENS = 50
 
 
 def resolve_path(path: Path, root: Path, *, follow: bool) -> Path:
-    """The real file behind a path below `root`; links out of `root` must be the user's own, or are refused."""
+    """Resolve a path below `root`; refuse links of others out of `root`."""
     try:
         real, inside = path.resolve(), root.resolve()
     except (OSError, RuntimeError) as error:
@@ -47,7 +47,7 @@ def _is_own(link: Path) -> bool:
 
 
 def read(path: Path) -> bytes | None:
-    """The bytes of a file that can be changed; None if it does not exist."""
+    """Read a writable file; None if it does not exist."""
     with _errors_reported(path, "read"):
         try:
             state = path.stat()
@@ -63,10 +63,10 @@ def read(path: Path) -> bytes | None:
 
 
 def write(path: Path, data: bytes) -> list[Path]:
-    """Replace a file in one step and keep its permissions; returns the folders that were made."""
-    made = [folder for folder in path.parents if not folder.exists()]
+    """Replace a file in one step, keeping permissions; return new folders."""
+    new_folders = [folder for folder in path.parents if not folder.exists()]
     with _errors_reported(path, "write"):
-        for folder in reversed(made):
+        for folder in reversed(new_folders):
             folder.mkdir(mode=_OWNER_ONLY_FOLDER, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
         try:
@@ -80,7 +80,7 @@ def write(path: Path, data: bytes) -> list[Path]:
             Path(name).unlink(missing_ok=True)
             raise
         settle_folder(path.parent)
-    return made
+    return new_folders
 
 
 def remove(path: Path) -> None:
@@ -133,7 +133,7 @@ def _errors_reported(path: Path, verb: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What an install wrote into one file; `original` is None if the file did not exist before."""
+    """What an install wrote into a file, and its original, if any."""
 
     path: str
     written: str
@@ -167,7 +167,7 @@ class BackupFolder:
         write(self._receipt(path), (json.dumps(asdict(receipt), indent=2) + "\n").encode())
 
     def receipt(self, path: Path) -> Receipt | None:
-        """The receipt of an install into this file; None if it is missing or unreadable."""
+        """The receipt of an install, unless missing or unreadable."""
         try:
             receipt = Receipt(**json.loads(self._receipt(path).read_bytes()))
         except (OSError, ValueError, TypeError):
@@ -175,7 +175,7 @@ class BackupFolder:
         return receipt if receipt.path == str(path) else None
 
     def original(self, receipt: Receipt) -> bytes | None:
-        """The file before the install; None if it did not exist or the copy is gone."""
+        """The file before the install, if it existed and is kept."""
         if receipt.original is None:
             return None
         with suppress(OSError):
@@ -193,7 +193,7 @@ class BackupFolder:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """The hashes of the tokens that installs wrote into clients' entries, by client."""
+    """Hashes of the tokens in clients' entries, by client."""
 
     path: Path
 
@@ -203,10 +203,10 @@ class TokenFile:
         return cls(home / "client_tokens.json")
 
     def client_of(self, token: str) -> str | None:
-        """The client that a token was written for; None if it is unknown."""
-        given = _hash(token.encode("utf-8", "replace"))
-        known = ((client, each) for client, hashes in self._read().items() for each in hashes)
-        return next((client for client, each in known if hmac.compare_digest(each, given)), None)
+        """The client of a token; None if it is unknown."""
+        digest = _hash(token.encode("utf-8", "replace"))
+        digests = ((client, each) for client, hashes in self._read().items() for each in hashes)
+        return next((client for client, each in digests if hmac.compare_digest(each, digest)), None)
 
     def clients(self) -> set[str]:
         """The clients with a token."""
@@ -219,25 +219,25 @@ class TokenFile:
 
     def add(self, client: str, token: str) -> None:
         """Record a token."""
-        known = self._read()
-        kept = [each for each in known.get(client, []) if each != _hash(token.encode())]
-        self._write({**known, client: [*kept, _hash(token.encode())][-_MAX_TOKENS:]})
+        tokens = self._read()
+        digests = [each for each in tokens.get(client, []) if each != _hash(token.encode())]
+        self._write({**tokens, client: [*digests, _hash(token.encode())][-_MAX_TOKENS:]})
 
     def drop(self, token: str) -> None:
         """Forget a token."""
-        gone = _hash(token.encode())
-        self._write({client: [each for each in hashes if each != gone] for client, hashes in self._read().items()})
+        dropped = _hash(token.encode())
+        self._write({client: [each for each in hashes if each != dropped] for client, hashes in self._read().items()})
 
     def _read(self) -> dict[str, list[str]]:
         try:
-            found = json.loads(self.path.read_bytes())
+            document = json.loads(self.path.read_bytes())
         except (OSError, ValueError):
             return {}
-        known = found if isinstance(found, dict) else {}
-        return {client: [str(each) for each in hashes] for client, hashes in known.items() if isinstance(hashes, list)}
+        tokens = document if isinstance(document, dict) else {}
+        return {client: [str(each) for each in hashes] for client, hashes in tokens.items() if isinstance(hashes, list)}
 
-    def _write(self, known: Mapping[str, list[str]]) -> None:
-        write(self.path, (json.dumps(known, indent=2) + "\n").encode())
+    def _write(self, tokens: Mapping[str, list[str]]) -> None:
+        write(self.path, (json.dumps(tokens, indent=2) + "\n").encode())
 
 
 def new_token() -> str:

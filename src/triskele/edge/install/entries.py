@@ -26,8 +26,6 @@ from triskele.errors import BadInput
 
 _BYTE_ORDER_MARK = "\ufeff"
 TOML_MARK = "# Written by `triskele install`; `triskele uninstall` removes it."
-# The line that versions before 0.2 wrote.
-_OLD_TOML_MARK = "# Written by `triskele install`; `triskele uninstall` takes it out again."
 _TOML_HEADER = re.compile(r"[ \t]*\[{1,2}(?P<name>[^\]]*)")
 
 
@@ -38,7 +36,7 @@ class Entries(Protocol):
         """The text with up-to-date entries."""
 
     def drop(self, text: str, original: str | None) -> str:
-        """The text without the entries; containers that become empty go too, unless `original` had them."""
+        """The text without the entries and without containers that they leave empty."""
 
     def shown(self) -> str:
         """The text to add by hand if the file cannot be changed."""
@@ -52,12 +50,12 @@ def entries_of(
     if file.events is None:
         entry = shared_server(client) if is_shared else server(client, environment)
         return (TomlServer if file.format == "toml" else JsonServer)((*file.keys, NAME), entry)
-    made = {
+    hooks_by_event = {
         name: (tool_hook(event) if calls_tools else None)
         or (shared_hook(client, event) if is_shared else hook(client, event, environment))
         for name, event in file.events.items()
     }
-    hooks = JsonHooks(file.keys, made)
+    hooks = JsonHooks(file.keys, hooks_by_event)
     if file.reserved_by is None or for_project:
         return hooks
     return EntryGroup((hooks, JsonListItem((file.reserved_by,), NAME)))
@@ -71,7 +69,7 @@ class EntryGroup:
 
     def put(self, text: str) -> str:
         """The text with all of them."""
-        return reduce(lambda said, part: part.put(said), self.parts, text)
+        return reduce(lambda text, part: part.put(text), self.parts, text)
 
     def drop(self, text: str, original: str | None) -> str:
         """The text without any of them."""
@@ -107,8 +105,8 @@ class JsonListItem:
         return _nested(self.path, [self.item])
 
     def _at(self, document: str) -> int | None:
-        there = json_editor.find(document, self.path)
-        words = there.value if there and isinstance(there.value, list) else []
+        slot = json_editor.find(document, self.path)
+        words = slot.value if slot and isinstance(slot.value, list) else []
         return words.index(self.item) if self.item in words else None
 
 
@@ -122,8 +120,8 @@ class JsonServer:
     def put(self, text: str) -> str:
         """The text with the entry."""
         mark, text = _opened(text)
-        there = json_editor.find(text, self.path)
-        return mark + (text if there and there.value == self.entry else json_editor.put(text, self.path, self.entry))
+        slot = json_editor.find(text, self.path)
+        return mark + (text if slot and slot.value == self.entry else json_editor.put(text, self.path, self.entry))
 
     def drop(self, text: str, original: str | None) -> str:
         """The text without the entry."""
@@ -139,7 +137,7 @@ class JsonServer:
 
 @dataclass(frozen=True, slots=True)
 class JsonHooks:
-    """The hooks in a JSON file: one group with one hook per event."""
+    """Hooks in a JSON file, one group with one hook per event."""
 
     path: tuple[str, ...]
     hooks: dict[str, dict[str, Any]]
@@ -147,8 +145,8 @@ class JsonHooks:
     def put(self, text: str) -> str:
         """The text with each hook once."""
         mark, text = _opened(text)
-        standing = {at[-4]: value for at, value in self._ours(text)}
-        if len(list(self._ours(text))) == len(standing) and standing == self.hooks:
+        present = {at[-4]: value for at, value in self._ours(text)}
+        if len(list(self._ours(text))) == len(present) and present == self.hooks:
             return mark + text
         text = self._without(text)
         for event, entry in self.hooks.items():
@@ -158,8 +156,8 @@ class JsonHooks:
     def drop(self, text: str, original: str | None) -> str:
         """The text without the hooks, including hooks of earlier versions."""
         mark, document = _opened(text)
-        places = [(*self.path, event) for event in dict.fromkeys(at[-4] for at, _ in self._ours(document))]
-        return mark + _pruned(self._without(document), [*places, self.path], original) if places else text
+        paths = [(*self.path, event) for event in dict.fromkeys(at[-4] for at, _ in self._ours(document))]
+        return mark + _pruned(self._without(document), [*paths, self.path], original) if paths else text
 
     def shown(self) -> str:
         """The hooks with their keys."""
@@ -173,9 +171,9 @@ class JsonHooks:
         return text
 
     def _ours(self, text: str) -> Iterator[tuple[tuple[Any, ...], Any]]:
-        """Each of our hooks with the path to it: event, number of its group, `hooks`, number of the hook."""
-        there = json_editor.find(text, self.path)
-        events = there.value if there and isinstance(there.value, dict) else {}
+        """Our hooks, each with its path in the document."""
+        slot = json_editor.find(text, self.path)
+        events = slot.value if slot and isinstance(slot.value, dict) else {}
         for event, groups in events.items():
             for number, group in enumerate(groups if isinstance(groups, list) else []):
                 hooks = group.get("hooks") if isinstance(group, dict) else None
@@ -217,17 +215,17 @@ def text_of(file: ConfigFile, data: bytes) -> str:
 
 
 def _opened(text: str) -> tuple[str, str]:
-    """The byte order mark, if any, and the document; an empty file counts as an empty object."""
+    """Byte order mark and document; an empty file is an object."""
     mark = _BYTE_ORDER_MARK if text.startswith(_BYTE_ORDER_MARK) else ""
     return mark, text.removeprefix(mark) if text.removeprefix(mark).strip() else "{}\n"
 
 
-def _pruned(text: str, places: list[tuple[str, ...]], original: str | None) -> str:
-    for place in places:
-        there = json_editor.find(text, place)
-        is_empty = there is not None and not there.value
-        if is_empty and (original is None or json_editor.find(_opened(original)[1], place) is None):
-            text = json_editor.drop(text, place)
+def _pruned(text: str, paths: list[tuple[str, ...]], original: str | None) -> str:
+    for path in paths:
+        slot = json_editor.find(text, path)
+        is_empty = slot is not None and not slot.value
+        if is_empty and (original is None or json_editor.find(_opened(original)[1], path) is None):
+            text = json_editor.drop(text, path)
     return text
 
 
@@ -238,7 +236,7 @@ def _nested(path: tuple[str, ...], value: Any) -> str:
 
 
 def put_table(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """A TOML document with this table at its end, instead of an earlier one of ours."""
+    """Replace or append our table in a TOML document."""
     before = tomllib.loads(text)
     if _at(before, path) == entry:
         return text
@@ -251,29 +249,29 @@ def put_table(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
 
 
 def drop_table(text: str, path: Sequence[str]) -> str:
-    """A TOML document without this table and its subtables; all other lines stay.
+    """Remove a table and its subtables from a TOML document.
 
     Edited by lines: tomlkit removes the comments after a table with it, and cannot remove from tables out of order.
     """
     before = tomllib.loads(text)
     if _at(before, path) is None:
         return text
-    kept, is_ours, trailing = list[str](), False, list[str]()
+    kept_lines, is_ours, trailing = list[str](), False, list[str]()
     for line in text.splitlines(keepends=True):
         header = _TOML_HEADER.match(line)
         if header:
             was_ours, is_ours = is_ours, _is_inside(header["name"], path)
             if is_ours and not was_ours:
-                _drop_mark(kept)
+                _drop_mark(kept_lines)
         if not is_ours:
-            kept += [*trailing, line]
+            kept_lines += [*trailing, line]
             trailing.clear()
         elif header or not _is_blank_or_comment(line):
             trailing.clear()
         else:
             # Blank lines and comments after our last value belong to what follows.
             trailing.append(line)
-    return _verified("".join([*kept, *trailing]), _changed(before, path, None), path)
+    return _verified("".join([*kept_lines, *trailing]), _changed(before, path, None), path)
 
 
 def table_text(path: Sequence[str], entry: Mapping[str, Any]) -> str:
@@ -299,12 +297,12 @@ def _is_blank_or_comment(line: str) -> bool:
     return not words or words.startswith("#")
 
 
-def _drop_mark(kept: list[str]) -> None:
+def _drop_mark(lines: list[str]) -> None:
     """Remove our own comment, and the blank line before it."""
-    if kept and kept[-1].strip() in (TOML_MARK, _OLD_TOML_MARK):
-        kept.pop()
-        if len(kept) > 1 and not kept[-1].strip():
-            kept.pop()
+    if lines and lines[-1].strip() == TOML_MARK:
+        lines.pop()
+        if len(lines) > 1 and not lines[-1].strip():
+            lines.pop()
 
 
 def _at(document: Any, path: Sequence[str]) -> Any:
@@ -314,14 +312,14 @@ def _at(document: Any, path: Sequence[str]) -> Any:
 
 
 def _changed(document: dict[str, Any], path: Sequence[str], entry: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The values of a document with another entry, or without one, at the path."""
+    """Set or remove the value at a path of a document."""
     key, rest = path[0], path[1:]
-    others = {k: v for k, v in document.items() if k != key}
+    unchanged = {k: v for k, v in document.items() if k != key}
     if not rest:
-        return others if entry is None else {**others, key: entry}
+        return unchanged if entry is None else {**unchanged, key: entry}
     inner = document.get(key, {})
     changed = _changed(inner if isinstance(inner, dict) else {}, rest, entry)
-    return {**others, key: changed} if changed else others
+    return {**unchanged, key: changed} if changed else unchanged
 
 
 def _verified(text: str, expected: dict[str, Any], path: Sequence[str]) -> str:
@@ -335,5 +333,5 @@ def _verified(text: str, expected: dict[str, Any], path: Sequence[str]) -> str:
 
 
 def _without_empty(document: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    """The values without an empty parent table, which a file may or may not spell out."""
+    """Values without an empty parent table, which may be implicit."""
     return {key: value for key, value in document.items() if key != path[0] or value}

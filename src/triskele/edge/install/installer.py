@@ -1,4 +1,4 @@
-"""Install into a client and uninstall: first plan the changes, then write them."""
+"""Installs and uninstalls: plan the changes, then write them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MASK = "(token)"
 
 
 class FileRefused(BadInput):
-    """A file that cannot be changed safely; `by_hand` is the text to add by hand."""
+    """A file cannot be changed safely; `by_hand` is the text to add."""
 
     def __init__(self, message: str, by_hand: str = "") -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class FileRefused(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of one file: None means no file; `original` is what uninstall restores."""
+    """A change of one file; uninstall restores `original`. None is no file."""
 
     path: Path
     before: bytes | None
@@ -53,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class InstallTarget:
-    """What an install works with: the data folder, the variables for the client, and the project, if only for one."""
+    """The data folder, variables and project of an install."""
 
     home: Path
     environment: Mapping[str, str]
@@ -147,7 +147,7 @@ def plan_uninstall(client: Client, target: InstallTarget) -> list[Change]:
 
 
 def install(changes: list[Change], target: InstallTarget) -> list[Change]:
-    """Write all planned changes or none, and record how to undo them; returns the changes with their backups."""
+    """Write all planned changes or none; return them with their backups."""
     for change in changes:
         if change.token and change.is_needed:
             target.tokens.add(change.client, change.token)
@@ -159,7 +159,7 @@ def install(changes: list[Change], target: InstallTarget) -> list[Change]:
 
 
 def _original(change: Change, backups: BackupFolder) -> Path | None:
-    """The copy that uninstall restores; a file that already had entries is kept without them too."""
+    """The copy that uninstall restores, without entries that were there before."""
     if change.original is None or change.original == change.before:
         return change.backup if change.original is not None else None
     return backups.keep(change.path, change.original, "-without-triskele")
@@ -185,12 +185,13 @@ def _path(file: ConfigFile, target: InstallTarget) -> Path:
 
 
 def _token(client: Client, target: InstallTarget) -> str:
-    """The token of the client's present entry, or a new one; a project's file gets none, for it may be published."""
+    """The token of the present entry, or a new one."""
     if target.project is not None:
+        # A project's file may be published.
         return ""
     texts = (config_files.read(_path(file, target)) or b"" for file in client.files)
-    known = (target.tokens.known_in(text, client.name) for text in texts)
-    return next((token for token in known if token), None) or config_files.new_token()
+    tokens = (target.tokens.known_in(text, client.name) for text in texts)
+    return next((token for token in tokens if token), None) or config_files.new_token()
 
 
 def _entries(client: Client, file: ConfigFile, target: InstallTarget, token: str = "") -> Entries:
@@ -208,7 +209,7 @@ def _without_entries(
     *,
     unknown: bytes | None = None,
 ) -> tuple[bytes | None, tuple[Path, ...]]:
-    """The file without the entries, and the folders made for it; `unknown` replaces an unknown original."""
+    """The file without the entries, and the folders made for it."""
     if before is None:
         return None, ()
     receipt = target.backups.receipt(path)
@@ -241,8 +242,8 @@ def _write_one(change: Change, backups: BackupFolder) -> Change:
     if change.after is None:
         config_files.remove(change.path)
         return replace(change, backup=backup)
-    made = config_files.write(change.path, change.after)
-    return replace(change, backup=backup, folders=(*made, *change.folders))
+    new_folders = config_files.write(change.path, change.after)
+    return replace(change, backup=backup, folders=(*new_folders, *change.folders))
 
 
 def _roll_back(done: list[Change]) -> None:

@@ -18,7 +18,7 @@ _DEFAULT_INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A member of an object or an element of an array: its start, the start and end of its value, and the value."""
+    """A member of an object or array, with positions and value."""
 
     key: str | int
     start: int
@@ -50,10 +50,10 @@ def find(text: str, path: Path) -> Slot | None:
 
 def put(text: str, path: Path, value: Any) -> str:
     """The document with this value at the path; missing objects are added."""
-    there = find(text, path)
-    if there is not None:
-        written = _written(value, text, _line_indent(text, there.value_start))
-        return text[: there.value_start] + written + text[there.end :]
+    slot = find(text, path)
+    if slot is not None:
+        written = _written(value, text, _line_indent(text, slot.value_start))
+        return text[: slot.value_start] + written + text[slot.end :]
     for depth in range(len(path) - 1, 0, -1):
         if (holder := find(text, path[:depth])) is not None:
             return _insert(text, _container(holder, dict, path[:depth]), path[depth], value)
@@ -62,11 +62,11 @@ def put(text: str, path: Path, value: Any) -> str:
 
 
 def append(text: str, path: Path, value: Any) -> str:
-    """The document with this value appended to the array at the path, which is added where missing."""
-    there = find(text, path)
-    if there is None:
+    """Append a value to the array at a path, added if missing."""
+    slot = find(text, path)
+    if slot is None:
         return put(text, path, [value])
-    return _insert(text, _container(there, list, path), None, value)
+    return _insert(text, _container(slot, list, path), None, value)
 
 
 def drop(text: str, path: Path) -> str:
@@ -98,8 +98,8 @@ def _value(text: str, at: int) -> tuple[Any, int]:
 
 
 def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
 
 
 def _slots(text: str, at: int) -> list[Slot]:
@@ -127,7 +127,7 @@ def _container(slot: Slot | None, kind: type, path: Path) -> Slot:
 
 
 def _insert(text: str, holder: Slot, key: str | int | None, value: Any) -> str:
-    """The document with a new last slot in a container, in the layout of its neighbours."""
+    """Add a last slot to a container in its present layout."""
     slots = _slots(text, holder.value_start)
     name = "" if key is None else json.dumps(key, ensure_ascii=False) + ": "
     if slots:
@@ -146,7 +146,7 @@ def _insert(text: str, holder: Slot, key: str | int | None, value: Any) -> str:
 
 
 def _written(value: Any, text: str, indent: str | None) -> str:
-    """A value as text: in lines with this indentation, or in one line if it is None."""
+    """Format a value in indented lines, or in one line without indentation."""
     if indent is None:
         return json.dumps(value, ensure_ascii=False)
     lines = json.dumps(value, ensure_ascii=False, indent=_unit(text)).split("\n")
@@ -175,7 +175,7 @@ def _own_line(text: str, at: int) -> str | None:
 
 
 def _line_indent(text: str, at: int) -> str | None:
-    """The indentation of the line of this position; None in a one-line document."""
+    """The indentation of a line; None in a one-line document."""
     if _is_inline(text):
         return None
     line = text[text.rfind("\n", 0, at) + 1 :]

@@ -1,4 +1,4 @@
-"""The table of clients: the files that each reads, and the entries that triskele writes into them."""
+"""Clients, the files that they read, and the entries for them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _VERSION_S = 10
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """One file of a client; `moved_by` is the variable that moves its folder.
+    """A file of a client; the variable `moved_by` moves its folder.
 
     `reserved_by` is the list of server names that repositories may not define: without the name triskele, a repository
     could replace the server by its own. A project's file that `is_personal` is one that teams do not commit.
@@ -157,7 +157,7 @@ def user_path(file: ConfigFile, environment: Mapping[str, str]) -> Path:
 
 
 def shared_server(client: Client) -> dict[str, Any]:
-    """The entry for a file that a team commits: nothing in it belongs to one machine."""
+    """The server entry for a committed file, without paths of one machine."""
     entry: dict[str, Any] = {"type": "stdio"} if client.names_transport else {}
     return entry | {"command": NAME, "args": ["mcp"]}
 
@@ -180,7 +180,8 @@ def server(client: Client, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def has_tool_hooks(client: Client, path: str) -> bool:
-    """Whether the installed program of a client can call a tool at an event; an older one would refuse such a hook."""
+    """Whether the installed client can call tools from hooks."""
+    # An older program would refuse such a hook.
     program = shutil.which(client.program, path=path) if client.tool_hooks_since else None
     return program is not None and _version(program) >= (client.tool_hooks_since or ())
 
@@ -189,26 +190,26 @@ def has_tool_hooks(client: Client, path: str) -> bool:
 def _version(program: str) -> tuple[int, ...]:
     """The version that a program prints; empty if it prints none."""
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False)
+        run = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    found = re.match(r"(\d+)\.(\d+)\.(\d+)", said.stdout.strip())
-    return tuple(map(int, found.groups())) if found else ()
+    version = re.match(r"(\d+)\.(\d+)\.(\d+)", run.stdout.strip())
+    return tuple(map(int, version.groups())) if version else ()
 
 
 def tool_hook(event: str) -> dict[str, Any] | None:
-    """The entry that calls the running server at an event; None if no server runs then."""
+    """The hook that calls the server, for events with a running server."""
     if event not in _CONNECTED:
         return None
-    given = {"event": event, **{name: f"${{{name}}}" for name in _HOOK_FIELDS}}
-    return {"type": "mcp_tool", "server": NAME, "tool": HOOK_TOOL, "input": given, "timeout": _HOOK_SECONDS}
+    arguments = {"event": event, **{name: f"${{{name}}}" for name in _HOOK_FIELDS}}
+    return {"type": "mcp_tool", "server": NAME, "tool": HOOK_TOOL, "input": arguments, "timeout": _HOOK_SECONDS}
 
 
 def hook(client: Client, event: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """The entry with which the client runs the hook at an event."""
     # As arguments, not as environment: not every client passes an environment on.
-    places = [word for name, value in environment.items() for word in (_OPTIONS[name], value)]
-    words = _plain_words([_interpreter(), "-I", "-S", str(HOOK), event, "--client", client.name, *places])
+    options = [word for name, value in environment.items() for word in (_OPTIONS[name], value)]
+    words = _plain_words([_interpreter(), "-I", "-S", str(HOOK), event, "--client", client.name, *options])
     if client.hook_as_line:
         line = subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
         return {"type": "command", "command": line, "timeout": _HOOK_SECONDS}
@@ -216,15 +217,15 @@ def hook(client: Client, event: str, environment: Mapping[str, str]) -> dict[str
 
 
 def is_our_hook(entry: Any) -> bool:
-    """Whether an entry runs the hook client of any triskele installation, or calls the triskele server."""
+    """Whether an entry runs a triskele hook or calls the triskele server."""
     if not isinstance(entry, dict):
         return False
     if entry.get("type") == "mcp_tool":
         return (entry.get("server"), entry.get("tool")) == (NAME, HOOK_TOOL)
     arguments = entry.get("args")
     words = [entry.get("command"), *(arguments if isinstance(arguments, list) else [])]
-    said = [word.replace("\\", "/") for word in words if isinstance(word, str)]
-    return any("triskele/edge/hook/" in word for word in said) or " ".join(said).startswith(f"{NAME} hook ")
+    texts = [word.replace("\\", "/") for word in words if isinstance(word, str)]
+    return any("triskele/edge/hook/" in word for word in texts) or " ".join(texts).startswith(f"{NAME} hook ")
 
 
 def _interpreter() -> str:
