@@ -30,7 +30,7 @@ _INSTALLED_AS = {
 
 @dataclass(frozen=True, slots=True)
 class CallerContext:
-    """Where requests come from: a folder or a named project, and the token of the client's installed entry."""
+    """What a connection brings: folder or project, token, and policy."""
 
     open_engine: Callable[[], Engine]
     folder: Path | None = None
@@ -65,7 +65,7 @@ class Caller:
     principal: Principal = OWNER
 
     def admit_models(self) -> None:
-        """Refuse a question once the user's tokens of hosted models are used up for today."""
+        """Refuse a question if today's hosted model tokens are used up."""
         if self.source.policy is not None:
             self.source.policy.admit_models(self.principal)
 
@@ -122,7 +122,7 @@ def caller(request: Request, scope: str = READ) -> Caller:
 
 
 def principal_of(request: Request) -> Principal:
-    """Who sends a request: over HTTP the holder of its key, else the owner of this machine."""
+    """The holder of the key over HTTP, else the machine's owner."""
     http = request.request_context.request
     return http.scope.get(PRINCIPAL, OWNER) if isinstance(http, HttpRequest) else OWNER
 
@@ -134,7 +134,7 @@ def _token_of(request: Request) -> str:
 
 
 def client_name(request: Request) -> str | None:
-    """The name that the client gives itself, as its install name; None if it gives none."""
+    """The client's own name as an install name; None without one."""
     parameters = request.session.client_params
     if parameters is None:
         return None

@@ -1,4 +1,4 @@
-"""Descriptions of server, tools and prompts, and the answer to a handshake; imports nothing heavy."""
+"""Texts for server, tools and prompts; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ Message = dict[str, Any]
 
 
 def handshake_answer(message: Message) -> Message | None:
-    """The answer to a handshake of a known version; None for any other message."""
+    """Answer a handshake of a known version; else None."""
     params = message.get("params")
     if "id" not in message or not isinstance(params, dict):
         return None

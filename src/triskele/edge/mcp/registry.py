@@ -1,4 +1,4 @@
-"""What a client can list: tools, resources and prompts, and how a tool reports an error."""
+"""Tools, resources and prompts, and the errors of tools."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _SHARES: tuple[tuple[Callable[..., Any], str, str, ToolAnnotations], ...] = (
 
 
 class MemoryTool(Tool):
-    """A tool that refuses unknown arguments and reports each error in one line."""
+    """Refuses unknown arguments and reports each error in one line."""
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Call the tool."""
@@ -92,7 +92,7 @@ class MemoryTool(Tool):
         return f"a fault inside triskele: {type(cause).__name__} in {self.name}"
 
     def _note(self, context: Request, status: int) -> None:
-        """Note a call that may change or reveal something, or that was refused, on a server with users."""
+        """Audit calls that change, reveal or were refused, if there are users."""
         policy = context.request_context.lifespan_context.policy
         is_reading = self.annotations == READS and status not in (403, 429)
         if policy is None or is_reading:
@@ -115,12 +115,12 @@ def _compact(result: Any) -> Any:
 
 @cache
 def tools(*, shares: bool = False) -> tuple[Tool, ...]:
-    """Every tool, made once; those for shares only on a server with users; the last is for hooks and not listed."""
+    """All tools; `shares` adds the tools of a server with users."""
     return (*(_tool(*row) for row in (*_TABLE, *(_SHARES if shares else ()))), _hook_tool())
 
 
 def _hook_tool() -> Tool:
-    """The tool behind hooks: its answer is the text that a hook would print."""
+    """The tool for hooks; its answer is the text of a hook."""
     about = "Answer a hook event. For hooks of clients, not for models."
     return MemoryTool.from_function(
         tools_read.memory_hook, name=HOOK_TOOL, description=about, annotations=READS, structured_output=False
@@ -134,7 +134,7 @@ def _tool(function: Callable[..., Any], title: str, description: str, annotation
 
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema without titles that repeat the names: agents pay for every token."""
+    """A schema without titles, because agents pay for every token."""
     named = {name: value for name, value in schema.items() if name != "title" or not isinstance(value, str)}
     return {name: _without_titles(value) if isinstance(value, dict) else value for name, value in named.items()}
 
@@ -221,7 +221,7 @@ def add_resources(server: MCPServer[CallerContext], source: CallerContext) -> No
 
 
 def _reader() -> Principal:
-    """The holder of the key of this request: a resource without variables does not get its request."""
+    """The sender; resources without variables do not get their request."""
     token = get_access_token()
     if token is None:
         raise AccessDenied("this resource needs a key")
@@ -231,7 +231,7 @@ def _reader() -> Principal:
 
 
 def _digest(source: CallerContext) -> schemas.Listed:
-    """The standing memories of the project, as a conversation gets them at its start."""
+    """The memories that a conversation in this project starts with."""
     engine = source.open_engine() if source.policy is None else source.policy.engine_of(_reader())
     project = source.placed(engine).project
     lines = [schemas.line(each) for each in engine.agents.digest(project=project)[:_DIGEST_LINES]]

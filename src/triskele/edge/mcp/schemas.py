@@ -1,4 +1,4 @@
-"""Arguments of tools with their bounds, and answers of tools; their fields are the schema that clients see."""
+"""Arguments and answers of tools, as clients see them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Note = Annotated[str, Field(description="A note for the reader.")]
 
 
 class Shape(BaseModel):
-    """An answer, or a part of one that may be read from a value of the same fields."""
+    """A part of an answer, readable from a value of equal fields."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -263,7 +263,7 @@ def changes(outcomes: Sequence[Outcome]) -> Changes:
 
 
 def shared(new: NewShare) -> Shared:
-    """A share in an answer; what private memories a tag has is not for agents, who may not see them."""
+    """A share without its count of private memories."""
     return Shared(**_share_line(new.share), memories=new.memories)
 
 

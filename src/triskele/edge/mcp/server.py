@@ -1,4 +1,4 @@
-"""The MCP server and its two transports: a stream of JSON-RPC lines, and HTTP."""
+"""The MCP server, over a stream of JSON-RPC lines and over HTTP."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ _STATIC = CacheHint(ttl_ms=LISTED_MS, scope="public")
 
 
 class MemoryServer(MCPServer[CallerContext]):
-    """The SDK's server; a bad prompt request is the client's error, and the tool of hooks is not listed."""
+    """The SDK's server, without the hook tool in its list."""
 
     async def list_tools(self) -> list[MCPTool]:
-        """The tools for models: that of hooks is left out, because every model would pay for its description."""
+        """The tools for models, which need not pay for the hook tool."""
         return [tool for tool in await super().list_tools() if tool.name != HOOK_TOOL]
 
     async def get_prompt(
@@ -80,7 +80,7 @@ def build(
     token: str = "",
     policy: AccessPolicy | None = None,
 ) -> MemoryServer:
-    """A server for requests from one source; the engine is opened on the first request."""
+    """Build a server; the first request opens the engine."""
     source = CallerContext(open_engine, folder, project, token, policy)
 
     @asynccontextmanager
@@ -110,7 +110,7 @@ def build(
 
 
 def _quiet_logging() -> None:
-    """Keep the SDK from configuring logging, and from logging arguments and answers of tools."""
+    """Keep the SDK from configuring logging and logging texts of memories."""
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(logging.NullHandler())
@@ -130,7 +130,7 @@ async def serve_stream(
     writer: asyncio.StreamWriter,
     serves: Callable[[Sequence[str]], bool] = lambda _: True,
 ) -> None:
-    """Serve one connection; the first line of the client holds version and folder, that of the server its version.
+    """Serve one connection, after a line of each side about itself.
 
     A client whose environment chooses another store is refused there.
     """
@@ -177,7 +177,7 @@ async def _converse(
 
 
 class _Requests:
-    """The unanswered requests: the SDK drops them when the client closes its side."""
+    """Unanswered requests, which the SDK drops when a client closes its side."""
 
     def __init__(self) -> None:
         self._ids: set[RequestId] = set()
@@ -278,7 +278,7 @@ _HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 
 def security(*hosts: str) -> TransportSecuritySettings:
-    """The SDK's own check of Host and Origin, for this machine and other names of the server."""
+    """The SDK's check of Host and Origin for the server's names."""
     names = [name for host in (*_HOSTS, *hosts) for name in (host, f"{host}:*")]
     schemes = ("http", "https") if hosts else ("http",)
     return TransportSecuritySettings(
@@ -289,7 +289,7 @@ def security(*hosts: str) -> TransportSecuritySettings:
 
 
 class KeyVerifier(TokenVerifier):
-    """The keys of the server as the SDK sees them: the user is the subject, the key the client."""
+    """Verifies keys for the SDK; the user is the subject."""
 
     def __init__(self, verify: Callable[[str], Principal | None]) -> None:
         self._verify = verify
@@ -312,7 +312,7 @@ def http_app(
     verify: Callable[[str], Principal | None] | None = None,
     hosts: Sequence[str] = (),
 ) -> tuple[ASGIApp, Lifespan]:
-    """The application for /mcp, and its context manager, which must be entered once before use."""
+    """The application for /mcp and its context manager, entered once before use."""
     manager = _session_manager(build(open_engine, policy=policy), hosts)
     app: ASGIApp = StreamableHTTPASGIApp(manager)
     if verify is not None:
@@ -321,7 +321,7 @@ def http_app(
 
 
 def _session_manager(server: MemoryServer, hosts: Sequence[str] = ()) -> StreamableHTTPSessionManager:
-    """The SDK's session manager: stateless, answers in JSON; its `app` is the low-level server."""
+    """The SDK's stateless session manager, whose `app` is the low-level server."""
     server.streamable_http_app(
         json_response=True, stateless_http=True, transport_security=security(*hosts), max_request_body_size=MAX_BODY
     )

@@ -1,4 +1,4 @@
-"""Tools over indexed source code: search, symbol, status; only trees that the user indexed can be read."""
+"""Tools over source trees that the user indexed: search, symbol, status."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def code_status(request: Request) -> IndexedTrees:
 
 
 def _owner(request: Request) -> Caller:
-    """The caller, which must be on this machine: a server does not show source trees."""
+    """The caller, refused on a server, which shows no source trees."""
     who = caller(request)
     if who.principal.user is not None:
         raise NotFound("code search works on your own machine, not on a server")
@@ -144,7 +144,7 @@ def _owner(request: Request) -> Caller:
 
 
 def _located(request: Request, who: Caller, path: str) -> tuple[CodeSearch, str]:
-    """The tree to search: the one at the path, around the client's folder, or the only one."""
+    """The tree at the path, around the client's folder, or the only one."""
     home = who.engine.settings.home
     folder = request.request_context.lifespan_context.folder
     try:

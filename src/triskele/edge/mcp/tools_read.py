@@ -142,7 +142,7 @@ async def memory_hook(
     source: str = "",
     agent_id: str = "",
 ) -> str:
-    """Answer a hook event of a client that is connected already; late or wrong is silence, as in the hook client."""
+    """Answer a hook event over MCP; failures and late answers are empty."""
     wait_s = client.deadline_s(os.environ)
     call = HookCall(
         event=event, prompt=prompt, session=session_id, folder=cwd, source=source, agent=agent_id, deadline_s=wait_s

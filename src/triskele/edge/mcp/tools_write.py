@@ -157,7 +157,7 @@ def memory_unshare(
     user: schemas.ToUser = "",
     group: schemas.ToGroup = "",
 ) -> schemas.Unshared:
-    """End a share, and name the shares that give the same people access still."""
+    """End a share, and name shares that still give access."""
     who = caller(request, WRITE)
     return schemas.unshared(who.engine.sharing.unshare(*_share(who, id, tag, user, group)))
 
@@ -188,7 +188,7 @@ def _raised(memory: Memory, wanted: str | None) -> Sensitivity | None:
 
 
 def _remember(who: Caller, content: str, older: Memory | None, *, note: str = "", **details: Any) -> schemas.Stored:
-    """Store a text, as the successor of an older memory if given; a known text is only linked."""
+    """Store a text, as the successor of an older memory if given."""
     outcome = who.engine.remember(content, supersedes=older.id if older else None, **details)
     if outcome.action is Action.DUPLICATE:
         note = f"{note} {_KNOWN_SUCCESSOR if older else _KNOWN}".strip()
@@ -208,7 +208,7 @@ def _similar(who: Caller, outcome: Outcome) -> list[schemas.SimilarMemory]:
 
 
 def _succeed(who: Caller, memory: Memory, changes: dict[str, Any]) -> schemas.Stored:
-    """Store the agent's text as the successor of the user's, which stays unchanged."""
+    """Store an agent's text as the successor of the user's own."""
     details = {
         name: getattr(memory, name)
         for name in ("category", "tags", "keywords", "importance", "project", "valid_from", "valid_to")

@@ -1,1 +1,1 @@
-"""The web pages of the resident process: search with reasons, browse and edit, graph, code, quality and health."""
+"""The web pages of the background process."""

@@ -1,4 +1,4 @@
-"""The page of an admin: users, their keys, and the newest lines of the audit log; no memories."""
+"""The page of an admin: users, keys and audit log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _QUOTAS = ("memories", "requests_per_minute", "model_tokens_per_day")
 
 @dataclass(frozen=True, slots=True)
 class ShownKey:
-    """A key, whether it still opens anything, and whether this page was opened with it."""
+    """A key, its state, and whether it opened this page."""
 
     key: AccessKey
     state: str

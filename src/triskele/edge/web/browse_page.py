@@ -1,4 +1,4 @@
-"""The pages over many memories: table and timeline with filters, and changes of many at once."""
+"""Table and timeline of memories, and changes of many at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LABELS = ("category", "project")
 
 @dataclass(frozen=True, slots=True)
 class BrowseForm:
-    """The fields of the form; an empty text narrows nothing, a project of `*` means all of them."""
+    """The fields of the form; `*` stands for all projects."""
 
     project: str = ANY
     category: str = ""
@@ -49,7 +49,7 @@ class BrowseForm:
 
     @classmethod
     def of(cls, request: PageRequest) -> BrowseForm:
-        """What an address or a form names; empty fields have their defaults."""
+        """Read an address or a form; empty fields have their defaults."""
         usual = cls()
         texts = {
             each.name: request.text(each.name, getattr(usual, each.name), most=200).strip() for each in fields(cls)
@@ -66,7 +66,7 @@ class BrowseForm:
         return bool(self.values().keys() - {"sort"})
 
     def options(self) -> dict[str, Any]:
-        """The filters as options of `browse`."""
+        """The options of `browse` for the filters."""
         is_class = self.state in (Sensitivity.PRIVATE, Sensitivity.SECRET)
         return {
             **({"all_projects": True} if self.project == ANY else {"project": self.project, "everywhere": False}),
@@ -113,7 +113,7 @@ def _by_month(memories: Any) -> list[tuple[str, list[tuple[str, Memory]]]]:
 
 
 def _bars(months: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Bars for a chart over the months, each at its time; only the newest years if there are many."""
+    """The bars of a chart over the newest months."""
     if not months:
         return []
     last = _number_of(months[-1][0])
@@ -138,7 +138,7 @@ def _next_month(month: str) -> str:
 
 
 def change_many(request: PageRequest) -> Response:
-    """Change the chosen memories, or all that the filters leave, in one batch that can be undone."""
+    """Change the chosen memories, or all that match, in one batch."""
     filters = BrowseForm.of(request)
     chosen = _chosen(request, filters)
     if not chosen:
@@ -178,7 +178,7 @@ def _changed(request: PageRequest, action: str, memories: Sequence[MemoryView]) 
 
 
 def _labels(request: PageRequest) -> dict[str, Any]:
-    """The new category or project, and a tag more or less, as the form names them."""
+    """The new labels that the form names."""
     changes: dict[str, Any] = {name: request.text(f"new_{name}", most=200).strip() for name in _LABELS}
     for field in ("add_tag", "remove_tag"):
         tag = request.text(field, most=200).strip()

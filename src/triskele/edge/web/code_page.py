@@ -1,4 +1,4 @@
-"""The code page: places in indexed trees that answer a question, highlighted, with the memories that name them."""
+"""Code search over indexed trees, with memories about the hits."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _memories(request: PageRequest, text: str, answer: CodeAnswer) -> list[Memor
 
 
 def highlighted(snippet: str, extension: str, question: str) -> list[CodePiece]:
-    """A snippet in pieces: comments, strings, numbers and keywords, with the words of the question marked."""
+    """Split a snippet into highlighted pieces and mark words of the question."""
     wanted = {word.lower() for word in _WORD.findall(question) if len(word) >= _LEAST_LETTERS} - STOP_WORDS
     return [
         (kind, text, is_marked)

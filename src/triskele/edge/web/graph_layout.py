@@ -37,7 +37,7 @@ def drawing(neighbourhood: Neighbourhood) -> dict[str, list[dict[str, Any]]]:
 
 
 def arranged(keys: Sequence[str], pairs: Sequence[tuple[str, str]], focus: str) -> Floats:
-    """A place for every node: edges pull, nodes push, the focus is in the middle; the same graph looks the same."""
+    """Arrange nodes around the focus; equal graphs give equal drawings."""
     count = len(keys)
     at = {key: place for place, key in enumerate(keys)}
     ends = np.array([(at[a], at[b]) for a, b in pairs], dtype=np.int64).reshape(-1, 2)

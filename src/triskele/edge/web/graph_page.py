@@ -1,4 +1,4 @@
-"""The graph page: what is connected with a concept or a memory, at any time; the drawing is fetched when shown."""
+"""The graph around a concept or a memory, at any time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The health page: what left this machine, secrets, the process, the indexes and the backups."""
+"""Sent texts, secrets, process, indexes and backups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MICROS = 1_000_000
 
 
 def show(request: PageRequest) -> Response:
-    """The state of everything that needs no check for damage."""
+    """Show the state of the store without a check for damage."""
     upkeep, is_local = request.local.upkeep, request.viewer.user is None
     secrets = request.engine.browse(all_projects=True, sensitivities=["secret"], limit=_SECRETS)
     return page(
@@ -36,7 +36,7 @@ def show(request: PageRequest) -> Response:
 
 
 def store(request: PageRequest) -> Response:
-    """Counts of everything that is stored, which takes longer than the rest of the page."""
+    """Count what is stored; fetched apart because it takes longer."""
     engine, is_local = request.engine, request.viewer.user is None
     return fragment(
         "_store.html",

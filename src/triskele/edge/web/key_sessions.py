@@ -1,4 +1,4 @@
-"""Sessions on a server with users: a key opens one, and the database stores it, so that every instance accepts it."""
+"""Sessions on a server, kept in its database for all instances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPERATION = "sign_in"
 
 
 class KeySessions(PageSessions):
-    """Sessions of the users of a server; one ends with its key, whether that expires or is revoked."""
+    """Sessions of users; one ends when its key expires or is revoked."""
 
     signed_out_page = "sign-in.html"
 
@@ -37,7 +37,7 @@ class KeySessions(PageSessions):
         return OpenedSession(value, lasts_s)
 
     async def principal(self, value: str) -> Principal | None:
-        """The user of a session, with the scopes that the key has now."""
+        """The user of a session, with the present scopes of the key."""
         return await to_thread.run_sync(self._tenants.session, value) if value else None
 
     async def closed(self, value: str) -> None:

@@ -1,4 +1,4 @@
-"""The page of one memory, its history as differences, and every change of a single memory."""
+"""The page of one memory, its history and its changes."""
 
 from __future__ import annotations
 
@@ -190,12 +190,12 @@ def reveal(request: PageRequest) -> Response:
 
 
 def trust(request: PageRequest) -> Response:
-    """Let agents be given unasked what the user shares whose memory this is."""
+    """Let hooks inject what the owner of this memory shares."""
     return _trusting(request, is_trusted=True)
 
 
 def distrust(request: PageRequest) -> Response:
-    """Let agents find what that user shares only when they search."""
+    """Stop hooks from injecting what the owner shares."""
     return _trusting(request, is_trusted=False)
 
 
@@ -208,7 +208,7 @@ def _trusting(request: PageRequest, *, is_trusted: bool) -> Response:
 
 
 def undo(request: PageRequest) -> Response:
-    """Undo a batch of any actor; the user sees it on the page."""
+    """Undo a batch of any actor."""
     batch = request.text("batch", most=64)
     outcomes = request.engine.undo(batch or None, all_projects=True, anyone=True).outcomes
     back = request.http.headers.get("hx-current-url", "")

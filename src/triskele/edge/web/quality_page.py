@@ -1,4 +1,4 @@
-"""The quality page: runs over the user's own questions, arms with intervals, drift, and the verdict of the gate."""
+"""Runs over the user's own questions, drift and gate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN_ARMS = ("now", "default")
 
 @dataclass(frozen=True, slots=True)
 class ScoreCell:
-    """One figure of an arm, and its difference to the baseline if that was tested."""
+    """A figure of an arm, with its tested difference to the baseline."""
 
     value: float | None
     delta: str = ""
@@ -44,7 +44,7 @@ class IntervalMark:
 
 
 def show(request: PageRequest) -> Response:
-    """The newest run or the chosen one; without any, how to make one."""
+    """Show the chosen run or the newest one."""
     engine = request.local
     runs = run.reports(engine)
     key = request.text("run", next(iter(runs), ""), most=40)
@@ -106,7 +106,7 @@ def _marks(compared: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, A
 
 
 def drift(reports: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]]:
-    """How one metric of the user's own ranking went from run to run, oldest first."""
+    """One metric of the user's ranking over all runs, oldest first."""
     points = []
     for report in reports:
         arm = next((report["arms"][name] for name in _OWN_ARMS if name in report["arms"]), None)

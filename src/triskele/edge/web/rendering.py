@@ -1,4 +1,4 @@
-"""Rendering of pages: requests as values, their viewer, templates with autoescape, responses with headers."""
+"""Requests of browsers, their viewers, templates and responses."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _DONE = {
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks at a page: a user of a server (None on a personal machine), and what their key allows."""
+    """Who looks at a page; no user is the machine's owner."""
 
     user: str | None
     scopes: frozenset[str]
@@ -96,7 +96,7 @@ class Viewer:
 
 @dataclass(frozen=True)
 class PageRequest:
-    """One request of a browser: the memory of its user, its path parameters, and the fields of its form or query."""
+    """A request of a browser, with the memory of its user."""
 
     policy: AccessPolicy
     principal: Principal
@@ -120,7 +120,7 @@ class PageRequest:
 
     @cached_property
     def values(self) -> Mapping[str, list[str]]:
-        """The fields of the query, and of the form if there is one."""
+        """The fields of the query and of the form."""
         query = parse_qs(self.http.url.query, keep_blank_values=True)
         return {**query, **parse_qs(self.body.decode("utf-8", "replace"), keep_blank_values=True)}
 
@@ -167,7 +167,7 @@ class PageRoute(NamedTuple):
 
 
 def viewer_of(principal: Principal | None) -> Viewer:
-    """The viewer of a principal; requests for a missing file have no principal."""
+    """The viewer of a principal; without one nothing is allowed."""
     return Viewer(None, frozenset()) if principal is None else Viewer(principal.user, principal.scopes)
 
 
@@ -187,7 +187,7 @@ def environment() -> Environment:
 
 
 def page(request: PageRequest, template: str, active: str, *, status: int = 200, **values: Any) -> Response:
-    """A whole page; after a change it says what was done and offers to undo it."""
+    """Render a page; after a change it offers to undo it."""
     batch, note = request.text("done", most=64), request.text("said", most=20)
     notice = change_notice(request.engine, batch) if batch else _NOTES.get(note)
     return fragment(template, status=status, active=active, notice=notice, viewer=request.viewer, **values)
@@ -200,13 +200,13 @@ def fragment(template: str, *, status: int = 200, headers: Mapping[str, str] | N
 
 
 def gone_to(path: str, batch: str = "", **query_values: str) -> Response:
-    """The answer to a change: the browser goes to a page that reports the batch."""
+    """Send the browser to a page that reports a batch."""
     values = query({**query_values, **({"done": batch} if batch else {})})
     return Response(status_code=204, headers={**HEADERS, "HX-Redirect": f"{PREFIX}{path}{values}"})
 
 
 def failure(viewer: Viewer, error: TriskeleError, *, is_script: bool) -> Response:
-    """An error as a notice on the page that asked, or as a separate page."""
+    """Render an error as a notice for scripts, else as a page."""
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
     message = error_line(error)
     if is_script:
@@ -243,7 +243,7 @@ def _summary(entries: Sequence[JournalEntry]) -> str:
 
 @cache
 def _static_files() -> dict[str, tuple[bytes, str, str]]:
-    """The bytes, the type and a hash of every static file, by name."""
+    """Bytes, type and hash of each static file, by name."""
     folder = resources.files(__package__).joinpath("static")
     files = [*folder.iterdir(), *folder.joinpath("vendor").iterdir()]
     contents = {each.name: each.read_bytes() for each in files if each.name.endswith((".js", ".css", ".svg"))}

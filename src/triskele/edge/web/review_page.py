@@ -1,4 +1,4 @@
-"""The review page: conflicts of a sync and proposals of curation, side by side, and what agents were given."""
+"""Conflicts, proposals, and what agents were given."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ShownProposal:
 
 
 def show(request: PageRequest) -> Response:
-    """Conflicts, the queue, the newest counts of use, and the conversations that were given something."""
+    """Show conflicts, the review queue, counts of use and conversations."""
     engine = request.engine
     proposals = engine.curation.proposals()
     conflicts = [each for each in proposals if each.kind is Verdict.CONFLICT]
@@ -83,7 +83,7 @@ def _shown(proposal: Proposal) -> ShownProposal:
 
 
 def keep(request: PageRequest) -> Response:
-    """Settle a conflict: keep the version of this machine or that of the server."""
+    """Settle a conflict: keep this machine's version or the server's."""
     version = request.named("version")
     if version not in ("mine", "theirs"):
         raise NotFound("a conflict has two versions: mine and theirs")

@@ -1,4 +1,4 @@
-"""The search page: hits with what each leg gave, switches for the ranking, and why an expected memory is missing."""
+"""Search with evidence, ranking options and `why not`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Segment = tuple[str, bool]
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A leg's part of a score: where its rectangle begins and how wide it is, in per cent of the best score."""
+    """A leg's part of a score, in percent of the best score."""
 
     leg: str
     label: str
@@ -72,7 +72,7 @@ class ShownHit:
 
 @dataclass(frozen=True, slots=True)
 class SearchForm:
-    """The fields of the page and the options of recall that they mean."""
+    """The fields of the page and their options of recall."""
 
     text: str
     project: str
@@ -186,7 +186,7 @@ def _answer(request: PageRequest, form: SearchForm) -> dict[str, Any]:
 
 
 def shown_hits(answer: Answer, short: Mapping[str, str]) -> list[ShownHit]:
-    """The hits with their bars, all on one scale, and their matched words."""
+    """The hits with bars on one scale and matched words."""
     best = max((_total(hit) for hit in answer.hits), default=0.0) or 1.0
     return [
         ShownHit(hit, rank, _bars(hit, best), _segments(hit), _path(hit), sentence(hit, lambda id: short.get(id, id)))
@@ -213,15 +213,16 @@ def _path(hit: Hit) -> Path | None:
 
 
 def _segments(hit: Hit) -> list[Segment]:
-    """The text in pieces, matched or not; the words of a superseded memory are not in its successor's text."""
+    """Split the text of a hit into matched and other pieces."""
     lexical = hit.legs.get("lexical")
+    # The words of a superseded memory are not in its successor's text.
     if lexical is None or hit.stands_for is not None:
         return [(hit.memory.content, False)]
     return segments(hit.memory.content, ((term.start, term.end) for term in lexical.terms if term.start >= 0))
 
 
 def segments(text: str, spans: Iterable[tuple[int, int]]) -> list[Segment]:
-    """A text in pieces that are marked or not; overlapping spans are one."""
+    """Split a text into marked and other pieces; overlapping spans merge."""
     pieces: list[Segment] = []
     at = 0
     for start, end in sorted(spans):
@@ -236,7 +237,7 @@ def segments(text: str, spans: Iterable[tuple[int, int]]) -> list[Segment]:
 
 
 def why_not(request: PageRequest) -> Response:
-    """Why an expected memory, by its id or by words of its text, is not among the hits."""
+    """Explain why a memory, named by id or words, is no hit."""
     form, expected = SearchForm.of(request), request.text("expected").strip()
     if not form.text or not expected:
         return fragment("_why_not.html", problem="Ask a question above, then name the memory that you expected.")
@@ -254,7 +255,7 @@ def why_not(request: PageRequest) -> Response:
 
 
 def _expected(request: PageRequest, text: str) -> Memory:
-    """The memory of an id, or the one that fits some words best."""
+    """The memory of an id, or the best match of some words."""
     if " " not in text:
         try:
             return request.engine.get(text)

@@ -1,4 +1,4 @@
-"""Browser sessions: a code or key is exchanged for a cookie, and the cookie gives access until it expires."""
+"""Browser sessions: a code or key buys a cookie that expires."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def is_page(path: str) -> bool:
 
 
 class OpenedSession(NamedTuple):
-    """A new session: the value of its cookie, and how long it lasts."""
+    """A new session: its cookie and how long it lasts."""
 
     value: str
     lasts_s: float
 
 
 class PageSessions(ABC):
-    """Sessions of either kind: the cookie, which requests are admitted, and the response without a session."""
+    """Admits requests of pages by a session cookie."""
 
     signed_out_page: str
 
     async def admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
-        """The refusal of a request to the pages, or its sender; static files and the sign-in need no session."""
+        """Return a refusal or the sender; some files need no session."""
         path = request.scope["path"]
         if request.method not in ("GET", "HEAD") and not _is_own(request):
             return Response("This request does not come from a page of triskele.", 403, HEADERS), None
@@ -68,7 +68,7 @@ class PageSessions(ABC):
         return (self._signed_out(), None) if principal is None else (None, principal)
 
     async def exchange(self, request: Request, proof: str) -> Response:
-        """A session cookie for a code or key; 401 if it is not valid."""
+        """Exchange a valid code or key for a session cookie."""
         session = await self.opened(request, proof)
         if session is None:
             return self._signed_out()
@@ -99,7 +99,7 @@ class PageSessions(ABC):
 
     @abstractmethod
     async def principal(self, value: str) -> Principal | None:
-        """The user of a session cookie; None if the session is not open."""
+        """The user of an open session; else None."""
 
     @abstractmethod
     async def closed(self, value: str) -> None:
@@ -112,7 +112,7 @@ class PageSessions(ABC):
 
 
 class Sessions(PageSessions):
-    """Codes and sessions of one process, for the owner of a personal machine; they end with it."""
+    """Sessions of a personal machine; they end with the process."""
 
     signed_out_page = "signed-out.html"
 
@@ -123,7 +123,7 @@ class Sessions(PageSessions):
         self._open: dict[str, float] = {}
 
     def code(self) -> str:
-        """A code for the fragment of the address; it works once and not for long."""
+        """A short-lived code for one sign-in."""
         return self._new(self._codes, CODE_S)
 
     async def opened(self, request: Request, proof: str) -> OpenedSession | None:
@@ -161,7 +161,7 @@ class Sessions(PageSessions):
 
 
 def _is_own(request: Request) -> bool:
-    """Whether a page of ours sent a request that may change something; the guard has checked the origin itself."""
+    """Whether one of our pages sent a request that changes something."""
     return len(request.headers.getlist("origin")) == 1 and request.headers.get(_OWN_REQUEST) == "true"
 
 

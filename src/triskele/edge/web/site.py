@@ -1,4 +1,4 @@
-"""The application of the pages: which function answers which address, in which thread, and what an error becomes."""
+"""The application of the pages: routes, errors and logs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ROUTES: tuple[PageRoute, ...] = (
 
 
 def pages(context: AppContext, metrics: Metrics) -> ASGIApp:
-    """The pages as an application; the guard has checked host, origin and session."""
+    """Build the application; the guard has checked host, origin and session."""
 
     async def exchange(request: Request) -> Response:
         proof = (await request.body())[:_MAX_PROOF].decode("utf-8", "replace")
@@ -89,7 +89,7 @@ def pages(context: AppContext, metrics: Metrics) -> ASGIApp:
 
 
 class _Served:
-    """One route: who may request it, its function, and what is recorded of it."""
+    """A route with its checks and its log entries."""
 
     def __init__(self, route: PageRoute, context: AppContext, metrics: Metrics) -> None:
         self._route = route
