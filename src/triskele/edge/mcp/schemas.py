@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from triskele import types
 from triskele.edge.mcp import descriptions
 from triskele.edge.shapes import described, shown_content
-from triskele.replies import EndedShare, NewShare, Related, Share, Statistics
+from triskele.replies import EndedShare, NewShare, Share, Statistics
 from triskele.replies import MemoryDetails as StoredMemory
 from triskele.text import timestamps
 from triskele.types import Memory, Outcome
@@ -241,19 +241,6 @@ def stored(outcome: Outcome, note: str = "", similar: Sequence[SimilarMemory] = 
     notes = (note, _SEALED_NOTE if outcome.sensitivity is types.Sensitivity.SECRET else "")
     more = {"note": " ".join(filter(None, notes)), "similar": list(similar)}
     return Stored.model_validate(outcome).model_copy(update=more)
-
-
-def similar(related: Sequence[Related]) -> list[SimilarMemory]:
-    """The memories that a stored text seems to repeat, extend or contradict."""
-    return [
-        SimilarMemory(
-            id=each.memory.id,
-            relation=each.relation,
-            content=shown_content(each.memory, False),
-            confidence=round(each.confidence, 2),
-        )
-        for each in related
-    ]
 
 
 def changes(outcomes: Sequence[Outcome]) -> Changes:

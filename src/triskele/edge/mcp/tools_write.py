@@ -9,6 +9,7 @@ from pydantic import Field
 from triskele.edge.http.keys import WRITE
 from triskele.edge.mcp import schemas
 from triskele.edge.mcp.caller import Caller, Request, caller
+from triskele.edge.shapes import shown_content
 from triskele.errors import BadInput
 from triskele.replies import GranteeKind, Subject
 from triskele.text import periods
@@ -203,8 +204,16 @@ def _remember(who: Caller, content: str, older: Memory | None, *, note: str = ""
 
 def _similar(who: Caller, outcome: Outcome) -> list[schemas.SimilarMemory]:
     """What the text repeats or contradicts, of what this client may see."""
-    related = who.engine.related(id=outcome.id)
-    return schemas.similar([each for each in related if who.may_read(each.memory)][:_MOST_SIMILAR])
+    visible = [each for each in who.engine.related(id=outcome.id) if who.may_read(each.memory)]
+    return [
+        schemas.SimilarMemory(
+            id=each.memory.id,
+            relation=each.relation,
+            content=shown_content(each.memory, False),
+            confidence=round(each.confidence, 2),
+        )
+        for each in visible[:_MOST_SIMILAR]
+    ]
 
 
 def _succeed(who: Caller, memory: Memory, changes: dict[str, Any]) -> schemas.Stored:
