@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,3 +151,41 @@ def test_a_closed_memory_starts_nothing(engine: LocalEngine, tmp_path: Path) -> 
             call()
     assert not (tmp_path / "c.db").exists() and not engine.runtime.is_at_work
     engine.close()
+
+
+MISSPELT: list[tuple[str, Callable[[LocalEngine], object], str]] = [
+    ("remember", lambda engine: engine.remember("x", tgas=[]), "tags"),  # type: ignore[call-arg]
+    ("remember_all", lambda engine: engine.remember_all([{"content": "x", "tgas": []}]), "tags"),  # type: ignore
+    ("edit", lambda engine: engine.edit("abcd", contnt="x"), "content"),  # type: ignore[call-arg]
+    ("recall", lambda engine: engine.recall("x", limt=3), "limit"),  # type: ignore[call-arg]
+    ("why_not", lambda engine: engine.why_not("abcd", "x", lmit=3), "limit"),  # type: ignore[call-arg]
+    ("browse", lambda engine: engine.browse(limt=3), "limit"),  # type: ignore[call-arg]
+    ("concepts.show", lambda engine: engine.concepts.show("x", al_projects=True), "all_projects"),  # type: ignore
+    ("concepts.path", lambda engine: engine.concepts.path("x", "y", projct="z"), "project"),  # type: ignore[call-arg]
+]
+
+
+@pytest.mark.parametrize(("method", "call", "nearest"), MISSPELT, ids=[row[0] for row in MISSPELT])
+def test_a_misspelt_keyword_names_the_method_and_the_nearest_keyword(
+    engine: LocalEngine, method: str, call: Callable[[LocalEngine], object], nearest: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"^{method}\(\) has no keyword '\w+'; did you mean '{nearest}'\?$"):
+        call(engine)
+
+
+def test_mypy_refuses_a_misspelt_keyword(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import triskele\n"
+        "memory = triskele.open()\n"
+        "memory.remember('x', tgas=['y'])\n"
+        "memory.recall('x', limt=3)\n"
+        "def first(engine: triskele.Engine) -> str:\n"
+        "    return engine.recall('x', limit=1).hits[0].memory.content\n"
+        "first(memory)\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)]
+    lines = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path).stdout.splitlines()
+    errors = [line for line in lines if ": error: " in line]
+    assert [line.split(":")[1] for line in errors] == ["3", "4"]
+    assert all("[call-arg]" in line for line in errors)

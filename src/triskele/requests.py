@@ -142,15 +142,14 @@ class Changes(Labels, total=False):
     remove_tags: Sequence[str]
 
 
-def unknown_keyword(method: str, names: Iterable[str], request: Any) -> TypeError | None:
-    """The error of a call that misspells a keyword; None if all are known."""
+def refuse_unknown(method: str, names: Iterable[str], request: Any) -> None:
+    """Raise if a call of a public method misspells a keyword."""
     keywords = [*request.__required_keys__, *request.__optional_keys__]
     for name in names:
         if name not in keywords:
             near = get_close_matches(name, keywords, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f": choose from {', '.join(sorted(keywords))}"
-            return TypeError(f"{method}() has no keyword {name!r}{hint}")
-    return None
+            raise TypeError(f"{method}() has no keyword {name!r}{hint}")
 
 
 def is_request(kind: object) -> bool:

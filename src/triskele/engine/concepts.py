@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
-from triskele import validation
+from triskele import requests, validation
 from triskele.errors import Unavailable
 from triskele.graph import grouping, lookup
 from triskele.graph.neighbourhood import neighbourhood
@@ -35,11 +35,13 @@ class LocalConcepts:
 
     def show(self, name: str, *, limit: int = 10, closed: bool = False, **place: Unpack[Place]) -> ConceptDetails:
         """Read a concept with its memories, neighbours and edges."""
+        requests.refuse_unknown("concepts.show", place, requests.Place)
         most = validation.check_whole(limit, "limit", most=_MAX_LISTED)
         return lookup.details(self._view(self._engine.scope(**place)), name, limit=most, closed=closed)
 
     def path(self, start: str, end: str, **place: Unpack[Place]) -> ConceptPath:
         """Find the shortest path between two concepts."""
+        requests.refuse_unknown("concepts.path", place, requests.Place)
         return lookup.path(self._view(self._engine.scope(**place)), start, end)
 
     def overview(self) -> ConceptOverview:

@@ -233,7 +233,7 @@ class LocalEngine:
 
     def remember(self, content: str, *, supersedes: str | None = None, **details: Unpack[Details]) -> Outcome:
         """Store one memory durably; "Since May …" sets its validity."""
-        _refuse_unknown("remember", details, requests.Details)
+        requests.refuse_unknown("remember", details, requests.Details)
         self._refuse_echoes([(content, details.get("project"))])
         memory = self._drafter.draft_with_dates(content, **details)
         changes: list[Change] = [Add(memory)]
@@ -253,7 +253,7 @@ class LocalEngine:
         """Store several memories in one transaction."""
         listed = validation.check_drafts(drafts)
         for draft in listed:
-            _refuse_unknown("remember_all", draft, requests.Draft)
+            requests.refuse_unknown("remember_all", draft, requests.Draft)
         self._refuse_echoes([(draft["content"], draft.get("project")) for draft in listed])
         return self.apply([Add(self._drafter.draft_with_dates(**draft)) for draft in listed])
 
@@ -273,7 +273,7 @@ class LocalEngine:
         """Change memories in one batch; their older versions stay in the history."""
         from triskele.curation import secrecy
 
-        _refuse_unknown("edit", changes, requests.Changes)
+        requests.refuse_unknown("edit", changes, requests.Changes)
         outcomes: dict[str, Outcome] = {}
         revisions: dict[str, Sequence[Change]] = {}
         for memory in self._last_versions(ids):
@@ -434,7 +434,7 @@ class LocalEngine:
 
         The answer counts as use, and may be noted in the recall log, unless `logged` is false.
         """
-        _refuse_unknown("recall", options, requests.RecallOptions)
+        requests.refuse_unknown("recall", options, requests.RecallOptions)
         answer = self.answer(text, **options)
         if options.get("logged", True):
             self._note(text, answer, options)
@@ -532,7 +532,7 @@ class LocalEngine:
         """Explain why a memory is not among the hits of a recall, and what would bring it there."""
         from triskele.recall.why_not import Recall, why_not
 
-        _refuse_unknown("why_not", options, requests.AskOptions)
+        requests.refuse_unknown("why_not", options, requests.AskOptions)
         plan = self.plan_in_force(plans.asked_for(options.get("legs") or None))
         recall = Recall(self.answer, self.scope, self.runtime.sources, plan, self.settings.recall.limit)
         return why_not(self._last_version(id), text, options, recall)
@@ -575,7 +575,7 @@ class LocalEngine:
         """List memories, a page at a time."""
         from triskele.engine import listing
 
-        _refuse_unknown("browse", options, requests.ListOptions)
+        requests.refuse_unknown("browse", options, requests.ListOptions)
         request = listing.checked(options)
         scope = self.scope(**_narrowing(options))
         if scope.projects is not None and not request.everywhere:
@@ -678,12 +678,6 @@ class LocalEngine:
 def _narrowing(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that narrow a scope."""
     return {name: value for name, value in options.items() if name in _NARROWING}
-
-
-def _refuse_unknown(method: str, options: Iterable[str], request: type) -> None:
-    """Refuse a misspelt keyword of a public method."""
-    if error := requests.unknown_keyword(method, options, request):
-        raise error
 
 
 if TYPE_CHECKING:
