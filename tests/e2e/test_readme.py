@@ -43,7 +43,7 @@ def test_the_lines_for_a_terminal(environ: dict[str, str], tmp_path: Path) -> No
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     first = done.stdout[: done.stdout.index("recall took")]
-    assert "through Argo CD" in first and "Nothing fits well" not in first
+    assert "through Argo CD" in first and "No good match" not in first
     assert (tmp_path / "shop" / "memories.jsonl").exists()
 
 

@@ -129,7 +129,7 @@ def test_accepting_says_what_it_skipped_and_why(run: Run, chain: list[str]) -> N
 def test_a_rejected_proposal_stays_away(run: Run, proposed: tuple[str, str, str]) -> None:
     run("review", "reject", proposed[2])
     run("curate")
-    assert run("review", "list").out == "Nothing waits for a review.\n"
+    assert run("review", "list").out == "No proposals to review.\n"
     assert run("review", "accept", proposed[2]).is_refused(1, "no proposal")
     assert run("review", "accept").is_refused(2, "--above")
 

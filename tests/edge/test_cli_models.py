@@ -210,7 +210,7 @@ def test_models_list_shows_an_update_until_it_is_over(
     assert (during["local"]["name"], during["local"]["fingerprint"], during["local"]["read"]) == (earlier, earlier, 1)
     assert during["update"] == {"fingerprint": later.fingerprint, "read": 0, "waiting": 1}
     listed = run("models", "list").out
-    assert "Takes its place once it has read everything" in listed and "0 texts embedded, 1 waiting" in listed
+    assert "In use once everything is embedded" in listed and "0 texts embedded, 1 waiting" in listed
     said = run("reindex").out.replace("\n", " ")
     assert f"{later.fingerprint} is in use; `triskele models rollback` returns to {earlier}." in said
     after = run("models", "list", "--json").json

@@ -79,7 +79,7 @@ def test_a_moved_folder_is_told_in_plain_words(run: Run, work_in: WorkIn, monkey
     assert f"moved the folder {folder} (before: project api)" in undone
     assert f"Moved the folder {folder} back to project api." in undone
     assert "Moved the repository github.com/acme/api back to project api." in undone
-    assert not any(word in told + undone + run("history").out for word in ("bound", "place ", "nothing is left"))
+    assert not any(word in told + undone + run("history").out for word in ("bound", "place ", "(erased)"))
 
 
 def test_projects_alone_shows_its_help(run: Run) -> None:

@@ -314,9 +314,9 @@ def test_a_cross_encoder_that_is_not_set_names_the_command(run: Run, add: Add) -
 
 def test_recall_says_where_nothing_fits_well(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     add("We deploy with Argo CD")
-    assert "Nothing fits well" not in run("recall", "deploy").out
+    assert "No good match" not in run("recall", "deploy").out
     monkeypatch.setattr("triskele.edge.cli.memory_view.LEAST_CONFIDENCE", 2.0)
-    assert "Nothing fits well; these are the nearest." in run("recall", "deploy").out
+    assert "No good match. Closest:" in run("recall", "deploy").out
 
 
 def test_recall_says_that_a_project_does_not_exist(run: Run, add: Add) -> None:

@@ -356,7 +356,7 @@ def test_what_is_not_embedded_yet_is_told_without_a_command_that_the_laptop_refu
     monkeypatch.setattr(RemoteEngine, "recall", lambda *words, **options: replace(asked(*words, **options), waiting=2))
     run("add", "Argo CD deploys the shop")
     said = run("recall", "what deploys the shop?").stdout
-    assert "2 memories not embedded yet, found by words only." in said and "reindex" not in said
+    assert "2 memories are not embedded yet, so only keywords find them." in said and "reindex" not in said
 
 
 def test_an_empty_question_finds_nothing_as_on_a_store_of_ones_own(run: Run, remote: RemoteEngine) -> None:

@@ -414,7 +414,7 @@ def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: 
     run("shares", "add", "--tag", "air", "--user", "bob", **hers)
     untrusted = "Agents find what ada shares only when they search; hooks do not inject it"
     assert untrusted in run("shares", "list", **his).output
-    assert run("shares", "trust", "ada", **his).output.startswith("Agents are given unasked what ada shares")
+    assert run("shares", "trust", "ada", **his).output.startswith("Hooks give agents what ada shares")
     assert json.loads(run("shares", "list", "--json", **his).stdout)["trusted"] == ["ada"]
     assert (
         run("shares", "trust", "nobody", **his).exit_code == 1 and run("shares", "trust", "bob", **his).exit_code == 2

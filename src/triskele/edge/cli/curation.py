@@ -103,9 +103,10 @@ def _walk(invocation: Invocation) -> None:
     with invocation.open_local_existing() as engine:
         pending = _pending(engine)
         if not pending:
-            return invocation.echo("Nothing waits for a review.")
+            return invocation.echo("No proposals to review.")
         if invocation.as_json or not judging.has_keys():
-            raise BadInput("walking through proposals needs a terminal: use `triskele review list`, accept and reject")
+            commands = "`triskele review list`, then `triskele review accept ID`"
+            raise BadInput(f"review needs a terminal; without one use {commands}")
         batch, accepted, skipped, rejected = new_batch(), list[str](), list[str](), 0
         for number, proposal in enumerate(pending, start=1):
             if proposal.id not in {other.id for other in _pending(engine)}:

@@ -100,7 +100,7 @@ def _memory_document(memory: Memory, *, is_stored: bool = True) -> Document:
 def proposals(pending: Sequence[Proposal], short: ShortIds) -> Iterator[RenderableType]:
     """The review queue line by line."""
     if not pending:
-        yield note("Nothing waits for a review.")
+        yield note("No proposals to review.")
         return
     rows = table("id", "conf.", "memories and reasons", last_takes_rest=True)
     for proposal in pending:

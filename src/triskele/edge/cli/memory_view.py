@@ -138,7 +138,7 @@ def answer_view(
         yield note(f"Try other words{wider}, or look at `triskele list`.", QUIET)
         return
     if answer.confidence < LEAST_CONFIDENCE:
-        yield note("Nothing fits well; these are the nearest.", WARNING)
+        yield note("No good match. Closest:", WARNING)
     hits = numbered_rows()
     for rank, hit in enumerate(answer.hits, start=1):
         hits.add_row(note(f"{rank}", QUIET), note(short[hit.memory.id], ID), _hit(hit, short, explain))
@@ -175,7 +175,9 @@ def _reservations(answer: Answer, embeds_here: bool) -> Iterator[Text]:
         yield note(f"Reranked by the cross-encoder: {share}.", QUIET)
     if answer.waiting:
         advice = "; `triskele reindex` embeds everything" if embeds_here else ""
-        yield note(f"{plural(answer.waiting, 'memory')} not embedded yet, found by words only{advice}.", QUIET)
+        are, them = ("is", "it") if answer.waiting == 1 else ("are", "them")
+        count = f"{plural(answer.waiting, 'memory')} {are} not embedded yet"
+        yield note(f"{count}, so only keywords find {them}{advice}.", QUIET)
 
 
 def time_lines(times: Mapping[str, Any]) -> list[Text]:
@@ -363,7 +365,7 @@ def dated_view(memories: Sequence[Memory], short: ShortIds) -> Iterator[Text]:
         if period is not None:
             option = "--valid-from" if memory.valid_from else "--valid-to"
             command = f"`triskele edit {short[memory.id]} {option} none`"
-            yield note(f"Valid {periods.describe(period)}, by its own words; {command} removes that.", QUIET)
+            yield note(f"Valid {periods.describe(period)}, as its text says; {command} removes that.", QUIET)
 
 
 def detected_secrets_view(memories: Sequence[Memory], short: ShortIds) -> Iterator[Text]:
@@ -527,7 +529,7 @@ def _detail(entry: JournalEntry, versions: Versions, short: ShortIds) -> str:
         return f"with {entry.other}"
     own = _versions_of(entry, versions)
     if not own:
-        return "(its owner ended the share)" if entry.action is Action.UNSHARED else "(nothing is left of it)"
+        return "(its owner ended the share)" if entry.action is Action.UNSHARED else "(erased)"
     version = f"version {entry.version}: " if entry.version is not None and entry.version > 1 else ""
     before = f" (before: {entry.other})" if entry.action is Action.EDITED and entry.other else ""
     return f"{version}{one_line(shown_content(own[0], False))}{before}"

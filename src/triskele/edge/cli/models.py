@@ -52,7 +52,7 @@ def _models_view(used: ModelsInUse) -> Iterator[Text]:
     else:
         yield from _progress(local)
     if used.update is not None:
-        yield note("Takes its place once it has read everything:", MATCH)
+        yield note("In use once everything is embedded:", MATCH)
         yield from _progress(used.update)
     if used.hosted is not None:
         yield note(f"Hosted: {used.hosted.host}", MATCH)

@@ -268,7 +268,7 @@ def _share_lines(shares: Shares, texts: Mapping[str, str]) -> str:
 @_OWNER
 @common
 def trust(invocation: Invocation, name: str, owner: str | None) -> None:
-    """Let agents be given unasked what a user shares with you.
+    """Let hooks give agents what a user shares with you.
 
     Without it, recall and lists show what the user shares, but no hook gives it to an agent that did not ask.
     """
@@ -402,7 +402,7 @@ def _show_group(invocation: Invocation, group: UserGroup) -> None:
 
 def _trust_line(name: str, is_trusted: bool) -> str:
     if is_trusted:
-        return f"Agents are given unasked what {name} shares (end it: triskele shares distrust {name})"
+        return f"Hooks give agents what {name} shares (end it: triskele shares distrust {name})"
     return (
         f"Agents find what {name} shares only when they search; hooks do not inject it"
         f" (change it: triskele shares trust {name})"

@@ -258,7 +258,7 @@ def rotate(invocation: Invocation, to: str | None, renew: bool) -> None:
 def projects() -> None:
     """List, rename and merge projects.
 
-    A project is known by the git remote or the path of its folder, so that two folders of the same name stay apart.
+    The git remote or the path of its folder identifies a project, so that two folders of the same name stay apart.
     """
 
 

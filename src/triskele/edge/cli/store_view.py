@@ -22,7 +22,6 @@ from triskele.edge.cli.view import (
     pairs,
     plan_label,
     plural,
-    project_label,
     size,
     table,
 )
@@ -113,7 +112,7 @@ def projects_view(projects: Sequence[ProjectSummary], current: str) -> Iterator[
     if not projects:
         yield note("No projects yet: a folder becomes a project with its first memory.")
         return
-    rows = table("", "project", "memories", "known by", last_takes_rest=True)
+    rows = table("", "project", "memories", "folders and repositories", last_takes_rest=True)
     for project in projects:
         # A remote is more informative than the folders of its clones.
         keys = [key for key in project.places if key.startswith(REMOTE)] or project.places
@@ -121,7 +120,7 @@ def projects_view(projects: Sequence[ProjectSummary], current: str) -> Iterator[
         sign = "*" if project.name == current else ""
         rows.add_row(note(sign), note(project.name, ID), note(f"{project.memories:,}"), note(folders, QUIET))
     yield rows
-    yield note(f"* {project_label(current)}, where you are", QUIET)
+    yield note(f"* current project: {current}", QUIET)
 
 
 def health_view(
