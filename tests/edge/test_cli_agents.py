@@ -30,21 +30,21 @@ SERVE = [sys.executable, "-c", "from triskele.edge.cli.main import main; main()"
 @pytest.fixture
 def host() -> Iterator[Host]:
     with tempfile.TemporaryDirectory(prefix="triskele-") as folder:
-        made = Host(Path(folder) / "home")
-        yield made
-        made.close()
+        server = Host(Path(folder) / "home")
+        yield server
+        server.close()
 
 
 def serving(host: Host, *options: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     """A server that has said where it listens."""
     child = host.spawn([*SERVE, *options, "--json"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
     assert child.stdout is not None
-    said = b""
-    while not said.endswith(b"}\n"):
+    output = b""
+    while not output.endswith(b"}\n"):
         line = child.stdout.readline()
         assert line, "it ended before it served"
-        said += line
-    return child, json.loads(said)
+        output += line
+    return child, json.loads(output)
 
 
 def request(sock: socket.socket, *headers: str) -> int:
@@ -54,13 +54,13 @@ def request(sock: socket.socket, *headers: str) -> int:
         return int(sock.recv(1000).split()[1])
 
 
-def test_it_serves_loopback_with_a_token_and_ends_when_told(host: Host) -> None:
-    child, said = serving(host, "--http", "127.0.0.1:0")
-    token_file = Path(said["token_file"])
+def test_serve_http_answers_with_a_token_and_stop_ends_it(host: Host) -> None:
+    child, addresses = serving(host, "--http", "127.0.0.1:0")
+    token_file = Path(addresses["token_file"])
     token = token_file.read_text().strip()
     assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
-    assert token not in json.dumps(said)
-    port = int(said["http"].rpartition(":")[2])
+    assert token not in json.dumps(addresses)
+    port = int(addresses["http"].rpartition(":")[2])
 
     def connect() -> socket.socket:
         return socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -69,26 +69,26 @@ def test_it_serves_loopback_with_a_token_and_ends_when_told(host: Host) -> None:
     assert request(connect(), f"Authorization: Bearer {token}") == 200
     assert request(connect(), f"Authorization: Bearer {token}", "Origin: http://evil.example") == 403
     assert request(connect(), f"Authorization: Bearer {token}", "Host: evil.example") in (400, 421)
-    found = resident.stop(host.place)
-    assert found is not None and found["pid"] == child.pid
+    health = resident.stop(host.place)
+    assert health is not None and health["pid"] == child.pid
     assert child.wait() == 0
     assert resident.health(host.place) is None
 
 
-def test_another_socket_may_be_chosen(host: Host) -> None:
+def test_serve_socket_listens_on_another_path(host: Host) -> None:
     path = host.home / "mine"
-    child, said = serving(host, "--socket", str(path))
-    assert said["extra_socket"] == str(path)
+    child, addresses = serving(host, "--socket", str(path))
+    assert addresses["extra_socket"] == str(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    made = socket.socket(socket.AF_UNIX)
-    made.connect(str(path))
-    assert request(made) == 200
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(str(path))
+    assert request(connection) == 200
     child.send_signal(signal.SIGINT)
     assert child.wait() == 0
     assert not path.exists()
 
 
-def test_a_second_one_is_refused_in_one_line(host: Host) -> None:
+def test_serve_refuses_a_second_process(host: Host) -> None:
     child, _ = serving(host)
     second = subprocess.run(SERVE, env=host.environ, capture_output=True, check=False)
     assert (second.returncode, second.stdout) == (1, b"")
@@ -101,18 +101,18 @@ def test_a_second_one_is_refused_in_one_line(host: Host) -> None:
 
 
 @pytest.mark.parametrize("option", ["--status", "--stop"])
-def test_where_nobody_serves_the_answer_is_no(run: Run, option: str) -> None:
+def test_serve_status_without_a_process_exits_with_1(run: Run, option: str) -> None:
     assert run("serve", option).is_refused(1, "no process serves this data folder")
 
 
-def test_a_public_address_is_refused(run: Run, home: Path) -> None:
+def test_serve_refuses_a_public_address(run: Run, home: Path) -> None:
     assert run("serve", "--http", "0.0.0.0:8377").is_refused(2, "other machines can reach", "127.0.0.1")
     assert run("serve", "--http", "8377").is_refused(2, "HOST:PORT")
     assert run("serve", "--status", "--stop").is_refused(2, "not both")
     assert not (home / "run").exists()
 
 
-def test_an_address_in_use_is_told(host: Host) -> None:
+def test_serve_names_an_address_in_use(host: Host) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = subprocess.run(
@@ -122,7 +122,7 @@ def test_an_address_in_use_is_told(host: Host) -> None:
     assert done.stderr.startswith(b"triskele: cannot listen at 127.0.0.1:") and done.stderr.count(b"\n") == 1
 
 
-def test_the_hook_runs_the_light_client(program: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hook_runs_the_light_client(program: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     event = b'{"prompt": "a private word"}'
     monkeypatch.setenv("TRISKELE_HOOK_DEADLINE_MS", "5")
     done = program("hook", "No Such Event", stdin=event)
@@ -131,7 +131,7 @@ def test_the_hook_runs_the_light_client(program: Run, home: Path, monkeypatch: p
     assert "unknown event name" in log and "private" not in log
 
 
-def test_a_store_named_on_the_command_line_is_a_choice_beside_the_settings_file(home: Path) -> None:
+def test_store_option_changes_the_choice_of_store(home: Path) -> None:
     from triskele.edge.cli.invocation import Invocation
 
     usual = client.address(Invocation().environ())
@@ -140,21 +140,21 @@ def test_a_store_named_on_the_command_line_is_a_choice_beside_the_settings_file(
     assert (usual.choice[0], other.choice[0]) == ("", f"sqlite:///{os.getcwd()}/other.db")
 
 
-def test_hook_explains_why_it_speaks_or_is_silent(run: Run) -> None:
+def test_hook_explain_says_why_it_speaks_or_is_silent(run: Run) -> None:
     id = run("add", "We deploy with Argo CD", "--json").json["id"]
     event = json.dumps({"prompt": "how do we deploy?", "cwd": os.getcwd()})
-    said = run("hook", "user-prompt-submit", "--explain", "--json", stdin=event).json
-    assert (said["verdict"], said["considered"][0]["id"], said["considered"][0]["left_out"]) == (
+    document = run("hook", "user-prompt-submit", "--explain", "--json", stdin=event).json
+    assert (document["verdict"], document["considered"][0]["id"], document["considered"][0]["left_out"]) == (
         "gives 1 memory",
         id,
         "",
     )
-    for asked, words in (
+    for payload, words in (
         ('{"prompt": "/clear"}', "silent: the prompt is empty or a command"),
         ('{"prompt": "how do we deploy?", "cwd": "/elsewhere"}', "silent: nothing was found"),
     ):
-        assert words in run("hook", "user-prompt-submit", "--explain", stdin=asked).out
-    assert said["folder"] == os.getcwd()
+        assert words in run("hook", "user-prompt-submit", "--explain", stdin=payload).out
+    assert document["folder"] == os.getcwd()
     run("config", "set", "agents.least_confidence", "1")
     unsure = run("hook", "user-prompt-submit", "--explain", stdin=event).out
     assert "below agents.least_confidence (1)" in unsure and "the answer is not sure enough" in unsure
@@ -169,15 +169,15 @@ def test_hook_explains_why_it_speaks_or_is_silent(run: Run) -> None:
 @pytest.mark.parametrize(
     "event", [{}, {"cwd": ""}, {"client": "codex", "project": "x"}, {"agent_id": "7"}, {"source": "loop_wakeup"}]
 )
-def test_an_explanation_is_of_what_the_hook_does(run: Run, home: Path, event: dict[str, str]) -> None:
+def test_hook_explain_agrees_with_the_hook(run: Run, home: Path, event: dict[str, str]) -> None:
     run("add", "We deploy with Argo CD")
     run("add", "Private: we deploy to the cellar", "--private")
     run("config", "set", "agents.private_to", "codex")
-    told = {"prompt": "how do we deploy?", **event}
-    shown = run("hook", "user-prompt-submit", "--explain", stdin=json.dumps(told)).out
+    payload = {"prompt": "how do we deploy?", **event}
+    shown = run("hook", "user-prompt-submit", "--explain", stdin=json.dumps(payload)).out
     with LocalEngine(config.load({"TRISKELE_HOME": str(home)}), Path.cwd()) as engine:
         # The process that answers hooks takes none of these from the event.
-        assert engine.agents.respond(HookCall.of_payload("user-prompt-submit", told)).text == ""
+        assert engine.agents.respond(HookCall.of_payload("user-prompt-submit", payload)).text == ""
     assert "is silent" in shown
     if "agent_id" in event or "source" in event:
         assert "no person caused the event" in " ".join(shown.split())

@@ -83,11 +83,11 @@ def test_bad_input_is_refused_in_one_line(run: Run, arguments: list[str], words:
     assert run(*arguments).is_refused(2, words)
 
 
-def test_a_nul_on_standard_input(run: Run) -> None:
+def test_add_refuses_a_nul_on_standard_input(run: Run) -> None:
     assert run("add", "-", stdin=b"a\x00b").is_refused(2, "NUL")
 
 
-def test_bytes_that_are_no_text(run: Run, program: Run) -> None:
+def test_add_refuses_bytes_that_are_not_utf_8(run: Run, program: Run) -> None:
     assert program("add", b"broken \xff\xfe").is_refused(2, "not valid Unicode")
     # Python hands over such bytes as lone surrogates.
     assert run("show", "\udcff" * 4).is_refused(2, "not an id")
@@ -109,13 +109,13 @@ def test_closed_standard_input_is_refused(home: Path, command: list[str]) -> Non
     assert "standard input is closed" in ended.stderr
 
 
-def test_ten_megabytes_are_refused_unread(run: Run, home: Path) -> None:
+def test_add_refuses_ten_megabytes_unread(run: Run, home: Path) -> None:
     for options in ([], ["--split"]):
         assert run("add", "-", *options, stdin=b"word " * 2_000_000).is_refused(2, "longer than 4 MB")
     assert not home.exists()
 
 
-def test_three_megabytes_are_told_to_be_split(run: Run) -> None:
+def test_add_of_three_megabytes_names_split(run: Run) -> None:
     assert run("add", "-", stdin=b"x" * 3_000_000).is_refused(2, "3,000,000 characters")
 
 
@@ -140,14 +140,14 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
-def test_any_query_is_answered(run: Run, add: Add, query: str) -> None:
+def test_recall_answers_any_query(run: Run, add: Add, query: str) -> None:
     id = add("one fact")
     document = run("recall", "--json", "--", query).json
     assert [hit["id"] for hit in document["hits"]] in ([], [id])
     assert run("recall", "--explain", "--superseded", "--", query).code == 0
 
 
-def test_a_query_of_broken_bytes_is_answered(program: Run) -> None:
+def test_recall_answers_a_query_of_broken_bytes(program: Run) -> None:
     program("add", "one fact")
     assert len(program("recall", b"\xff\xfe fact \xed\xa0\x80", "--json").json["hits"]) == 1
 
@@ -156,18 +156,18 @@ def store_at(path: Path) -> tuple[str, str]:
     return "--store", f"sqlite:///{path}"
 
 
-def test_a_store_that_is_a_folder(run: Run, tmp_path: Path) -> None:
+def test_store_that_is_a_folder_is_refused(run: Run, tmp_path: Path) -> None:
     assert run("list", *store_at(tmp_path)).is_refused(3, str(tmp_path))
 
 
-def test_a_store_that_is_no_database(run: Run, tmp_path: Path) -> None:
+def test_store_that_is_no_database_is_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "letter.db"
     path.write_bytes(b"Dear database, " * 500)
     assert run("add", "x", *store_at(path)).is_refused(3, "not a triskele store")
     assert path.read_bytes() == b"Dear database, " * 500
 
 
-def test_a_store_of_somebody_else(run: Run, tmp_path: Path) -> None:
+def test_database_of_another_program_is_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "foreign.db"
     connection = apsw.Connection(str(path))
     connection.execute("CREATE TABLE songs (title)")
@@ -175,7 +175,7 @@ def test_a_store_of_somebody_else(run: Run, tmp_path: Path) -> None:
     assert run("add", "x", *store_at(path)).is_refused(3, "not one of triskele's")
 
 
-def test_a_store_from_a_newer_version(run: Run, tmp_path: Path) -> None:
+def test_store_of_a_newer_version_is_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "newer.db"
     run("add", "x", *store_at(path))
     connection = apsw.Connection(str(path))
@@ -184,7 +184,7 @@ def test_a_store_from_a_newer_version(run: Run, tmp_path: Path) -> None:
     assert run("list", *store_at(path)).is_refused(3, "newer triskele")
 
 
-def test_a_store_from_before_the_first_release(run: Run, tmp_path: Path) -> None:
+def test_store_before_the_first_release_is_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "older.db"
     run("add", "x", *store_at(path))
     connection = apsw.Connection(str(path))
@@ -194,7 +194,7 @@ def test_a_store_from_before_the_first_release(run: Run, tmp_path: Path) -> None
         assert run(*command, *store_at(path)).is_refused(3, "`triskele export FILE --private --with-secrets`")
 
 
-def test_a_corrupt_store(run: Run, tmp_path: Path) -> None:
+def test_corrupt_store_is_reported(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "corrupt.db"
     run("add", "x", *store_at(path))
     content = path.read_bytes()
@@ -203,7 +203,7 @@ def test_a_corrupt_store(run: Run, tmp_path: Path) -> None:
         assert run(*command, *store_at(path)).is_refused(3, "damaged")
 
 
-def test_a_folder_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+def test_read_only_folder_is_reported(run: Run, tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     # Nothing is read-only to root, except what the kernel itself keeps.
@@ -212,7 +212,7 @@ def test_a_folder_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("problem", ["the store is read-only", "no space left for the store: nothing was changed"])
-def test_a_store_that_fails_while_it_writes(run: Run, monkeypatch: pytest.MonkeyPatch, problem: str) -> None:
+def test_failing_write_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch, problem: str) -> None:
     def fail(*_: object, **__: object) -> None:
         raise StoreUnavailable(problem)
 
@@ -229,13 +229,13 @@ def test_a_store_that_fails_while_it_writes(run: Run, monkeypatch: pytest.Monkey
         ('[index]\nlanguage = "klingon"\n', "klingon"),
     ],
 )
-def test_settings_that_make_no_sense(run: Run, home: Path, text: str, words: str) -> None:
+def test_wrong_settings_are_refused(run: Run, home: Path, text: str, words: str) -> None:
     home.mkdir()
     (home / "config.toml").write_text(text)
     assert run("list").is_refused(2, words)
 
 
-def test_a_fault_of_our_own_is_one_line_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("two\nlines \x1b[31m")
 
@@ -260,14 +260,14 @@ BROKEN = b"x\xffy"
         ["models", "switch", "~nobody-here/x"],
     ],
 )
-def test_a_path_that_cannot_be_used(program: Run, arguments: list[str | bytes]) -> None:
+def test_unusable_path_is_refused(program: Run, arguments: list[str | bytes]) -> None:
     ran = program(*arguments)
     assert ran.is_refused(ran.code, "nobody-here" if "nobody-here" in str(arguments) else "x")
     assert ran.code in (1, 2, 3) and "fault inside" not in ran.err
 
 
 @pytest.mark.parametrize("home", [BROKEN.decode("utf-8", "surrogateescape"), "~nobody-here/x"])
-def test_a_data_folder_that_cannot_be_used(program: Run, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+def test_unusable_data_folder_is_refused(program: Run, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
     monkeypatch.setenv("TRISKELE_HOME", home)
     for command in (["list"], ["config"], ["doctor"]):
         ran = program(*command)
@@ -285,7 +285,7 @@ def test_a_data_folder_that_cannot_be_used(program: Run, monkeypatch: pytest.Mon
         ('[recall]\nmodel = "~nobody-here/x"', "nobody-here"),
     ],
 )
-def test_a_settings_file_that_cannot_be_used(run: Run, home: Path, text: str, words: str) -> None:
+def test_unusable_settings_file_is_refused(run: Run, home: Path, text: str, words: str) -> None:
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(text)
     assert run("list").is_refused(2, words)
@@ -294,11 +294,11 @@ def test_a_settings_file_that_cannot_be_used(run: Run, home: Path, text: str, wo
 @pytest.mark.parametrize(
     "arguments", [["show", "nope"], ["recall"], ["nonsense"], ["--nonsense"], ["list", "--store", "nonsense"]]
 )
-def test_programs_get_errors_as_json_with_the_same_exit_code(run: Run, arguments: list[str]) -> None:
-    plain, told = run(*arguments), run(*arguments, "--json")
-    assert plain.out == "" and plain.code == told.code and plain.err == told.err
-    assert json.loads(told.out) == {"error": told.err.removeprefix("triskele: ").strip()}
+def test_json_errors_have_the_same_exit_code(run: Run, arguments: list[str]) -> None:
+    plain, as_json = run(*arguments), run(*arguments, "--json")
+    assert plain.out == "" and plain.code == as_json.code and plain.err == as_json.err
+    assert json.loads(as_json.out) == {"error": as_json.err.removeprefix("triskele: ").strip()}
 
 
-def test_a_text_that_looks_like_the_option_is_a_text(run: Run) -> None:
+def test_text_after_dashes_is_no_option(run: Run) -> None:
     assert run("show", "--", "--json").out == ""

@@ -27,38 +27,38 @@ def tree(home: Path) -> Path:
     return root
 
 
-def test_search_has_the_shape_of_the_contract(run: Run, tree: Path) -> None:
+def test_code_search_has_the_fields_of_the_contract(run: Run, tree: Path) -> None:
     status = run("code", "index", str(tree), "--json").json
     assert (status["files"], status["waiting"], status["embedding"]) == (2, 0, False)
-    found = run("code", "search", "PaymentService", "--path", str(tree), "--json").json
-    assert set(found["hits"][0]) >= {"path", "start_line", "end_line", "symbol", "score", "snippet", "evidence"}
-    assert found["hits"][0]["path"] == "payment.py"
+    document = run("code", "search", "PaymentService", "--path", str(tree), "--json").json
+    assert set(document["hits"][0]) >= {"path", "start_line", "end_line", "symbol", "score", "snippet", "evidence"}
+    assert document["hits"][0]["path"] == "payment.py"
     shown = run("code", "search", "PaymentService", "--path", str(tree))
     assert "payment.py:1-3" in shown.out and "class PaymentService" in shown.out
 
 
-def test_a_symbol_shows_its_uses_and_the_memories_that_name_it(run: Run, add: Add, tree: Path) -> None:
+def test_code_symbol_shows_uses_and_memories(run: Run, add: Add, tree: Path) -> None:
     id = add("PaymentService.retry must never run twice for one charge")
     add("A memory about payments and service in general")
     run("code", "index", str(tree))
-    found = run("code", "symbol", "PaymentService.retry", "--path", str(tree), "--json").json
-    assert [(each["path"], each["kind"]) for each in found["definitions"]] == [("payment.py", "function")]
-    assert [each["line"] for each in found["references"]] == [3]
-    assert [each["id"] for each in found["memories"]] == [id]
+    document = run("code", "symbol", "PaymentService.retry", "--path", str(tree), "--json").json
+    assert [(each["path"], each["kind"]) for each in document["definitions"]] == [("payment.py", "function")]
+    assert [each["line"] for each in document["references"]] == [3]
+    assert [each["id"] for each in document["memories"]] == [id]
     assert id[:8] in run("code", "symbol", "PaymentService.retry", "--path", str(tree)).out
     assert run("code", "symbol", "Nowhere", "--path", str(tree)).code == 1
 
 
-def test_status_and_remove(run: Run, tree: Path) -> None:
+def test_code_status_and_remove(run: Run, tree: Path) -> None:
     assert "No tree is indexed" in run("code", "status").out
     run("code", "index", str(tree))
-    [known] = run("code", "status", "--json").json["trees"]
-    assert (known["root"], known["files"]) == (str(tree), 2)
+    [indexed] = run("code", "status", "--json").json["trees"]
+    assert (indexed["root"], indexed["files"]) == (str(tree), 2)
     assert run("code", "remove", str(tree), "--json").json == {"removed": str(tree)}
     assert run("code", "status", "--json").json == {"trees": []}
 
 
-def test_status_tells_which_vectors_answer_after_an_update(
+def test_code_status_names_vectors_of_before_an_update(
     run: Run, home: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRISKELE_RECALL_MODEL", "bundled")
@@ -73,9 +73,9 @@ def test_status_tells_which_vectors_answer_after_an_update(
     assert "vectors: 0% (until then answers use those from before an update: 100%);" in run("code", "status").out
 
 
-def test_a_hit_begins_with_the_definition_that_matched(run: Run, tree: Path) -> None:
-    others = "".join(f"def helper_{number}(value):\n    return value + {number}\n\n\n" for number in range(12))
-    (tree / "jobs.py").write_text(f"{others}def schedule_retries(queue):\n    return queue.later()\n")
+def test_code_search_hit_begins_with_the_matching_definition(run: Run, tree: Path) -> None:
+    helpers = "".join(f"def helper_{number}(value):\n    return value + {number}\n\n\n" for number in range(12))
+    (tree / "jobs.py").write_text(f"{helpers}def schedule_retries(queue):\n    return queue.later()\n")
     run("code", "index", str(tree))
     [hit, *_] = run("code", "search", "where do we schedule retries of a queue", "--path", str(tree), "--json").json[
         "hits"
@@ -85,14 +85,14 @@ def test_a_hit_begins_with_the_definition_that_matched(run: Run, tree: Path) -> 
     assert "def schedule_retries(queue):" in shown and "helper_0" not in shown
 
 
-def test_lines_of_code_are_not_broken(run: Run, tree: Path) -> None:
+def test_code_search_does_not_wrap_lines(run: Run, tree: Path) -> None:
     line = f"def settle({', '.join(f'argument_{number}' for number in range(20))}):"
     (tree / "long.py").write_text(f"{line}\n    return 1\n")
     run("code", "index", str(tree))
     assert f"  {line}" in run("code", "search", "settle", "--path", str(tree)).out.splitlines()
 
 
-def test_a_hit_in_a_long_definition_names_it(run: Run, tree: Path) -> None:
+def test_code_search_names_the_long_definition_around_a_hit(run: Run, tree: Path) -> None:
     steps = "".join(f"    total += quantity * {number}\n" for number in range(90))
     ending = "    return settle_the_ledger(total)\n\n\ndef other(value):\n    return value\n"
     (tree / "ledger.py").write_text(f"def balance(quantity):\n    total = 0\n{steps}{ending}")
@@ -101,7 +101,7 @@ def test_a_hit_in_a_long_definition_names_it(run: Run, tree: Path) -> None:
     assert (hit["path"], hit["symbol"]) == ("ledger.py", "balance") and 1 < hit["line"] == hit["start_line"]
 
 
-def test_a_search_without_vectors_says_so(run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_search_reports_missing_vectors(run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("code", "index", str(tree))
     question = ("code", "search", "who pays again", "--path", str(tree))
     assert "Searched by words only: no vectors yet" in run(*question).err
@@ -111,17 +111,17 @@ def test_a_search_without_vectors_says_so(run: Run, tree: Path, monkeypatch: pyt
     assert run(*question).err == ""
 
 
-def test_what_is_not_indexed_is_refused_with_the_command(run: Run, tree: Path) -> None:
+def test_code_search_without_index_names_the_command(run: Run, tree: Path) -> None:
     assert run("code", "search", "mail", "--path", str(tree)).is_refused(1, "not indexed", "triskele code index")
     assert run("code", "index", str(tree / "mail.py")).is_refused(2, "not a folder")
 
 
-def test_a_missing_extra_is_named(run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_index_names_a_missing_extra(run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tree_sitter_language_pack", None)
     assert run("code", "index", str(tree)).is_refused(3, "triskele[code]")
 
 
-def test_bench_reads_a_suite_of_code_questions(run: Run, tree: Path) -> None:
+def test_bench_measures_a_suite_of_code_questions(run: Run, tree: Path) -> None:
     suite = tree.parent / "suite.json"
     case = {"id": "a", "tree": "tree", "question": "PaymentService", "expected": {"payment.py": 3}}
     suite.write_text(json.dumps({"format": "triskele-code-suite-1", "trees": {"tree": {}}, "cases": [case]}))
@@ -131,17 +131,21 @@ def test_bench_reads_a_suite_of_code_questions(run: Run, tree: Path) -> None:
     assert run("bench", str(suite), "--trees", str(tree)).is_refused(2, "tree")
 
 
-def test_a_memory_shows_the_code_that_it_names(run: Run, add: Add, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_lists_code_that_a_memory_names(run: Run, add: Add, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     id = add("PaymentService.retry must never run twice for one charge")
     assert run("show", id, "--json").json["code"] == []
     run("code", "index", str(tree))
     monkeypatch.chdir(tree)
-    [place] = run("show", id, "--json").json["code"]
-    assert (place["path"], place["start_line"], place["symbol"]) == ("payment.py", 2, "PaymentService.retry")
+    [definition] = run("show", id, "--json").json["code"]
+    assert (definition["path"], definition["start_line"], definition["symbol"]) == (
+        "payment.py",
+        2,
+        "PaymentService.retry",
+    )
     assert "payment.py:2" in run("show", id).out
 
 
-def test_the_background_process_imports_nothing_of_the_tree(
+def test_code_embed_imports_no_file_of_the_tree(
     run: Run, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tree / "types.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")

@@ -27,13 +27,13 @@ def proposed(run: Run, add: Add) -> tuple[str, str, str]:
     return old, new, proposal["id"]
 
 
-def test_what_was_proposed_before_is_counted_among_what_waits(run: Run, proposed: tuple[str, str, str]) -> None:
+def test_curate_counts_earlier_proposals_as_pending(run: Run, proposed: tuple[str, str, str]) -> None:
     assert "0 new proposals, 1 in all: review with `triskele review`." in run("curate").out
     run("review", "reject", proposed[2])
     assert "in all" not in run("curate").out
 
 
-def test_add_names_what_it_repeats_or_replaces(run: Run, add: Add) -> None:
+def test_add_names_related_memories(run: Run, add: Add) -> None:
     old = add(OLD)
     shown = run("add", NEW)
     # Ids are shown as long as they need to be.
@@ -44,7 +44,7 @@ def test_add_names_what_it_repeats_or_replaces(run: Run, add: Add) -> None:
     assert (similar["relation"], similar["content"]) == ("duplicate", NEW)
 
 
-def test_add_is_silent_about_unrelated_memories_and_where_curation_is_off(run: Run, add: Add, home: Any) -> None:
+def test_add_names_no_unrelated_memories_or_with_curation_off(run: Run, add: Add, home: Any) -> None:
     add(OLD)
     assert run("add", "The kettle is red", "--json").json.get("similar") is None
     (home / "config.toml").write_text("[curation]\nmode = 'off'\n")
@@ -54,7 +54,7 @@ def test_add_is_silent_about_unrelated_memories_and_where_curation_is_off(run: R
 @pytest.mark.parametrize(
     ("answer", "superseded", "count"), [("replace", True, 2), ("keep", False, 2), ("cancel", False, 1)]
 )
-def test_add_asks_on_a_terminal(
+def test_add_asks_about_related_memories_on_a_terminal(
     run: Run, add: Add, monkeypatch: pytest.MonkeyPatch, answer: str, superseded: bool, count: int
 ) -> None:
     old = add(OLD)
@@ -65,7 +65,7 @@ def test_add_asks_on_a_terminal(
     assert len(run("list", "--json").json["memories"]) == count
 
 
-def test_a_dry_run_shows_and_changes_nothing(run: Run, add: Add) -> None:
+def test_curate_dry_run_changes_nothing(run: Run, add: Add) -> None:
     add(OLD)
     add(NEW)
     shown = run("curate", "--dry-run")
@@ -74,9 +74,7 @@ def test_a_dry_run_shows_and_changes_nothing(run: Run, add: Add) -> None:
     assert run("curate", "--dry-run", "--apply", "0.95").is_refused(2, "exclude each other")
 
 
-def test_curate_applies_only_with_consent_and_undo_takes_it_back(
-    run: Run, add: Add, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_curate_applies_with_consent_and_can_be_undone(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(curator, "LEAST_A_DAY", 0)
     old = add(OLD)
     add(NEW)
@@ -88,7 +86,7 @@ def test_curate_applies_only_with_consent_and_undo_takes_it_back(
     assert not run("show", old, "--json").json["superseded"]
 
 
-def test_a_proposal_is_accepted_by_its_id_and_can_be_undone(run: Run, proposed: tuple[str, str, str]) -> None:
+def test_review_accept_by_id_can_be_undone(run: Run, proposed: tuple[str, str, str]) -> None:
     old, _, id = proposed
     shown = run("review", "list").out
     assert id in shown and "replaces" in shown
@@ -107,7 +105,7 @@ def chain(run: Run, add: Add) -> list[str]:
     return ids
 
 
-def test_one_undo_takes_back_all_that_one_command_accepted(run: Run, chain: list[str]) -> None:
+def test_review_accept_is_one_batch(run: Run, chain: list[str]) -> None:
     shown = run("review", "accept", "--above", "0.1").out
     assert "2 proposals accepted (undo: triskele undo --batch" in shown
     assert [run("show", id, "--json").json["superseded"] for id in chain] == [True, True, False]
@@ -116,7 +114,7 @@ def test_one_undo_takes_back_all_that_one_command_accepted(run: Run, chain: list
     assert [run("show", id, "--json").json["valid_to"] for id in chain] == [None, None, None]
 
 
-def test_accepting_says_what_it_skipped_and_why(run: Run, chain: list[str]) -> None:
+def test_review_accept_names_skipped_proposals(run: Run, chain: list[str]) -> None:
     waiting = {each["id"] for each in run("review", "list", "--json").json["proposals"]}
     result = run("review", "accept", *waiting, "--json").json
     [skipped] = result["skipped"]
@@ -126,7 +124,7 @@ def test_accepting_says_what_it_skipped_and_why(run: Run, chain: list[str]) -> N
     assert "1 proposal skipped, outdated by one accepted before" in run("review", "accept", "--above", "0.1").out
 
 
-def test_a_rejected_proposal_stays_away(run: Run, proposed: tuple[str, str, str]) -> None:
+def test_review_reject_is_final(run: Run, proposed: tuple[str, str, str]) -> None:
     run("review", "reject", proposed[2])
     run("curate")
     assert run("review", "list").out == "No proposals to review.\n"
@@ -134,7 +132,7 @@ def test_a_rejected_proposal_stays_away(run: Run, proposed: tuple[str, str, str]
     assert run("review", "accept").is_refused(2, "--above")
 
 
-def test_the_walk_takes_single_keys(
+def test_review_takes_single_keys(
     run: Run, proposed: tuple[str, str, str], add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add("The kettle is red")
@@ -149,7 +147,7 @@ def test_the_walk_takes_single_keys(
     assert not run("show", proposed[0], "--json").json["superseded"]
 
 
-def test_the_walk_passes_over_what_it_outdated(run: Run, chain: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_review_skips_outdated_proposals(run: Run, chain: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "has_keys", lambda: True)
     monkeypatch.setattr(click, "getchar", lambda: "a")
     shown = run("review").out
@@ -159,12 +157,12 @@ def test_the_walk_passes_over_what_it_outdated(run: Run, chain: list[str], monke
     assert [run("show", id, "--json").json["superseded"] for id in chain] == [False, False, False]
 
 
-def test_without_a_terminal_the_walk_names_the_commands(run: Run, proposed: tuple[str, str, str]) -> None:
+def test_review_without_a_terminal_names_the_commands(run: Run, proposed: tuple[str, str, str]) -> None:
     assert run("review", "--json").is_refused(2, "review list")
     assert run("review", "list", "--json").json["proposals"][0]["id"] == proposed[2]
 
 
-def test_the_measure_of_the_rules_is_printed(run: Run) -> None:
+def test_eval_run_curation_prints_scores(run: Run) -> None:
     halves = run("eval", "run", "curation", "--json").json["halves"]
     assert [half["half"] for half in halves] == ["tune", "test", "spoken"]
     assert halves[1]["verdicts"]["supersede"]["precision"] >= 0.97

@@ -13,7 +13,7 @@ import pytest
 Run = Callable[..., Any]
 
 
-def test_demo_shows_every_scene_and_touches_nothing(run: Run, home: Path) -> None:
+def test_demo_shows_every_scene_and_creates_no_files(run: Run, home: Path) -> None:
     out = run("demo").out
     for words in ("$ triskele recall", "sounding_decode_backlog", "replaces ", "--as-of 2025-05-01", "短信验证"):
         assert words in out
@@ -21,7 +21,7 @@ def test_demo_shows_every_scene_and_touches_nothing(run: Run, home: Path) -> Non
     assert not home.exists()
 
 
-def test_demo_answers_as_promised(run: Run) -> None:
+def test_demo_answers_fit_their_scenes(run: Run) -> None:
     document = run("demo", "--json").json
     assert document["memories"] == 312
     identifier, semantic, question, successor, past, incident, chinese = document["scenes"]
@@ -41,7 +41,7 @@ def test_demo_ignores_the_settings_of_the_user(run: Run, home: Path) -> None:
     assert run("demo", "--json").json["memories"] == 312
 
 
-def test_bench_on_the_bundled_sample(run: Run, tmp_path: Path) -> None:
+def test_bench_measures_the_bundled_sample(run: Run, tmp_path: Path) -> None:
     options = ("--arms", "lexical", "--max-queries", "12", "--seed", "3", "--out", str(tmp_path / "out"))
     document = run("bench", "team", *options, "--json").json
     assert set(document) >= {"dataset", "manifest", "arms", "comparisons"}
@@ -51,13 +51,13 @@ def test_bench_on_the_bundled_sample(run: Run, tmp_path: Path) -> None:
     assert any((tmp_path / "out").iterdir())
 
 
-def test_bench_for_people_and_by_name(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_finds_a_data_set_by_name(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(str(resources.files("triskele.samples") / "team"), tmp_path / "shelf" / "crew")
     monkeypatch.setenv("TRISKELE_BENCH_DATA", str(tmp_path / "shelf"))
     out = run("bench", "crew", "--arms", "lexical", "--max-queries", "12").out
     assert "ndcg@10" in out and "lexical − fts" in out
 
 
-def test_bench_refuses_what_it_does_not_know(run: Run) -> None:
+def test_bench_refuses_unknown_names(run: Run) -> None:
     assert run("bench", "nowhere").is_refused(2, "nowhere")
     assert run("bench", "team", "--arms", "telepathy").is_refused(2, "telepathy")

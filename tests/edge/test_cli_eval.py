@@ -28,14 +28,14 @@ def _adopt(plan: Plan) -> None:
         plans.adopt(engine.store, plan, fingerprint=semantic.embedder.fingerprint, questions=60)
 
 
-def test_the_whole_path(run: Run, tmp_path: Path, answers: dict[str, dict[str, int]]) -> None:
+def test_eval_from_build_to_rollback(run: Run, tmp_path: Path, answers: dict[str, dict[str, int]]) -> None:
     built = run("eval", "build", "--size", "30", "--json").json
     assert Counter(question["type"] for question in built["questions"]) == dict.fromkeys(
         ("exact", "paraphrase", "multi-hop"), 10
     )
-    asked = questions_of(answers, 60)
-    assert run("eval", "build", "--import", written(tmp_path / "q.jsonl", asked), "--json").json["added"] == 240
-    grades = written(tmp_path / "grades.jsonl", grades_of(asked, answers))
+    questions = questions_of(answers, 60)
+    assert run("eval", "build", "--import", written(tmp_path / "q.jsonl", questions), "--json").json["added"] == 240
+    grades = written(tmp_path / "grades.jsonl", grades_of(questions, answers))
     state = run("eval", "judge", "--scripted", grades, "--json").json
     assert (state["judged"], state["waiting"]) == (240, 30)
 
@@ -73,9 +73,7 @@ def test_the_whole_path(run: Run, tmp_path: Path, answers: dict[str, dict[str, i
     assert run("eval", "rollback").is_refused(1, "no adopted plan")
 
 
-def test_tuning_on_too_few_questions_says_how_many_are_missing(
-    run: Run, tmp_path: Path, answers: dict[str, dict[str, int]]
-) -> None:
+def test_eval_tune_counts_missing_questions(run: Run, tmp_path: Path, answers: dict[str, dict[str, int]]) -> None:
     exact = [each for each in questions_of(answers, 60) if each["type"] == "exact"]
     run("eval", "build", "--import", written(tmp_path / "q.jsonl", exact))
     run("eval", "judge", "--scripted", written(tmp_path / "g.jsonl", grades_of(exact[:49], answers)))
@@ -101,7 +99,7 @@ def _given() -> list[int]:
         return sorted(label.grade for label in load_labels(engine.store).values())
 
 
-def test_the_screen_takes_one_key_a_pair(run: Run, kettles: list[str]) -> None:
+def test_eval_judge_takes_one_key_per_pair(run: Run, kettles: list[str]) -> None:
     ran = run("eval", "judge", stdin="3u2x01q")
     assert ran.code == 0
     assert "kettle one?" in ran.out or "kettle two?" in ran.out
@@ -116,12 +114,12 @@ def test_the_screen_takes_one_key_a_pair(run: Run, kettles: list[str]) -> None:
     assert run("eval", "judge", "--json").json["waiting"] == 0
 
 
-def test_a_judge_who_leaves_keeps_what_was_judged(run: Run, kettles: list[str]) -> None:
+def test_eval_judge_keeps_grades_when_stopped(run: Run, kettles: list[str]) -> None:
     run("eval", "judge", stdin="3")
     assert _given() == [3]
 
 
-def test_without_a_terminal_nothing_is_shown(
+def test_eval_judge_needs_a_terminal(
     run: Run, kettles: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.undo()
@@ -130,14 +128,12 @@ def test_without_a_terminal_nothing_is_shown(
     assert run("eval", "judge").is_refused(2, "needs a terminal", "--scripted")
 
 
-def test_a_blind_screen_tells_neither_arms_nor_origin(run: Run, kettles: list[str], tmp_path: Path) -> None:
+def test_eval_judge_shows_neither_arms_nor_origin(run: Run, kettles: list[str], tmp_path: Path) -> None:
     out = run("eval", "judge", stdin="q").out
     assert not any(word in out for word in ("lexical", "dense", "rrf", "user", "paraphrase"))
 
 
-def test_an_outside_judge_gets_open_pairs_and_is_held_to_agreement(
-    run: Run, kettles: list[str], tmp_path: Path
-) -> None:
+def test_eval_judge_exports_open_pairs_and_demands_agreement(run: Run, kettles: list[str], tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.jsonl"
     assert run("eval", "judge", "--export", str(pairs), "--json").json["pairs"] == 6
     assert run("eval", "judge", "--export", str(pairs)).is_refused(2, "exists already")
@@ -168,15 +164,15 @@ def test_an_outside_judge_gets_open_pairs_and_is_held_to_agreement(
         (["nonsense"], "nonsense"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(run: Run, arguments: list[str], words: str) -> None:
+def test_eval_refuses_bad_input_in_one_line(run: Run, arguments: list[str], words: str) -> None:
     assert run("eval", *arguments).is_refused(2, words)
 
 
-def test_an_empty_store_is_told_what_to_do(run: Run) -> None:
+def test_eval_on_an_empty_store_says_what_to_do(run: Run) -> None:
     assert "triskele add" in run("eval", "build").out
 
 
-def test_the_steps_are_shown_in_their_order(run: Run) -> None:
+def test_eval_lists_steps_in_order(run: Run) -> None:
     out = run("eval").out
     assert out == run("eval", "--help").out
     places = [
@@ -187,7 +183,7 @@ def test_the_steps_are_shown_in_their_order(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["build", "judge", "run", "gate", "tune", "rollback"])
-def test_every_step_has_help_with_examples_and_json(run: Run, name: str) -> None:
+def test_eval_steps_have_help_with_examples_and_json(run: Run, name: str) -> None:
     out = run("eval", name, "--help").out
     assert f"Usage: triskele eval {name} " in out
     assert f"Examples:\n    triskele eval {name}" in out

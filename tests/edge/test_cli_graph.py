@@ -42,20 +42,20 @@ def ids(add: Add) -> list[str]:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_every_step_has_help_with_examples(run: Run, step: str) -> None:
+def test_graph_commands_have_help_with_examples(run: Run, step: str) -> None:
     out = run("graph", step, "--help").out
     assert f"Usage: triskele graph {step} " in out
     assert "Examples:\n    triskele graph " in out
     assert "--json" in out and "--store" in out
 
 
-def test_without_a_step_the_steps_are_listed_in_order(run: Run) -> None:
+def test_graph_lists_commands_in_order(run: Run) -> None:
     out = run("graph").out
     steps = [line.split()[0] for line in out.split("Commands:\n")[1].split("\n\n")[0].splitlines()]
     assert steps == STEPS
 
 
-def test_a_concept_is_shown_with_what_was_just_written(run: Run, ids: list[str]) -> None:
+def test_graph_show_includes_new_memories(run: Run, ids: list[str]) -> None:
     shown = run("graph", "show", "argo-cd", "--json").json
     assert (shown["concept"], shown["memories"], shown["subjects"]) == ("Argo CD", 1, 1)
     assert [memory["id"] for memory in shown["subject_of"]] == [ids[0]]
@@ -64,13 +64,13 @@ def test_a_concept_is_shown_with_what_was_just_written(run: Run, ids: list[str])
     [edge] = [edge for edge in shown["edges"] if edge["target"] == "Heron"]
     assert (edge["source"], edge["kind"], edge["evidence"], edge["known_to"]) == ("Argo CD", "mentions", ids[0], None)
     assert (shown["project"], shown["waiting"]) == ("shop", 0)
-    said = run("graph", "show", "argo-cd").out
-    assert "“Argo CD”  in 1 memory, subject of 1 · project shop" in said
-    assert "rolls out the Heron service" in said
-    assert "“Argo CD” mentions “Heron”" in said
+    output = run("graph", "show", "argo-cd").out
+    assert "“Argo CD”  in 1 memory, subject of 1 · project shop" in output
+    assert "rolls out the Heron service" in output
+    assert "“Argo CD” mentions “Heron”" in output
 
 
-def test_other_projects_are_looked_into_when_asked(run: Run, ids: list[str]) -> None:
+def test_graph_show_reads_other_projects_on_request(run: Run, ids: list[str]) -> None:
     assert run("graph", "show", "Argo CD", "--all-projects", "--json").json["memories"] == 2
     other = run("graph", "show", "Argo CD", "--project", "other", "--json").json
     assert [memory["id"] for memory in other["subject_of"]] == [ids[3]]
@@ -78,7 +78,7 @@ def test_other_projects_are_looked_into_when_asked(run: Run, ids: list[str]) -> 
     assert run("graph", "show", "Argo CD", "--project", "x", "--all-projects").is_refused(2, "exclude each other")
 
 
-def test_superseded_memories_say_so_and_their_edges_are_closed(run: Run, add: Add, ids: list[str]) -> None:
+def test_graph_show_marks_superseded_memories_and_closed_edges(run: Run, add: Add, ids: list[str]) -> None:
     run("graph", "stats")
     add("Argo CD is what rolls out the Osprey service", "--supersedes", ids[0])
     shown = run("graph", "show", "Argo CD", "--json").json
@@ -86,22 +86,22 @@ def test_superseded_memories_say_so_and_their_edges_are_closed(run: Run, add: Ad
     assert "Heron" not in {edge["target"] for edge in shown["edges"]}
     closed = run("graph", "show", "Argo CD", "--closed", "--json").json["edges"]
     assert [edge["evidence"] for edge in closed if edge["target"] == "Heron" and edge["known_to"]] == [ids[0]]
-    said = run("graph", "show", "Argo CD", "--closed").out
-    assert "[SUPERSEDED] Argo CD is what rolls out" in said
-    assert " until " in said
+    output = run("graph", "show", "Argo CD", "--closed").out
+    assert "[SUPERSEDED] Argo CD is what rolls out" in output
+    assert " until " in output
 
 
-def test_a_path_is_told_in_words(run: Run, ids: list[str]) -> None:
+def test_graph_path_in_words(run: Run, ids: list[str]) -> None:
     way = run("graph", "path", "Argo CD", "office", "--json").json
     assert way["found"]
     assert [hop["id"] for hop in way["hops"]] == ids[:3]
     assert [hop["concept"] for hop in way["hops"]] == ["Heron", "Juno Temple", "office"]
-    said = run("graph", "path", "Argo CD", "office").out
-    assert said.startswith("“Argo CD”\n  — in ")
-    assert "“every week Juno Temple waters the plants” —\n“office”\n3 memories apart" in said
+    output = run("graph", "path", "Argo CD", "office").out
+    assert output.startswith("“Argo CD”\n  — in ")
+    assert "“every week Juno Temple waters the plants” —\n“office”\n3 memories apart" in output
 
 
-def test_where_there_is_no_path_the_answer_is_no(run: Run, add: Add, ids: list[str]) -> None:
+def test_graph_path_exits_with_1_without_a_path(run: Run, add: Add, ids: list[str]) -> None:
     add("nothing to see", "--tags", "island")
     ran = run("graph", "path", "Argo CD", "island")
     assert ran.code == 1
@@ -112,19 +112,19 @@ def test_where_there_is_no_path_the_answer_is_no(run: Run, add: Add, ids: list[s
     assert '"found": false' in ran.out
 
 
-def test_stats(run: Run, ids: list[str]) -> None:
+def test_graph_stats(run: Run, ids: list[str]) -> None:
     document = run("graph", "stats", "--json").json
     assert document["names"] >= document["concepts"] > 0
     assert (document["memories"], document["read"], document["waiting"]) == (4, 4, 0)
     assert (document["connected"], document["connected_share"]) == (4, 1.0)
     assert {hub["name"]: hub["memories"] for hub in document["hubs"]}["Argo CD"] == 2
     assert document["bytes"] > 0
-    said = run("graph", "stats").out
-    assert "connected  4 of 4 memories (100%)" in said
-    assert "Mentioned most" in said
+    output = run("graph", "stats").out
+    assert "connected  4 of 4 memories (100%)" in output
+    assert "Mentioned most" in output
 
 
-def test_merge_split_and_rebuild(run: Run, ids: list[str]) -> None:
+def test_graph_merge_split_and_rebuild(run: Run, ids: list[str]) -> None:
     done = run("graph", "merge", "office", "argo cd", "--json").json
     assert (done["action"], done["names"], done["concept"]) == ("merged", ["office"], "Argo CD")
     assert run("graph", "merge", "office", "argo cd", "--json").json["action"] == "unchanged"
@@ -143,11 +143,11 @@ def test_merge_split_and_rebuild(run: Run, ids: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", [["show", "Agro CD"], ["path", "Agro CD", "Heron"], ["merge", "Heron", "Agro CD"]])
-def test_an_unknown_concept_is_answered_with_near_ones(run: Run, ids: list[str], command: list[str]) -> None:
+def test_graph_show_suggests_similar_concepts(run: Run, ids: list[str], command: list[str]) -> None:
     assert run("graph", *command).is_refused(1, "no concept is called “Agro CD”", "did you mean “Argo CD”?")
 
 
-def test_bad_input_is_told_in_one_line(run: Run) -> None:
+def test_graph_refuses_bad_input_in_one_line(run: Run) -> None:
     assert run("graph", "show", "Argo").is_refused(1, "nothing has been remembered yet")
     assert run("graph", "show", "...").is_refused(2, "not the name of anything")
     assert run("graph", "show", "x", "--limit", "0").is_refused(2, "limit")
@@ -157,18 +157,18 @@ def test_bad_input_is_told_in_one_line(run: Run) -> None:
     assert run("graph", "rebuild", "--json").json["read"] == 0
 
 
-def test_a_name_may_begin_with_a_dash(run: Run) -> None:
+def test_graph_show_accepts_a_name_after_dashes(run: Run) -> None:
     assert run("graph", "show", "--", "-x").is_refused(1, "no concept is called “-x”")
 
 
-def test_what_is_not_read_yet_is_told(run: Run, ids: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graph_counts_unread_memories(run: Run, ids: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concepts, "_READ_FIRST", 1)
     assert run("graph", "show", "Argo CD", "--json").json["waiting"] == 3
     assert "2 memories not searched for names yet; `triskele reindex` does it." in run("graph", "stats").out
     assert run("graph", "show", "plants").is_refused(1, "1 still to be read")
 
 
-def test_relations_are_read_by_a_command_and_shown(run: Run, add: Add, home: Path) -> None:
+def test_graph_extract_reads_relations(run: Run, add: Add, home: Path) -> None:
     id = add("Juno Temple looks after the Heron service")
     program = home / "model.py"
     program.write_text(MODEL)
@@ -186,6 +186,6 @@ def test_relations_are_read_by_a_command_and_shown(run: Run, add: Add, home: Pat
     assert "Nothing is left to read." in run("graph", "extract", "--dry-run").out
 
 
-def test_without_a_model_extract_says_what_to_set(run: Run, add: Add) -> None:
+def test_graph_extract_without_a_model_names_the_settings(run: Run, add: Add) -> None:
     add("Juno Temple looks after the Heron service")
     assert run("graph", "extract").is_refused(2, "no language model is set")

@@ -23,7 +23,7 @@ HEAVY = ("numpy", "tantivy", "onnxruntime", "tokenizers", "triskele.bench", "tri
 PATIENCE_S = 60
 
 
-def test_a_cold_add_loads_no_index_and_no_model(home: Path) -> None:
+def test_add_loads_no_index_and_no_model(home: Path) -> None:
     code = (
         "import sys\nfrom triskele.edge.cli import invocation\nfrom triskele.edge.cli.main import main\n"
         "invocation.SPARE_S = 0\nsys.argv = ['triskele', 'add', 'the kettle is red']\n"
@@ -48,14 +48,16 @@ def started(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return places
 
 
-def test_a_command_starts_the_resident_process_where_jobs_wait(run: Run, home: Path, started: list[str]) -> None:
+def test_command_starts_the_background_process_for_pending_jobs(run: Run, home: Path, started: list[str]) -> None:
     run("add", "the kettle is red")
     assert started == [str(home)]
     run("list")
     assert started == [str(home)] * 2
 
 
-def test_nothing_is_started_where_nothing_waits(run: Run, started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_without_pending_jobs_starts_no_process(
+    run: Run, started: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run("list")
     run("demo")
     monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "false")
@@ -68,13 +70,13 @@ def test_nothing_is_started_where_nothing_waits(run: Run, started: list[str], mo
     assert started == []
 
 
-def test_nothing_is_started_where_one_runs(run: Run, started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_starts_no_second_process(run: Run, started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "is_running", lambda _: True)
     run("add", "the kettle is red")
     assert started == []
 
 
-def test_without_a_resident_process_a_command_embeds_after_its_output(
+def test_command_embeds_after_its_output_without_a_background_process(
     run: Run, started: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(invocation, "SPARE_S", 30.0)
@@ -93,7 +95,7 @@ def test_without_a_resident_process_a_command_embeds_after_its_output(
     assert len(printed) == 1 and started == []
 
 
-def test_a_resident_process_that_cannot_be_started_is_no_error(
+def test_command_survives_a_background_process_that_cannot_start(
     run: Run, started: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> bool:
@@ -105,7 +107,7 @@ def test_a_resident_process_that_cannot_be_started_is_no_error(
     assert run("stats", "--json").json["waiting"] == 0
 
 
-def test_what_fails_after_the_output_is_no_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_after_the_output_is_no_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise StoreUnavailable("busy")
 
@@ -115,18 +117,18 @@ def test_what_fails_after_the_output_is_no_error(run: Run, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_the_resident_process_that_a_command_starts_embeds_everything(
+def test_started_background_process_embeds_everything(
     home: Path, program: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "true")
-    place = client.address({"TRISKELE_HOME": str(home)})
+    address = client.address({"TRISKELE_HOME": str(home)})
     try:
         assert program("add", "the kettle is red").code == 0
         monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "false")
         ends = time.monotonic() + PATIENCE_S
         while json.loads(program("stats", "--json").out)["waiting"]:
             assert time.monotonic() < ends
-        assert client.is_running(place)
+        assert client.is_running(address)
     finally:
-        resident.stop(place)
-    assert not client.is_running(place)
+        resident.stop(address)
+    assert not client.is_running(address)

@@ -62,7 +62,7 @@ def lost(request: pytest.FixtureRequest, run: Run, add: Add, home: Path, tmp_pat
 
 @pytest.mark.parametrize("trace", TRACES)
 @pytest.mark.parametrize("command", [("add", "new"), ("recall", "heron"), ("show", "1kpn46"), ("backup", "copy.db")])
-def test_a_lost_database_is_told_and_nothing_is_made(
+def test_lost_database_is_reported_and_not_recreated(
     run: Run, lost: Path, tmp_path: Path, trace: str, command: tuple[str, ...]
 ) -> None:
     for other in [*TRACES, "memories.db.lock"]:
@@ -77,7 +77,9 @@ def test_a_lost_database_is_told_and_nothing_is_made(
     assert len(run("list", "--json").json["memories"]) == 2
 
 
-def test_a_key_named_in_the_settings_is_no_trace(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_file_of_the_settings_is_no_sign_of_a_lost_store(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home.mkdir()
     (home / "vault.key").write_text("A" * 43 + "=")
     (home / "vault.key").chmod(0o600)
@@ -85,7 +87,7 @@ def test_a_key_named_in_the_settings_is_no_trace(run: Run, home: Path, monkeypat
     assert run("add", "A first memory", "--json").json["action"] == "added"
 
 
-def test_a_key_of_another_folder_is_no_trace(run: Run, add: Add, tmp_path: Path) -> None:
+def test_key_of_another_folder_is_no_sign_of_a_lost_store(run: Run, add: Add, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'other' / 'notes.db'}"
     add("The password of the build box is correct-horse-battery", "--secret")
     assert run("add", "A first memory", "--json", "--store", url).json["action"] == "added"
@@ -93,7 +95,7 @@ def test_a_key_of_another_folder_is_no_trace(run: Run, add: Add, tmp_path: Path)
 
 @pytest.mark.parametrize("is_empty_file", [False, True], ids=["no file", "empty file"])
 @pytest.mark.parametrize("command", READS, ids=" ".join)
-def test_reading_where_there_is_no_store_creates_nothing(
+def test_reading_without_a_store_creates_nothing(
     run: Run, home: Path, command: tuple[str, ...], is_empty_file: bool
 ) -> None:
     if is_empty_file:
@@ -109,7 +111,7 @@ def test_reading_where_there_is_no_store_creates_nothing(
 
 
 @pytest.mark.parametrize("command", NEEDS_A_MEMORY, ids=" ".join)
-def test_a_memory_of_no_store_is_unknown(run: Run, add: Add, home: Path, command: tuple[str, ...]) -> None:
+def test_show_without_a_store_exits_with_1(run: Run, add: Add, home: Path, command: tuple[str, ...]) -> None:
     ran = run(*command)
     assert ran.is_refused(ran.code, "does not exist yet")
     assert not home.exists()
@@ -118,12 +120,12 @@ def test_a_memory_of_no_store_is_unknown(run: Run, add: Add, home: Path, command
         assert run(*command).code == ran.code
 
 
-def test_a_backup_of_no_store_is_refused(run: Run, home: Path, tmp_path: Path) -> None:
+def test_backup_without_a_store_is_refused(run: Run, home: Path, tmp_path: Path) -> None:
     assert run("backup", str(tmp_path / "copy.db")).is_refused(3, "does not exist yet")
     assert not home.exists() and not (tmp_path / "copy.db").exists()
 
 
-def test_a_dry_run_of_an_import_creates_nothing(run: Run, home: Path, tmp_path: Path) -> None:
+def test_import_dry_run_creates_no_store(run: Run, home: Path, tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("# Birds\n\n- The heron fishes at dawn\n")
     assert run("import", str(tmp_path / "notes.md"), "--dry-run", "--json").json["added"] == 1
     assert not home.exists()
@@ -131,11 +133,11 @@ def test_a_dry_run_of_an_import_creates_nothing(run: Run, home: Path, tmp_path: 
     assert (home / "memories.db").exists()
 
 
-def test_stats_name_the_store_that_is_not_there(run: Run, home: Path) -> None:
+def test_stats_name_a_missing_store(run: Run, home: Path) -> None:
     assert run("stats", "--json").json["store"].endswith("home/memories.db")
 
 
-def test_completing_an_id_creates_nothing(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completing_an_id_creates_no_store(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_TRISKELE_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "triskele show 1kpn")
     monkeypatch.setenv("COMP_CWORD", "2")

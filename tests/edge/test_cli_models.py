@@ -53,9 +53,9 @@ def noise(tmp_path: Path) -> str:
 @pytest.fixture
 def judged(run: Run, tmp_path: Path, answers: Mapping[str, Mapping[str, int]]) -> None:
     """Sixty judged questions."""
-    asked = questions_of(answers, 20)
-    run("eval", "build", "--import", written(tmp_path / "q.jsonl", asked))
-    run("eval", "judge", "--scripted", written(tmp_path / "g.jsonl", grades_of(asked, answers)))
+    questions = questions_of(answers, 20)
+    run("eval", "build", "--import", written(tmp_path / "q.jsonl", questions))
+    run("eval", "judge", "--scripted", written(tmp_path / "g.jsonl", grades_of(questions, answers)))
 
 
 def _seen() -> list[int]:
@@ -64,7 +64,7 @@ def _seen() -> list[int]:
 
 
 @pytest.mark.usefixtures("judged")
-def test_a_model_that_is_not_worse_comes_into_use_and_the_old_one_comes_back_at_once(run: Run, copy: str) -> None:
+def test_switch_uses_an_equal_model_and_rollback_is_immediate(run: Run, copy: str) -> None:
     before = run("recall", "how do releases reach the cluster?", "--json").json
     done = run("models", "switch", copy, "--json").json
     assert done["switched"] and done["model"] == copy and done["before"] == "bundled"
@@ -82,7 +82,7 @@ def test_a_model_that_is_not_worse_comes_into_use_and_the_old_one_comes_back_at_
 
 
 @pytest.mark.usefixtures("judged")
-def test_a_model_that_is_worse_stays_out(run: Run, noise: str) -> None:
+def test_switch_refuses_a_worse_model(run: Run, noise: str) -> None:
     refused = run("models", "switch", noise)
     assert refused.code == 1 and "✗ MRR" in refused.out and "bundled stays in use" in refused.out
     assert run("models", "list", "--json").json["local"]["name"] == "bundled"
@@ -90,7 +90,7 @@ def test_a_model_that_is_worse_stays_out(run: Run, noise: str) -> None:
     assert run("models", "rollback").is_refused(1, "nothing to return to")
 
 
-def test_without_judged_questions_nothing_is_switched_unless_somebody_insists(run: Run, add: Any, noise: str) -> None:
+def test_switch_without_judged_questions_needs_untested(run: Run, add: Any, noise: str) -> None:
     for text in ("the kettle is red", "the mill is old", "the heron is grey"):
         add(text)
     run("reindex")
@@ -103,23 +103,21 @@ def test_without_judged_questions_nothing_is_switched_unless_somebody_insists(ru
     assert run("recall", "kettle", "--json").json["hits"][0]["content"] == "the kettle is red"
 
 
-def test_a_switch_that_was_cut_short_goes_on_where_it_was(
-    run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_switch_continues(run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from triskele.index import worker
 
     for number in range(5):
         add(f"fact number {number}")
     run("reindex")
     monkeypatch.setattr(worker, "BATCH", 2)
-    kept = worker._embed
+    embed = worker._embed
     calls: list[int] = []
 
     def cut(texts: dict[str, str], *rest: Any, **options: Any) -> None:
         calls.append(len(texts))
         if len(calls) == 2:
             raise KeyboardInterrupt
-        kept(texts, *rest, **options)
+        embed(texts, *rest, **options)
 
     monkeypatch.setattr(worker, "_embed", cut)
     assert run("models", "switch", noise, "--untested").code == 130
@@ -127,12 +125,14 @@ def test_a_switch_that_was_cut_short_goes_on_where_it_was(
     with open_memory() as engine:
         assert engine.runtime.model == "bundled" and model_switch.switched(engine.store) is None
     calls.clear()
-    monkeypatch.setattr(worker, "_embed", kept)
+    monkeypatch.setattr(worker, "_embed", embed)
     assert run("models", "switch", noise, "--untested").code == 0
     assert _seen() == [5, 5]
 
 
-def test_a_folder_is_written_down_whole(run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switch_saves_the_absolute_path_of_a_folder(
+    run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     add("the kettle is red")
     run("reindex")
     monkeypatch.chdir(Path(noise).parent)
@@ -146,9 +146,7 @@ def test_a_folder_is_written_down_whole(run: Run, add: Any, noise: str, monkeypa
     assert run("models", "rollback", "--json").json["model"] == "bundled"
 
 
-def test_a_name_of_the_hub_is_not_looked_for_beside_the_work(
-    run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hub_name_is_no_local_folder(run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     add("anything")
     work = Path(noise).parent / "work"
     shutil.copytree(noise, work / "owner" / "model")
@@ -157,19 +155,21 @@ def test_a_name_of_the_hub_is_not_looked_for_beside_the_work(
     assert "searched by words only" in run("recall", "anything", "--json").json["missing"][0]
 
 
-def test_a_setting_goes_before_a_switch(run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switch_is_refused_if_a_setting_names_a_model(
+    run: Run, add: Any, noise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     add("anything")
     monkeypatch.setenv("TRISKELE_RECALL_MODEL", "bundled")
     assert run("models", "switch", noise).is_refused(2, "recall.model is set", "remove it there first")
 
 
 @pytest.mark.parametrize("name", ["nonsense", "/nowhere/at/all", "bundled"])
-def test_names_that_lead_nowhere_are_refused(run: Run, add: Any, name: str) -> None:
+def test_switch_refuses_unknown_models(run: Run, add: Any, name: str) -> None:
     add("anything")
     assert run("models", "switch", name).is_refused(2, name)
 
 
-def test_an_erased_memory_leaves_the_files_of_every_model(run: Run, add: Any, noise: str, home: Path) -> None:
+def test_forget_hard_erases_vectors_of_every_model(run: Run, add: Any, noise: str, home: Path) -> None:
     id = add("the heron sleeps in the reeds")
     add("the mill is old")
     run("reindex")
@@ -199,7 +199,7 @@ def later(tmp_path: Path) -> BundledEmbedder:
     return other_weights(tmp_path / "later", name="triskele-minilm-l6-4")
 
 
-def test_models_list_shows_an_update_until_it_is_over(
+def test_models_list_shows_an_update_until_it_ends(
     run: Run, add: Any, later: BundledEmbedder, update_to: Callable[[BundledEmbedder], None]
 ) -> None:
     earlier = bundled.bundled().fingerprint
@@ -211,14 +211,14 @@ def test_models_list_shows_an_update_until_it_is_over(
     assert during["update"] == {"fingerprint": later.fingerprint, "read": 0, "waiting": 1}
     listed = run("models", "list").out
     assert "In use once everything is embedded" in listed and "0 texts embedded, 1 waiting" in listed
-    said = run("reindex").out.replace("\n", " ")
-    assert f"{later.fingerprint} is in use; `triskele models rollback` returns to {earlier}." in said
+    output = run("reindex").out.replace("\n", " ")
+    assert f"{later.fingerprint} is in use; `triskele models rollback` returns to {earlier}." in output
     after = run("models", "list", "--json").json
     assert (after["local"]["name"], after["local"]["before"], after["update"]) == ("bundled", earlier, None)
     assert after["kept"] == {earlier: 1} and "is in use" not in run("reindex").out, "said once"
 
 
-def test_rollback_after_an_update_needs_no_network_and_no_saved_folder(
+def test_rollback_after_an_update_works_offline(
     run: Run, add: Any, later: BundledEmbedder, update_to: Callable[[BundledEmbedder], None], home: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -234,8 +234,8 @@ def test_rollback_after_an_update_needs_no_network_and_no_saved_folder(
     back = run("models", "rollback", "--json").json
     assert back["waiting"] == 0 and back["before"] == "bundled" and back["model"] == earlier.fingerprint
     assert run("recall", "what colour has the pot for tea?", "--json").json["hits"][0]["evidence"]["dense"]
-    asked = run("config", "get", "recall.model")
-    assert asked.out == "bundled\n" and f"{back['model']} is in use" in asked.err
+    ran = run("config", "get", "recall.model")
+    assert ran.out == "bundled\n" and f"{back['model']} is in use" in ran.err
     # What a store holds is right on every machine, and after the folder was moved.
     moved = home.rename(home.with_name("moved"))
     monkeypatch.setenv("TRISKELE_HOME", str(moved))
@@ -264,7 +264,7 @@ def test_switch_during_an_update_compares_with_the_kept_weights(
     assert run("models", "rollback", "--json").json["model"] == earlier
 
 
-def test_command_finishes_an_update_that_no_background_process_may(
+def test_reindex_finishes_an_update_without_a_background_process(
     run: Run, add: Any, later: BundledEmbedder, update_to: Callable[[BundledEmbedder], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

@@ -22,7 +22,7 @@ HEAVY = ("apsw", "tantivy", "rich", "numpy", "Stemmer", "platformdirs", "triskel
 
 
 @pytest.mark.parametrize("flag", ["--version", "--help"])
-def test_nothing_heavy_is_imported(home: Path, flag: str) -> None:
+def test_version_and_help_import_nothing_heavy(home: Path, flag: str) -> None:
     code = (
         "import sys\nfrom triskele.edge.cli.main import main\n"
         f"sys.argv = ['triskele', {flag!r}]\n"
@@ -34,7 +34,7 @@ def test_nothing_heavy_is_imported(home: Path, flag: str) -> None:
     assert done.stdout.startswith(f"triskele {__version__}\n" if flag == "--version" else "Usage: triskele ")
 
 
-def test_an_answer_for_programs_needs_no_rich(home: Path) -> None:
+def test_json_imports_no_rich(home: Path) -> None:
     code = (
         "import sys\nfrom triskele.edge.cli.main import main\nsys.argv = ['triskele', 'list', '--json']\n"
         "try:\n    main()\nexcept SystemExit:\n    print('rich' in sys.modules, file=sys.stderr)"
@@ -51,7 +51,7 @@ def test_every_command_has_help_with_examples_and_json(run: Run, name: str) -> N
     assert "--json" in out and "--store" in out
 
 
-def test_the_commands_are_those_of_the_contract() -> None:
+def test_commands_are_those_of_the_contract() -> None:
     words = (
         "demo add recall why-not show edit forget link history undo list stats import export backup restore reindex"
         " doctor config bench eval graph secrets completion install uninstall serve hook mcp memory-tool models"
@@ -99,11 +99,11 @@ def test_help_describes_options_for_measuring_only_with_all(run: Run, name: str)
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("hook", "serve", "mcp")])
-def test_h_is_help_everywhere(run: Run, name: str) -> None:
+def test_h_is_help_of_every_command(run: Run, name: str) -> None:
     assert run(name, "-h").out == run(name, "--help").out
 
 
-def test_words_of_other_programs_lead_to_the_command(run: Run) -> None:
+def test_aliases_run_the_command(run: Run) -> None:
     id = run("remember", "We deploy with Argo CD", "--json").json["id"]
     for word in ("search", "find"):
         ran = run(word, "deploy", "--json")
@@ -113,24 +113,24 @@ def test_words_of_other_programs_lead_to_the_command(run: Run) -> None:
     assert all(alias not in COMMANDS for aliases in ALIASES.values() for alias in aliases)
 
 
-def test_json_may_stand_before_the_command(run: Run) -> None:
+def test_json_works_before_the_command(run: Run) -> None:
     assert run("--json", "list").json["memories"] == []
 
 
-def test_store_may_stand_before_or_after_the_command(run: Run, home: Path, tmp_path: Path) -> None:
+def test_store_works_before_and_after_the_command(run: Run, home: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'notes.db'}"
     run("--store", url, "add", "one fact")
     assert len(run("list", "--store", url, "--json").json["memories"]) == 1
     assert not home.exists()
 
 
-def test_every_answer_names_the_project(run: Run) -> None:
+def test_json_names_the_project(run: Run) -> None:
     id = run("add", "one fact", "--json").json["id"]
     commands = (["list"], ["show", id], ["stats"], ["recall", "fact"], ["history"], ["reindex"], ["doctor"])
     assert [run(*command, "--json").json["project"] for command in commands] == ["shop"] * len(commands)
 
 
-def test_ctrl_c_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -139,7 +139,7 @@ def test_ctrl_c_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (ran.code, ran.out, ran.err) == (130, "", "triskele: interrupted\n")
 
 
-def test_a_reader_that_leaves_is_no_failure(program: Run) -> None:
+def test_closed_pipe_is_no_error(program: Run) -> None:
     program("add", "-", "--split", stdin=b"".join(b"Sentence number %d is here. " % n for n in range(20_000)))
     with subprocess.Popen([*PROGRAM, "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writing:
         assert writing.stdout is not None and writing.stderr is not None
@@ -149,14 +149,14 @@ def test_a_reader_that_leaves_is_no_failure(program: Run) -> None:
         assert writing.wait(timeout=30) == 0
 
 
-def test_a_full_disk_under_the_output_is_told(home: Path) -> None:
+def test_full_disk_under_the_output_is_reported(home: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run([*PROGRAM, "config", "--json"], stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 3
     assert done.stderr == b"triskele: No space left on device\n"
 
 
-def test_a_terminal_that_cannot_say_everything(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_escapes_characters_of_other_encodings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
     done = subprocess.run([*PROGRAM, "add", "短信 — ok", "--json"], capture_output=True, check=True)
     id = json.loads(done.stdout)["id"]
@@ -165,7 +165,7 @@ def test_a_terminal_that_cannot_say_everything(home: Path, monkeypatch: pytest.M
     assert subprocess.run([*PROGRAM, "recall", "短信"], capture_output=True, check=True).stderr == b""
 
 
-def test_a_terminal_gets_colour_unless_it_says_no(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_gets_colour_unless_no_color_is_set(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("add", "We deploy with Argo CD")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -174,7 +174,7 @@ def test_a_terminal_gets_colour_unless_it_says_no(run: Run, monkeypatch: pytest.
     assert "\x1b" not in run("recall", "argo").out
 
 
-def test_progress_is_shown_on_standard_error_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_goes_to_standard_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     ran = run("reindex", "--json")
     assert "Indexing" in ran.err

@@ -25,7 +25,7 @@ def work_in(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Work
     return work
 
 
-def test_two_folders_of_the_same_name_are_listed_renamed_and_merged(run: Run, work_in: WorkIn) -> None:
+def test_projects_with_folders_of_the_same_name_are_renamed_and_merged(run: Run, work_in: WorkIn) -> None:
     work_in("one/api", "https://github.com/acme/api")
     assert run("add", "The port is 8080", "--json").json["project"] == "api"
     work_in("two/api", "https://ada:s3cret@github.com/globex/api")
@@ -48,14 +48,14 @@ def test_two_folders_of_the_same_name_are_listed_renamed_and_merged(run: Run, wo
     assert run("projects", "merge", "nothing", "api").is_refused(1, "no project nothing")
 
 
-def test_a_folder_from_which_nothing_was_written_goes_with_its_renamed_project(run: Run, work_in: WorkIn) -> None:
+def test_rename_moves_a_folder_without_memories(run: Run, work_in: WorkIn) -> None:
     work_in("api", "https://github.com/acme/api")
     run("add", "The port is 8080", "--project", "api")
     run("projects", "rename", "api", "billing")
     assert run("recall", "which port", "--json").json["project"] == "billing"
 
 
-def test_doctor_asks_about_memories_from_before(run: Run, work_in: WorkIn) -> None:
+def test_doctor_names_older_memories_of_the_same_folder_name(run: Run, work_in: WorkIn) -> None:
     work_in("elsewhere", "https://github.com/acme/elsewhere")
     run("add", "From the old days", "--project", "api", "--json")
     work_in("one/api", "https://github.com/acme/api")
@@ -66,22 +66,22 @@ def test_doctor_asks_about_memories_from_before(run: Run, work_in: WorkIn) -> No
     assert "Older memories of api may belong to globex/api" in run("doctor").out
 
 
-def test_a_moved_folder_is_told_in_plain_words(run: Run, work_in: WorkIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_and_undo_name_a_moved_folder(run: Run, work_in: WorkIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     work_in("one/api", "https://github.com/acme/api")
     folder = Path.cwd()
     run("add", "The port is 8080")
     batch = run("projects", "rename", "api", "billing", "--json").json["batch"]
-    told = run("history").out
-    assert f"moved · by you · batch {batch}" in told and f"the folder {folder} (before: project api)" in told
+    output = run("history").out
+    assert f"moved · by you · batch {batch}" in output and f"the folder {folder} (before: project api)" in output
     undone = run("undo", "--batch", batch).out
     assert undone.startswith("Undoing 3 changes by you")
     assert f"moved the folder {folder} (before: project api)" in undone
     assert f"Moved the folder {folder} back to project api." in undone
     assert "Moved the repository github.com/acme/api back to project api." in undone
-    assert not any(word in told + undone + run("history").out for word in ("bound", "place ", "(erased)"))
+    assert not any(word in output + undone + run("history").out for word in ("bound", "place ", "(erased)"))
 
 
-def test_projects_alone_shows_its_help(run: Run) -> None:
+def test_projects_without_a_command_shows_help(run: Run) -> None:
     ran = run("projects")
     assert ran.code == 0 and "merge" in ran.out

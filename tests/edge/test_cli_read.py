@@ -13,12 +13,12 @@ Run = Callable[..., Any]
 Add = Callable[..., str]
 
 
-def test_recall_has_the_shape_of_the_contract(run: Run, add: Add) -> None:
+def test_recall_has_the_fields_of_the_contract(run: Run, add: Add) -> None:
     id = add("We deploy with Argo CD, not Helm hooks", "--category", "decisions", "--tags", "release")
     document = run("recall", "argo release", "--json").json
-    told = {"hits", "resolutions", "confidence", "project", "took_ms", "waiting", "missing", "agreement", "wordings"}
-    told |= {"period", "within", "times"}
-    assert set(document) == told
+    names = {"hits", "resolutions", "confidence", "project", "took_ms", "waiting", "missing", "agreement", "wordings"}
+    names |= {"period", "within", "times"}
+    assert set(document) == names
     assert document["project"] == "shop"
     assert 0 < document["confidence"] <= 1
     [hit] = document["hits"]
@@ -77,14 +77,14 @@ def test_recall_serves_the_successor_and_shows_the_superseded_on_request(run: Ru
         assert shown["content"][term["start"] : term["end"]] == term["text"]
 
 
-def test_a_successor_is_as_sure_as_what_it_replaces(run: Run, add: Add) -> None:
+def test_recall_is_as_confident_in_a_successor(run: Run, add: Add) -> None:
     older = add("SMS go out through Textmarlin")
     add("Messages run over Pingwell", "--supersedes", older)
     alone = run("recall", "sms textmarlin", "--legs", "lexical", "--json").json
     assert alone["confidence"] == 1.0
 
 
-def test_recall_into_the_past(run: Run, add: Add) -> None:
+def test_recall_as_of_and_known_at(run: Run, add: Add) -> None:
     older = add("Postgres 14 runs in production", "--valid-from", "2025-01-01")
     newer = add("Postgres 16 runs in production", "--valid-from", "2025-09-28", "--supersedes", older)
 
@@ -96,7 +96,7 @@ def test_recall_into_the_past(run: Run, add: Add) -> None:
     assert found("--known-at", "2020-01-01") == []
 
 
-def test_recall_attaches_what_resolved_a_problem(run: Run, add: Add) -> None:
+def test_recall_attaches_resolutions(run: Run, add: Add) -> None:
     problem = add("The disk of heron was full")
     cure = add("Old logs are deleted nightly")
     run("link", problem, "resolved-by", cure)
@@ -105,7 +105,7 @@ def test_recall_attaches_what_resolved_a_problem(run: Run, add: Add) -> None:
     assert "Resolved by" in run("recall", "heron disk", "--limit", "1").out
 
 
-def test_people_see_reasons_and_numbers(run: Run, add: Add) -> None:
+def test_recall_shows_reasons_and_numbers(run: Run, add: Add) -> None:
     id = add("We deploy with [bold]Argo CD[/bold] :smile:", "--tags", "cd")
     plain = run("recall", "argo").out
     assert "We deploy with [bold]Argo CD[/bold] :smile:" in plain
@@ -118,20 +118,20 @@ def test_people_see_reasons_and_numbers(run: Run, add: Add) -> None:
     assert "lexical rank 1, score" in explained and "importance ×0.85" in explained
 
 
-def test_an_identifier_is_named_once(run: Run, add: Add) -> None:
+def test_recall_reason_names_an_identifier_once(run: Run, add: Add) -> None:
     add("heron-01 is the primary")
     reason = run("recall", "heron-01", "--json").json["hits"][0]["reason"]
     assert reason.startswith("shares the word “heron-01” and is")
 
 
-def test_nothing_found_is_no_failure_and_helps_on(run: Run) -> None:
-    found = run("recall", "unicorn")
-    assert found.code == 0
-    assert found.out.startswith("Nothing found in project shop.\n")
-    assert "--all-projects" in found.out
+def test_recall_without_hits_exits_with_0_and_gives_advice(run: Run) -> None:
+    ran = run("recall", "unicorn")
+    assert ran.code == 0
+    assert ran.out.startswith("Nothing found in project shop.\n")
+    assert "--all-projects" in ran.out
 
 
-def test_output_fits_the_terminal_and_has_no_colour(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_fits_the_width_and_has_no_colour(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     id = add("word " * 200, "--tags", ",".join(f"tag{number}" for number in range(30)))
     for command in (["recall", "word", "--explain"], ["list"], ["show", id], ["history", id], ["stats"], ["config"]):
@@ -140,11 +140,11 @@ def test_output_fits_the_terminal_and_has_no_colour(run: Run, add: Add, monkeypa
         assert all(len(line) <= 60 and line == line.rstrip() for line in out.splitlines()), command
 
 
-def test_control_characters_of_old_stores_do_not_reach_the_terminal() -> None:
+def test_visible_replaces_control_characters() -> None:
     assert visible("a\x1b[31mb\x9bc\nd") == "a�[31mb�c\nd"
 
 
-def test_show_tells_people_everything(run: Run, add: Add) -> None:
+def test_show_has_every_detail(run: Run, add: Add) -> None:
     older = add("SMS go out through Textmarlin", "--tags", "sms", "--session", "standup", "--valid-from", "2025-01-01")
     add("Messages run over Pingwell", "--supersedes", older)
     out = run("show", older).out
@@ -152,7 +152,7 @@ def test_show_tells_people_everything(run: Run, add: Add) -> None:
         assert words in out
 
 
-def test_show_of_an_unknown_id_is_a_no(run: Run) -> None:
+def test_show_of_an_unknown_id_exits_with_1(run: Run) -> None:
     assert run("show", "zzzzzz").is_refused(1, "no memory starts with zzzzzz")
 
 
@@ -166,7 +166,7 @@ def test_list_pages_in_order(run: Run, add: Add) -> None:
     assert "more with --offset 2" in run("list", "--limit", "2").out
 
 
-def test_list_marks_what_is_superseded(run: Run, add: Add) -> None:
+def test_list_marks_superseded_memories(run: Run, add: Add) -> None:
     older = add("SMS go out through Textmarlin")
     add("Messages run over Pingwell", "--supersedes", older)
     listed = {memory["id"]: memory for memory in run("list", "--json").json["memories"]}
@@ -174,7 +174,7 @@ def test_list_marks_what_is_superseded(run: Run, add: Add) -> None:
     assert "[SUPERSEDED] SMS go out" in run("list").out
 
 
-def test_list_of_nothing_shows_how_to_begin(run: Run) -> None:
+def test_empty_list_shows_how_to_add(run: Run) -> None:
     assert "triskele add" in run("list").out
 
 
@@ -194,9 +194,9 @@ def test_history_of_a_memory_and_of_the_store(run: Run, add: Add) -> None:
         "forgotten",
         "added",
     ]
-    said = run("history", id).out
-    assert "version 2: Deploys happen daily" in said
-    assert document["entries"][0]["batch"] in said
+    output = run("history", id).out
+    assert "version 2: Deploys happen daily" in output
+    assert document["entries"][0]["batch"] in output
 
 
 def test_stats_count(run: Run, add: Add) -> None:
@@ -217,7 +217,7 @@ def test_stats_count(run: Run, add: Add) -> None:
     assert "0 concepts, 0 mentions, 3 memories to read" in run("stats").out
 
 
-def test_stats_and_show_tell_what_was_used(run: Run, add: Add) -> None:
+def test_stats_and_show_count_uses(run: Run, add: Add) -> None:
     id, other = add("The kettle is red"), add("Roses want sun")
     assert run("stats", "--json").json["uses"] == {"memories": [], "days": []}
     assert "Used" not in run("stats").out
@@ -241,7 +241,7 @@ def test_stats_and_show_tell_what_was_used(run: Run, add: Add) -> None:
     assert "Used by day" in out and day["day"] in out
 
 
-def test_stats_of_used_memories_that_are_gone_or_secret(run: Run, add: Add) -> None:
+def test_stats_hide_used_memories_that_are_forgotten_or_secret(run: Run, add: Add) -> None:
     forgotten, erased, secret = add("The kettle is red"), add("Roses want sun"), add("the door opens with sesame9")
     for words in ("kettle", "roses", "door opens"):
         run("recall", words)
@@ -255,7 +255,7 @@ def test_stats_of_used_memories_that_are_gone_or_secret(run: Run, add: Add) -> N
     assert {each["id"] for each in run("stats", "--json").json["uses"]["memories"]} == {forgotten, secret}
 
 
-def test_history_shows_the_texts_and_who_changed_them(run: Run, add: Add) -> None:
+def test_history_shows_texts_and_actors(run: Run, add: Add) -> None:
     id = add("The first text")
     run("edit", id, "The second text")
     run("forget", id)
@@ -267,7 +267,7 @@ def test_history_shows_the_texts_and_who_changed_them(run: Run, add: Add) -> Non
     assert {entry["project"] for entry in entries} == {"shop"}
 
 
-def test_lists_in_a_pipe_hold_whole_texts(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_in_a_pipe_has_whole_texts(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS")
     text = " ".join(f"word{number}" for number in range(60))
     add(text)
@@ -275,58 +275,58 @@ def test_lists_in_a_pipe_hold_whole_texts(run: Run, add: Add, monkeypatch: pytes
         assert any(line.endswith(text) for line in run(command).out.splitlines()), command
 
 
-def test_every_time_option_tells_its_reading(run: Run, add: Add) -> None:
+def test_time_options_show_how_they_were_read(run: Run, add: Add) -> None:
     id = add("We deploy with Flux")
-    asked = {"--as-of": "May 2026", "--known-at": "2027-02", "--since": "2026-04", "--until": "July 2031"}
-    options = [word for pair in asked.items() for word in pair]
+    words = {"--as-of": "May 2026", "--known-at": "2027-02", "--since": "2026-04", "--until": "July 2031"}
+    options = [word for option in words.items() for word in option]
     days = {"as_of": "1 May 2026", "known_at": "1 February 2027", "since": "1 April 2026", "until": "31 July 2031"}
     for command in (["recall", "deploy"], ["why-not", id, "deploy"]):
         times = run(*command, *options, "--json").json["times"]
         assert {name: time["day"] for name, time in times.items()} == days
         assert times["as_of"]["words"] == "May 2026" and times["as_of"]["moment"].startswith("2026-0")
-        told = run(*command, *options).out
-        assert "As of 1 May 2026" in told and "As known on 1 February 2027" in told
+        output = run(*command, *options).out
+        assert "As of 1 May 2026" in output and "As known on 1 February 2027" in output
     for period in (["--since", "2026-04"], ["--until", "July 2031"]):
         name = period[0].removeprefix("--")
         assert run("list", *period, "--json").json["times"][name]["day"] == days[name]
         assert f"{name.capitalize()} {days[name]}" in run("list", *period).out
     valid = ["--valid-from", "2026-05", "--valid-to", "2030"]
     for command in (["add", "Another fact"], ["edit", id]):
-        told = run(*command, *valid).out
-        assert "Valid from 1 May 2026." in told and "No longer valid from 1 January 2030." in told
+        output = run(*command, *valid).out
+        assert "Valid from 1 May 2026." in output and "No longer valid from 1 January 2030." in output
         assert set(run(*command, *valid, "--json").json["times"]) == {"valid_from", "valid_to"}
     assert run("recall", "deploy", "--json").json["times"] == {}
 
 
-def test_a_time_in_a_question_is_told(run: Run, add: Add) -> None:
+def test_recall_shows_the_time_in_a_question(run: Run, add: Add) -> None:
     add("We moved the office")
     for question, days in {"What did we do in February 2026?": "1–28 February 2026", "and last week?": "20"}.items():
         assert days in run("recall", question, "--json").json["period"]["days"]
         assert "Time in the question: " in run("recall", question).out
 
 
-def test_a_cross_encoder_that_is_not_set_names_the_command(run: Run, add: Add) -> None:
+def test_rerank_cross_without_a_model_names_the_command(run: Run, add: Add) -> None:
     id = add("We deploy with Argo CD")
     for command in (["recall", "deploy"], ["why-not", id, "deploy"]):
         refused = run(*command, "--rerank", "cross")
         assert refused.is_refused(2, "`triskele config set rerank.model bundled`")
 
 
-def test_recall_says_where_nothing_fits_well(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recall_marks_answers_of_low_confidence(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     add("We deploy with Argo CD")
     assert "No good match" not in run("recall", "deploy").out
     monkeypatch.setattr("triskele.edge.cli.memory_view.LEAST_CONFIDENCE", 2.0)
     assert "No good match. Closest:" in run("recall", "deploy").out
 
 
-def test_recall_says_that_a_project_does_not_exist(run: Run, add: Add) -> None:
+def test_recall_names_an_unknown_project(run: Run, add: Add) -> None:
     add("We deploy with Argo CD")
     assert "No memory belongs to a project called shpo" in run("recall", "deploy", "--project", "shpo").out
     assert "No memory belongs" not in run("recall", "zebra", "--project", "shop").out
 
 
 @pytest.mark.parametrize("query", ["", " \t\n"])
-def test_an_empty_question_is_told_to_be_one(run: Run, add: Add, query: str) -> None:
+def test_recall_of_an_empty_question_says_so(run: Run, add: Add, query: str) -> None:
     add("one fact")
     assert run("recall", query).out.startswith("The question is empty")
     assert run("recall", query, "--json").json["hits"] == []

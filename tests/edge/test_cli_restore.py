@@ -81,7 +81,7 @@ def _contents(run: Run) -> set[str]:
 
 @pytest.mark.parametrize("seed", range(SEEDS_PER_KIND))
 @pytest.mark.parametrize("damage", KINDS)
-def test_a_damaged_store_is_restored(run: Run, saved: Path, home: Path, damage: Damage, seed: int) -> None:
+def test_restore_replaces_a_damaged_store(run: Run, saved: Path, home: Path, damage: Damage, seed: int) -> None:
     store = home / "memories.db"
     damage(store, Random(seed))
     damaged = {file.name: file.read_bytes() for file in home.glob("memories.db*") if file.suffix in (".db", ".db-wal")}
@@ -94,23 +94,23 @@ def test_a_damaged_store_is_restored(run: Run, saved: Path, home: Path, damage: 
     # Damage to the last page can lose what came after the backup: then doctor says so.
     assert health["findings"] == [] and [len(each["entries"]) for each in health["lost"]] in ([], [1])
     assert health["healthy"] is (not health["lost"])
-    kept = Path(restored.json["kept"])
-    assert kept.exists()
+    folder = Path(restored.json["kept"])
+    assert folder.exists()
     if restored.json["was_damaged"]:
-        assert store.name not in damaged or (kept / store.name).read_bytes() == damaged[store.name]
-        assert {file.name for file in kept.iterdir()} <= {"memories.db", "memories.db-wal", "memories.db-shm"}
+        assert store.name not in damaged or (folder / store.name).read_bytes() == damaged[store.name]
+        assert {file.name for file in folder.iterdir()} <= {"memories.db", "memories.db-wal", "memories.db-shm"}
 
 
-def test_one_line_says_where_the_damaged_files_are(run: Run, saved: Path, home: Path) -> None:
+def test_restore_names_the_folder_of_damaged_files(run: Run, saved: Path, home: Path) -> None:
     (home / "memories.db").write_bytes(b"no database " * 1000)
-    said = run("restore", str(saved)).out
+    output = run("restore", str(saved)).out
     [folder] = home.glob("memories.db.damaged-*")
-    assert "Restored 3 memories" in said.replace("\n", " ")
-    assert folder.name in said.replace("\n", "")
+    assert "Restored 3 memories" in output.replace("\n", " ")
+    assert folder.name in output.replace("\n", "")
     assert (folder / "memories.db").read_bytes() == b"no database " * 1000
 
 
-def test_a_sound_store_is_kept_as_a_backup(run: Run, saved: Path) -> None:
+def test_restore_keeps_a_sound_store_as_a_backup(run: Run, saved: Path) -> None:
     restored = run("restore", str(saved), "--yes", "--json").json
     assert not restored["was_damaged"]
     assert ".before-restore-" in restored["kept"]
@@ -119,7 +119,7 @@ def test_a_sound_store_is_kept_as_a_backup(run: Run, saved: Path) -> None:
 
 
 @pytest.mark.parametrize("is_damaged", [False, True], ids=["sound store", "damaged store"])
-def test_a_damaged_backup_changes_nothing(run: Run, saved: Path, home: Path, is_damaged: bool) -> None:
+def test_restore_of_a_damaged_backup_changes_nothing(run: Run, saved: Path, home: Path, is_damaged: bool) -> None:
     if is_damaged:
         (home / "memories.db").write_bytes(b"no database " * 1000)
     _overwrite_page(saved, Random(3))
@@ -130,7 +130,7 @@ def test_a_damaged_backup_changes_nothing(run: Run, saved: Path, home: Path, is_
     assert {file.name for file in after.keys() - before.keys()} <= {"memories.db.lock"}
 
 
-def test_the_database_of_another_program_is_not_moved(run: Run, saved: Path, tmp_path: Path) -> None:
+def test_restore_moves_no_database_of_another_program(run: Run, saved: Path, tmp_path: Path) -> None:
     import apsw
 
     foreign = tmp_path / "browser.db"
@@ -142,7 +142,7 @@ def test_the_database_of_another_program_is_not_moved(run: Run, saved: Path, tmp
     assert foreign.is_file()
 
 
-def test_a_file_that_never_was_a_store_is_not_moved(run: Run, saved: Path, tmp_path: Path) -> None:
+def test_restore_moves_no_file_that_is_no_store(run: Run, saved: Path, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear Ingrid, " * 500)
     refused = run("restore", str(saved), "--yes", "--store", f"sqlite:///{tmp_path / 'letter.txt'}")
     assert refused.is_refused(3, "is not a database", "nothing was moved")
@@ -150,14 +150,14 @@ def test_a_file_that_never_was_a_store_is_not_moved(run: Run, saved: Path, tmp_p
     assert not list(tmp_path.glob("letter.txt.damaged-*"))
 
 
-def test_a_store_is_restored_where_there_was_none(run: Run, saved: Path, tmp_path: Path) -> None:
+def test_restore_creates_a_missing_store(run: Run, saved: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'elsewhere' / 'memories.db'}"
     restored = run("restore", str(saved), "--yes", "--json", "--store", url).json
     assert (restored["memories"], restored["kept"], restored["was_damaged"]) == (3, None, False)
     assert run("doctor", "--deep", "--json", "--store", url).json["healthy"]
 
 
-def test_the_log_beside_a_backup_belongs_to_it(run: Run, saved: Path, home: Path, tmp_path: Path) -> None:
+def test_restore_reads_the_log_beside_a_backup(run: Run, saved: Path, home: Path, tmp_path: Path) -> None:
     import apsw
 
     reader = apsw.Connection(str(home / "memories.db"))

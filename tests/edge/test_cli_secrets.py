@@ -1,4 +1,4 @@
-"""Secrets on the command line: taken, shown as stubs, revealed on request, sealed later, locked anew."""
+"""Secrets on the command line: add, show, reveal, seal and rotate."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TEXT = f"the wifi password is {SECRET}"
 STUB = "[SECRET] Password, wifi"
 
 
-def test_a_sealing_is_not_undone_and_nothing_else_is_instead(run: Run, add: Add) -> None:
+def test_undo_skips_a_sealing_and_undoes_nothing_else(run: Run, add: Add) -> None:
     first, second = add("alpha is first"), add("beta is second")
     run("secrets", "seal", first)
     assert run("undo").is_refused(1, "sealed", "cannot be undone")
     assert run("show", second, "--json").json["forgotten"] is False
 
 
-def test_add_says_that_it_took_a_secret_and_how_to_change_that(run: Run) -> None:
+def test_add_reports_a_detected_secret(run: Run) -> None:
     done = run("add", TEXT)
     assert STUB in done.out and "--not-secret" in done.out and SECRET not in done.out
     assert run("add", "the kettle is red", "--json").json["detected"] is False
@@ -33,7 +33,7 @@ def test_add_says_that_it_took_a_secret_and_how_to_change_that(run: Run) -> None
     assert (marked["secret"], marked["detected"]) == (True, False)
 
 
-def test_a_false_alarm_is_overruled(run: Run, add: Add) -> None:
+def test_not_secret_overrules_detection(run: Run, add: Add) -> None:
     assert run("show", add(TEXT, "--not-secret"), "--json").json["content"] == TEXT
     id = add(TEXT)
     run("edit", id, "--not-secret")
@@ -41,7 +41,7 @@ def test_a_false_alarm_is_overruled(run: Run, add: Add) -> None:
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_readers_see_a_stub(run: Run, add: Add, as_json: bool) -> None:
+def test_readers_see_only_the_title_of_a_secret(run: Run, add: Add, as_json: bool) -> None:
     id = add(TEXT, "--tags", "home")
     add("the guest wifi is slow")
     more = ["--json"] if as_json else []
@@ -62,7 +62,7 @@ def test_readers_see_a_stub(run: Run, add: Add, as_json: bool) -> None:
     assert hit["content"][term["start"] : term["end"]].lower() == "wifi"
 
 
-def test_reveal_prints_the_text_alone_and_is_journaled(run: Run, add: Add) -> None:
+def test_reveal_prints_only_the_text_and_is_journaled(run: Run, add: Add) -> None:
     id = add(TEXT)
     done = run("secrets", "reveal", id[:8])
     assert (done.out, done.err) == (TEXT + "\n", "")
@@ -72,7 +72,7 @@ def test_reveal_prints_the_text_alone_and_is_journaled(run: Run, add: Add) -> No
     assert run("secrets", "reveal", add("the kettle is red")).is_refused(2, "not a secret")
 
 
-def test_split_pieces_are_looked_at_one_by_one(run: Run) -> None:
+def test_split_detects_secrets_in_each_piece(run: Run) -> None:
     filler = "The harbour crane was painted in spring. " * 40
     document = run("add", "-", "--split", "--json", stdin=f"{filler}\n{TEXT}\n{filler}").json
     listed = run("list", "--json", "--limit", "100").json["memories"]
@@ -81,16 +81,16 @@ def test_split_pieces_are_looked_at_one_by_one(run: Run) -> None:
     assert all(SECRET not in each["content"] for each in listed)
 
 
-def test_labels_are_refused_without_being_repeated(run: Run) -> None:
+def test_secret_in_a_label_is_refused_without_repeating_it(run: Run) -> None:
     done = run("add", "the kettle is red", "--tags", f"password is {SECRET}")
     assert done.is_refused(2, "Password") and SECRET not in done.err
 
 
-def test_a_secret_is_not_opened_in_an_editor(run: Run, add: Add) -> None:
+def test_edit_opens_no_secret_in_an_editor(run: Run, add: Add) -> None:
     assert run("edit", add(TEXT)).is_refused(2, "editor")
 
 
-def test_seal_later(run: Run, add: Add, home: Path) -> None:
+def test_seal_a_stored_memory(run: Run, add: Add, home: Path) -> None:
     id = add(TEXT, "--not-secret")
     run("recall", "wifi")
     doctor = run("doctor", "--deep")
@@ -102,7 +102,7 @@ def test_seal_later(run: Run, add: Add, home: Path) -> None:
     assert run("edit", add("Klingonia met the mayor"), "--secret", "--json").json["action"] == "sealed"
 
 
-def test_rotate(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rotate_changes_the_key(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     id = add(TEXT)
     assert run("secrets", "rotate").is_refused(2, "--renew")
     assert "1 text re-encrypted" in run("secrets", "rotate", "--renew").out
@@ -128,29 +128,29 @@ def test_export_with_secrets(run: Run, add: Add, tmp_path: Path) -> None:
     assert line["memory"]["secret"] == TEXT
 
 
-def test_settings_of_the_vault_are_shown_and_checked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_checks_settings_of_the_vault(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("config", "--json").json["settings"]["privacy.key"]["value"] == "file"
     monkeypatch.setenv("TRISKELE_PRIVACY_KEY", "drawer")
     assert run("list").is_refused(2, "privacy.key", "keyring")
 
 
-def test_no_secrets_is_said_in_so_many_words(run: Run) -> None:
+def test_secrets_list_without_secrets_says_so(run: Run) -> None:
     run("add", "The heron fishes at dawn")
     assert "No secrets;" in run("secrets", "list").out
 
 
-def test_sealing_shows_the_title(run: Run) -> None:
+def test_seal_shows_the_title(run: Run) -> None:
     id = run("add", "The heron guards the gate", "--json").json["id"]
     assert "[SECRET] Gate" in run("secrets", "seal", id, "--title", "Gate").out
 
 
-def test_the_example_key_of_a_manual_is_stored_open_and_that_is_said(run: Run) -> None:
-    said = run("add", "The manual uses AKIAIOSFODNN7EXAMPLE everywhere").out.replace("\n", " ")
-    assert "AKIAIOSFODNN7EXAMPLE looks like the example key of a manual and is stored open" in said
+def test_add_reports_an_example_key_that_is_stored_open(run: Run) -> None:
+    output = run("add", "The manual uses AKIAIOSFODNN7EXAMPLE everywhere").out.replace("\n", " ")
+    assert "AKIAIOSFODNN7EXAMPLE looks like the example key of a manual and is stored open" in output
     assert "example key" not in run("add", "The heron fishes at dawn").out
 
 
-def test_a_backup_says_that_the_key_is_not_in_it(run: Run, tmp_path: Path) -> None:
+def test_backup_warns_that_it_lacks_the_key(run: Run, tmp_path: Path) -> None:
     run("add", "The heron fishes at dawn")
     assert "key" not in run("backup", str(tmp_path / "one.db")).out.replace(str(tmp_path), "")
     run("add", "The heron guards the gate", "--secret", "--title", "Gate")

@@ -24,7 +24,7 @@ Add = Callable[..., str]
 
 
 def test_backup_and_restore(run: Run, add: Add, tmp_path: Path) -> None:
-    kept = add("A fact worth keeping")
+    earlier = add("A fact worth keeping")
     target = tmp_path / "monday.db"
     document = run("backup", str(target), "--json").json
     assert document["path"] == str(target)
@@ -33,10 +33,10 @@ def test_backup_and_restore(run: Run, add: Add, tmp_path: Path) -> None:
     restored = run("restore", str(target), "--yes", "--json").json
     assert restored["memories"] == 1
     assert Path(restored["kept"]).is_file()
-    assert [memory["id"] for memory in run("list", "--json").json["memories"]] == [kept]
-    assert [hit["id"] for hit in run("recall", "fact", "--json").json["hits"]] == [kept]
+    assert [memory["id"] for memory in run("list", "--json").json["memories"]] == [earlier]
+    assert [hit["id"] for hit in run("recall", "fact", "--json").json["hits"]] == [earlier]
     run("restore", restored["kept"], "--yes")
-    assert {memory["id"] for memory in run("list", "--json").json["memories"]} == {kept, later}
+    assert {memory["id"] for memory in run("list", "--json").json["memories"]} == {earlier, later}
 
 
 def test_backup_never_overwrites(run: Run, add: Add, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_backup_never_overwrites(run: Run, add: Add, tmp_path: Path) -> None:
     assert target.read_text() == "precious"
 
 
-def test_restore_refuses_what_is_no_backup(run: Run, add: Add, tmp_path: Path) -> None:
+def test_restore_refuses_other_files(run: Run, add: Add, tmp_path: Path) -> None:
     id = add("A fact worth keeping")
     assert run("restore", str(tmp_path / "missing.db")).is_refused(2, "no backup at")
     broken = tmp_path / "broken.db"
@@ -65,14 +65,14 @@ def test_reindex_counts_versions(run: Run, add: Add) -> None:
     assert "Indexed 2 versions" in run("reindex").out
 
 
-def test_doctor_finds_a_healthy_store_well(run: Run, add: Add) -> None:
+def test_doctor_on_a_healthy_store(run: Run, add: Add) -> None:
     add("A fact worth keeping")
     document = run("doctor", "--deep", "--json").json
     assert (document["healthy"], document["findings"]) == (True, [])
     assert "all checksums match" in run("doctor", "--deep").out
 
 
-def test_doctor_mends_a_lost_index(run: Run, add: Add, home: Path) -> None:
+def test_doctor_repairs_a_lost_index(run: Run, add: Add, home: Path) -> None:
     id = add("A fact worth keeping")
     run("reindex")
     shutil.rmtree(home / "memories.db.index")
@@ -83,9 +83,7 @@ def test_doctor_mends_a_lost_index(run: Run, add: Add, home: Path) -> None:
     assert [hit["id"] for hit in run("recall", "fact", "--json").json["hits"]] == [id]
 
 
-def test_doctor_counts_damage_that_it_was_not_to_repair(
-    run: Run, add: Add, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_no_repair_counts_damage(run: Run, add: Add, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DenseIndex, "tail_cap", 1)
     add("A fact worth keeping")
     add("Another fact worth keeping")
@@ -95,25 +93,25 @@ def test_doctor_counts_damage_that_it_was_not_to_repair(
     content = bytearray(values.read_bytes())
     content[len(content) // 2] ^= 0x40
     values.write_bytes(content)
-    found = run("doctor", "--deep", "--no-repair", "--json")
-    document = json.loads(found.out)
-    assert (found.code, document["healthy"], document["vectors_damaged"]) == (1, False, 1)
-    said = run("doctor", "--deep", "--no-repair")
-    assert said.code == 1 and "✗ Not repaired: 1 damaged vector" in said.out and "up to date" not in said.out
+    json_run = run("doctor", "--deep", "--no-repair", "--json")
+    document = json.loads(json_run.out)
+    assert (json_run.code, document["healthy"], document["vectors_damaged"]) == (1, False, 1)
+    ran = run("doctor", "--deep", "--no-repair")
+    assert ran.code == 1 and "✗ Not repaired: 1 damaged vector" in ran.out and "up to date" not in ran.out
     assert run("doctor", "--deep").code == 0
-    said = run("doctor", "--deep", "--no-repair")
-    assert said.code == 0 and "Not repaired" not in said.out
+    ran = run("doctor", "--deep", "--no-repair")
+    assert ran.code == 0 and "Not repaired" not in ran.out
 
 
-def test_doctor_says_no_when_a_row_was_tampered_with(run: Run, add: Add, home: Path) -> None:
+def test_doctor_exits_with_1_for_a_changed_row(run: Run, add: Add, home: Path) -> None:
     add("A fact worth keeping")
     connection = apsw.Connection(str(home / "memories.db"))
     connection.execute("UPDATE versions SET content = 'A lie'")
     connection.close()
     assert run("doctor").code == 0
-    found = run("doctor", "--deep")
-    assert found.code == 1
-    assert "hash differs" in found.out and "triskele restore" in found.out
+    ran = run("doctor", "--deep")
+    assert ran.code == 1
+    assert "hash differs" in ran.out and "triskele restore" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -125,7 +123,7 @@ def test_doctor_says_no_when_a_row_was_tampered_with(run: Run, add: Add, home: P
         {"repair_problem": "a reason", "vectors_damaged": 1},
     ],
 )
-def test_doctor_says_no_where_it_shows_a_cross(
+def test_doctor_exits_with_1_if_it_shows_a_cross(
     run: Run, add: Add, monkeypatch: pytest.MonkeyPatch, problem: dict[str, Any]
 ) -> None:
     add("A fact worth keeping")
@@ -136,7 +134,7 @@ def test_doctor_says_no_where_it_shows_a_cross(
     assert json.loads(run("doctor", "--json").out)["healthy"] is False
 
 
-def test_config_tells_where_values_come_from(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_shows_the_origin_of_values(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home.mkdir()
     file = home / "config.toml"
     file.write_text("[recall]\nlimit = 3\n")
@@ -148,11 +146,11 @@ def test_config_tells_where_values_come_from(run: Run, home: Path, monkeypatch: 
     assert settings["memory.owner"] == {"value": "ada", "origin": "environment TRISKELE_MEMORY_OWNER"}
     assert settings["home"] == {"value": str(home), "origin": "environment TRISKELE_HOME"}
     assert settings["index.language"] == {"value": "english", "origin": "default"}
-    said = run("config").out
-    assert "recall.limit" in said and "environment TRISKELE_MEMORY_OWNER" in said
+    output = run("config").out
+    assert "recall.limit" in output and "environment TRISKELE_MEMORY_OWNER" in output
 
 
-def test_config_leaves_no_store_behind(run: Run, home: Path) -> None:
+def test_config_creates_no_store(run: Run, home: Path) -> None:
     assert run("config").code == 0
     assert not home.exists()
 
@@ -168,16 +166,18 @@ def test_completion_prints_a_script(run: Run, shell: str) -> None:
     ("typed", "expected"),
     [(["triskele", "rei"], "reindex"), (["triskele", "add", "x", "--category", "dec"], "decisions")],
 )
-def test_the_shell_completes_names(run: Run, monkeypatch: pytest.MonkeyPatch, typed: list[str], expected: str) -> None:
+def test_completion_of_command_names(
+    run: Run, monkeypatch: pytest.MonkeyPatch, typed: list[str], expected: str
+) -> None:
     assert completed(run, monkeypatch, typed) == [f"plain,{expected}"]
 
 
-def test_the_shell_completes_ids(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_of_ids(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     id = add("A fact worth keeping")
     assert completed(run, monkeypatch, ["triskele", "show", id[:4]]) == [f"plain,{id}"]
 
 
-def test_completion_keeps_quiet_about_a_broken_store(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_is_silent_about_a_broken_store(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home.mkdir()
     (home / "memories.db").write_bytes(b"no database " * 1000)
     assert completed(run, monkeypatch, ["triskele", "show", "1kpn"]) == []
@@ -201,7 +201,7 @@ def test_restore_over_a_sound_store_needs_consent(run: Run, add: Add, tmp_path: 
     assert {memory["id"] for memory in run("list", "--json").json["memories"]} == {id, later}
 
 
-def test_the_backup_of_a_damaged_store_blames_the_store(run: Run, add: Add, home: Path, tmp_path: Path) -> None:
+def test_backup_of_a_damaged_store_names_the_store(run: Run, add: Add, home: Path, tmp_path: Path) -> None:
     add("A fact worth keeping")
     store = home / "memories.db"
     store.write_bytes(store.read_bytes().replace(b"A fact worth", b"A fact w\xc3\xc3th"))
@@ -210,20 +210,20 @@ def test_the_backup_of_a_damaged_store_blames_the_store(run: Run, add: Add, home
     assert "new.db" not in refused.err and not (tmp_path / "new.db").exists()
 
 
-def test_damage_names_the_command_that_helps(run: Run, add: Add, home: Path) -> None:
+def test_damage_names_the_command_to_run(run: Run, add: Add, home: Path) -> None:
     add("A fact worth keeping")
     (home / "memories.db").write_bytes(b"no database " * 1000)
     assert run("list").is_refused(3, "triskele restore FILE")
 
 
-def test_a_mistyped_store_makes_no_folders(run: Run, tmp_path: Path) -> None:
+def test_mistyped_store_creates_no_folders(run: Run, tmp_path: Path) -> None:
     wrong = tmp_path / "tpyo" / "deep" / "notes.db"
     assert run("add", "lost in space", "--store", f"sqlite:///{wrong}").is_refused(2, f"mkdir -p {wrong.parent}")
     assert not (tmp_path / "tpyo").exists()
     assert run("add", "found", "--store", f"sqlite:///{tmp_path / 'one' / 'notes.db'}").code == 0
 
 
-def test_an_empty_file_becomes_a_store_and_that_is_said(run: Run, home: Path) -> None:
+def test_add_reports_that_an_empty_file_becomes_a_store(run: Run, home: Path) -> None:
     home.mkdir()
     (home / "memories.db").write_bytes(b"")
     assert "is an empty file" in run("list").err
@@ -232,13 +232,13 @@ def test_an_empty_file_becomes_a_store_and_that_is_said(run: Run, home: Path) ->
     assert run("add", "The second fact").err == ""
 
 
-def test_a_backup_makes_no_folders(run: Run, add: Add, tmp_path: Path) -> None:
+def test_backup_creates_no_folders(run: Run, add: Add, tmp_path: Path) -> None:
     add("A fact worth keeping")
     assert run("backup", str(tmp_path / "stick" / "copy.db")).is_refused(2, "stick does not exist")
     assert not (tmp_path / "stick").exists()
 
 
-def test_config_set_keeps_the_rest_of_the_file_and_refuses_what_could_not_be_read(run: Run, home: Path) -> None:
+def test_config_set_keeps_the_file_and_refuses_wrong_values(run: Run, home: Path) -> None:
     home.mkdir(parents=True)
     file = home / "config.toml"
     file.write_text("# mine\n[recall]\nlimit = 7 # seven\nlog = true\n")
@@ -273,7 +273,7 @@ def test_config_set_keeps_the_rest_of_the_file_and_refuses_what_could_not_be_rea
     assert run("config", "get", "recall.limit").out == "10\n"
 
 
-def test_config_set_corrects_a_file_that_cannot_be_read(run: Run, home: Path) -> None:
+def test_config_set_corrects_a_wrong_file(run: Run, home: Path) -> None:
     home.mkdir(parents=True)
     file = home / "config.toml"
     file.write_text("[server]\nurl = 'memory.example.com'\n[recall]\nlimit = 0\n")
@@ -293,7 +293,7 @@ def test_config_set_corrects_a_file_that_cannot_be_read(run: Run, home: Path) ->
     "wrong",
     ["recall = 5\n", "recall = 'x'\n", "[[recall]]\nlimit = 1\n[[recall]]\nlimit = 2\n", "recall = [1]\n"],
 )
-def test_config_corrects_a_section_that_is_none(run: Run, home: Path, wrong: str) -> None:
+def test_config_set_corrects_a_value_that_should_be_a_section(run: Run, home: Path, wrong: str) -> None:
     home.mkdir(parents=True)
     file = home / "config.toml"
     text = f"project = 'shop' # mine\n{wrong}[memory]\nowner = 'ada'\n"
@@ -341,7 +341,7 @@ def test_config_unset_removes_misspelt_settings(run: Run, home: Path, wrong: str
     assert run("config", "unset", "hosted.foo").out == f"hosted.foo is removed from {file}.\n"
 
 
-def test_config_set_refuses_models_and_services_that_do_not_exist(run: Run, home: Path, tmp_path: Path) -> None:
+def test_config_set_refuses_unknown_models_and_services(run: Run, home: Path, tmp_path: Path) -> None:
     for key, value, words in (
         ("recall.model", "", "unknown model ''"),
         ("recall.model", "/nowhere/at/all", "there is no such folder"),
@@ -385,7 +385,7 @@ def test_config_set_refuses_models_and_services_that_do_not_exist(run: Run, home
         ("rerank.model", "EMPTY", "no cross-encoder in"),
     ],
 )
-def test_config_set_refuses_addresses_and_cross_encoders_that_cannot_be_used(
+def test_config_set_refuses_unusable_addresses_and_cross_encoders(
     run: Run, home: Path, tmp_path: Path, key: str, value: str, words: str
 ) -> None:
     home.mkdir(parents=True)
@@ -396,7 +396,7 @@ def test_config_set_refuses_addresses_and_cross_encoders_that_cannot_be_used(
     assert (home / "config.toml").read_text() == "[store]\nurl = 'postgresql://localhost/notes'\n"
 
 
-def test_config_set_takes_addresses_and_cross_encoders_that_can_be_used(run: Run) -> None:
+def test_config_set_accepts_addresses_and_cross_encoders(run: Run) -> None:
     for key, value in (
         ("hosted.url", "https://api.example.com/v1"),
         ("llm.url", "http://localhost:11434/v1"),
@@ -412,7 +412,7 @@ def test_config_set_takes_addresses_and_cross_encoders_that_can_be_used(run: Run
         assert run("config", "set", key, value).code == 0, key
 
 
-def test_a_command_is_split_as_a_shell_does(run: Run, home: Path) -> None:
+def test_config_set_splits_a_command_like_a_shell(run: Run, home: Path) -> None:
     ran = run("config", "set", "llm.command", "prog --a,b 'c d'")
     assert ran.out.startswith("llm.command is prog --a,b 'c d' (")
     assert run("config", "get", "llm.command", "--json").json["value"] == ["prog", "--a,b", "c d"]
@@ -422,7 +422,7 @@ def test_a_command_is_split_as_a_shell_does(run: Run, home: Path) -> None:
     assert run("config", "get", "llm.command", "--json").json["value"] == ["prog", "--a,b"]
 
 
-def test_a_language_model_that_is_asked_for_but_not_named_is_told_of(run: Run, add: Add) -> None:
+def test_doctor_names_a_missing_language_model(run: Run, add: Add) -> None:
     add("The kettle is red")
     assert "has no effect" not in run("doctor").out + run("curate").err
     run("config", "set", "curation.llm_calls", "50")
@@ -434,7 +434,7 @@ def test_a_language_model_that_is_asked_for_but_not_named_is_told_of(run: Run, a
     assert words not in run("curate").err and "no command is set" in run("curate").err
 
 
-def test_config_set_says_that_the_environment_wins(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_set_reports_a_variable_that_overrides_it(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRISKELE_RECALL_LIMIT", "3")
     ran = run("config", "set", "recall.limit", "5")
     assert ran.out == f"recall.limit is changed in {home / 'config.toml'}.\n"
@@ -445,9 +445,7 @@ def test_config_set_says_that_the_environment_wins(run: Run, home: Path, monkeyp
     )
 
 
-def test_an_error_about_a_model_or_a_language_names_what_set_it(
-    run: Run, add: Add, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_of_a_setting_names_its_origin(run: Run, add: Add, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add("The kettle is red")
     for variable, value, key in (
         ("TRISKELE_RECALL_MODEL", "zzz", "model"),
@@ -461,7 +459,9 @@ def test_an_error_about_a_model_or_a_language_names_what_set_it(
         assert run("recall", "kettle").is_refused(2, value, f"(in {home / 'config.toml'})")
 
 
-def test_doctor_tells_lost_writes_until_their_folder_is_gone(run: Run, add: Add, home: Path, tmp_path: Path) -> None:
+def test_doctor_reports_lost_writes_until_their_folder_is_deleted(
+    run: Run, add: Add, home: Path, tmp_path: Path
+) -> None:
     add("A fact worth keeping")
     run("backup", str(tmp_path / "older.db"))
     lost = add("A later fact")
@@ -491,29 +491,29 @@ def test_doctor_tells_lost_writes_until_their_folder_is_gone(run: Run, add: Add,
         ),
     ],
 )
-def test_a_variable_without_effect_is_named_on_standard_error(
+def test_variable_without_effect_is_named_on_standard_error(
     run: Run, monkeypatch: pytest.MonkeyPatch, name: str, said: str
 ) -> None:
     monkeypatch.setenv("TRISKELE_RECALL_LIMIT", "7")
     assert run("list", "--json").err.count("\n") == 1  # that there is no store yet
     monkeypatch.setenv(name, "5")
-    found = run("config", "--json")
-    assert found.err.startswith(f"triskele: {name} ") and found.err.endswith(said + "\n") and found.err.count("\n") == 1
-    assert found.json["settings"]["recall.limit"]["value"] == 7
+    ran = run("config", "--json")
+    assert ran.err.startswith(f"triskele: {name} ") and ran.err.endswith(said + "\n") and ran.err.count("\n") == 1
+    assert ran.json["settings"]["recall.limit"]["value"] == 7
     view = '{"command": "view", "path": "/memories"}'
     assert name not in run("memory-tool", stdin=view).err
 
 
-def test_every_variable_that_is_read_is_known() -> None:
+def test_variables_that_are_read_have_no_warning() -> None:
     source = Path(config.__file__).parent
     named = {
         name for path in source.rglob("*.py") for name in re.findall(r'"(TRISKELE_[A-Z_]+[A-Z])"', path.read_text())
     }
-    given = {name: str(Path.cwd()) if name == "TRISKELE_HOME" else "file" for name in named}
-    given |= {
+    environ = {name: str(Path.cwd()) if name == "TRISKELE_HOME" else "file" for name in named}
+    environ |= {
         "TRISKELE_STORE": "sqlite:///x.db",
         "TRISKELE_SERVER": "https://example.com",
         "TRISKELE_CONFIG": os.devnull,
     }
-    del given["TRISKELE_READ_STORE"]
-    assert ignored_variables(given, config.load(given)) == []
+    del environ["TRISKELE_READ_STORE"]
+    assert ignored_variables(environ, config.load(environ)) == []

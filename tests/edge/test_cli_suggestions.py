@@ -32,19 +32,19 @@ WORDLESS = [
 
 
 def _options(command: click.Command) -> list[str]:
-    found = [flag for each in command.params for flag in each.opts if flag.startswith("--")]
-    return [flag for flag in found if len(flag) > 5]
+    flags = [flag for each in command.params for flag in each.opts if flag.startswith("--")]
+    return [flag for flag in flags if len(flag) > 5]
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
-def test_a_misspelled_option_gets_a_suggestion(run: Run, path: tuple[str, ...]) -> None:
+def test_misspelled_option_gets_a_suggestion(run: Run, path: tuple[str, ...]) -> None:
     for flag in _options(LEAVES[path]):
         misspelled = flag[:-2] + flag[-1] + flag[-2] + "x"
         assert run(*path, misspelled).is_refused(2, f"unknown option {misspelled[:16]!r}"[:16], "did you mean --"), flag
 
 
 @pytest.mark.parametrize("path", [(), *GROUPS], ids=" ".join)
-def test_a_misspelled_command_gets_a_suggestion(run: Run, path: tuple[str, ...]) -> None:
+def test_misspelled_command_gets_a_suggestion(run: Run, path: tuple[str, ...]) -> None:
     group = GROUPS[path] if path else cli
     for name in (name for name in group.list_commands(click.Context(group)) if len(name) > 3):
         assert run(*path, f"{name[:-1]}xq").is_refused(2, "unknown command", "did you mean"), name
@@ -54,11 +54,11 @@ def test_a_misspelled_command_gets_a_suggestion(run: Run, path: tuple[str, ...])
 
 
 @pytest.mark.parametrize("path", WORDLESS, ids=" ".join)
-def test_words_for_a_command_that_takes_none(run: Run, path: tuple[str, ...]) -> None:
+def test_words_for_a_command_without_arguments_are_refused(run: Run, path: tuple[str, ...]) -> None:
     assert run(*path, "3").is_refused(2, f"{path[-1]} takes no words (3)")
 
 
-def test_a_number_after_undo_is_a_batch(run: Run) -> None:
+def test_undo_suggests_batch_for_a_word(run: Run) -> None:
     assert run("undo", "3").is_refused(2, "did you mean --batch 3?")
     assert run("list", "cheese").is_refused(2, "`triskele recall`")
     assert run("recall", "two", "words").is_refused(2, "too many words (words)", "in quotes")

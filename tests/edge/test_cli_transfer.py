@@ -13,7 +13,7 @@ Run = Callable[..., Any]
 Add = Callable[..., str]
 
 
-def test_a_dry_run_changes_nothing_and_the_import_can_be_undone(run: Run, tmp_path: Path) -> None:
+def test_import_dry_run_changes_nothing_and_import_can_be_undone(run: Run, tmp_path: Path) -> None:
     source = tmp_path / "CLAUDE.md"
     source.write_text("# Rules\n\n- Use tabs in every file.\n- Never push on a Friday.\n")
     planned = run("import", str(source), "--dry-run", "--json").json
@@ -26,19 +26,19 @@ def test_a_dry_run_changes_nothing_and_the_import_can_be_undone(run: Run, tmp_pa
     assert run("list", "--json").json["memories"] == []
 
 
-def test_an_import_names_what_it_read(run: Run, tmp_path: Path) -> None:
+def test_import_names_the_files_it_read(run: Run, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     (notes / "sub").mkdir(parents=True)
     for name in ("a.md", "sub/b.txt", ".hidden.md", "c.pdf"):
         (notes / name).write_text(f"A fact about {name} for everyone.\n")
     planned = run("import", str(notes), "--dry-run", "--json").json
     assert (planned["source"], planned["files"]) == (str(notes.resolve()), ["a.md", "sub/b.txt"])
-    said = " ".join(run("import", str(notes)).out.split())
-    assert said.startswith(f"Read 2 files of {notes.resolve()}: a.md, sub/b.txt. 2 of 2 memories added")
+    output = " ".join(run("import", str(notes)).out.split())
+    assert output.startswith(f"Read 2 files of {notes.resolve()}: a.md, sub/b.txt. 2 of 2 memories added")
     assert run("import", str(notes / "a.md")).out.replace("\n", " ").startswith(f"Read {(notes / 'a.md').resolve()}. ")
 
 
-def test_export_and_import_give_the_same_memories(run: Run, add: Add, tmp_path: Path) -> None:
+def test_import_of_an_export_gives_the_same_memories(run: Run, add: Add, tmp_path: Path) -> None:
     older = add("SMS go out through Textmarlin", "--tags", "sms")
     add("Messages run over Pingwell", "--supersedes", older)
     target = tmp_path / "all.jsonl"
@@ -50,7 +50,7 @@ def test_export_and_import_give_the_same_memories(run: Run, add: Add, tmp_path: 
     assert run("list", "--store", elsewhere, "--json").json == here
 
 
-def test_an_archive_moves_everything_to_another_store(run: Run, add: Add, tmp_path: Path) -> None:
+def test_archive_moves_everything_to_another_store(run: Run, add: Add, tmp_path: Path) -> None:
     add("SMS go out through Textmarlin", "--tags", "sms")
     add("The meeting is in room 4711", "--private")
     target, elsewhere = str(tmp_path / "all.archive"), ("--store", f"sqlite:///{tmp_path / 'copy.db'}")
@@ -67,7 +67,7 @@ def test_an_archive_moves_everything_to_another_store(run: Run, add: Add, tmp_pa
     assert "has memories of 'me'" in run(*elsewhere, "import", target, "--keep-origin").err
 
 
-def test_an_archive_of_other_folders_says_how_this_one_gets_its_memories(
+def test_archive_of_another_folder_names_projects_merge(
     run: Run, add: Add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add("SMS go out through Textmarlin")
@@ -76,14 +76,14 @@ def test_an_archive_of_other_folders_says_how_this_one_gets_its_memories(
     assert "projects" not in run("--store", f"sqlite:///{tmp_path / 'same.db'}", "import", target, "--keep-origin").out
     (tmp_path / "market").mkdir()
     monkeypatch.chdir(tmp_path / "market")
-    said = " ".join(run(*elsewhere, "import", target, "--keep-origin").out.split())
-    assert "`triskele projects merge market shop`" in said
+    output = " ".join(run(*elsewhere, "import", target, "--keep-origin").out.split())
+    assert "`triskele projects merge market shop`" in output
     assert run(*elsewhere, "list", "--json").json["memories"] == []
     run(*elsewhere, "projects", "merge", "market", "shop")
     assert len(run(*elsewhere, "list", "--json").json["memories"]) == 1
 
 
-def test_private_memories_leave_only_on_request(run: Run, add: Add) -> None:
+def test_export_leaves_out_private_memories(run: Run, add: Add) -> None:
     add("The meeting is in room 4711", "--private")
     add("The office is in Altona")
     plain = run("export")
@@ -93,7 +93,7 @@ def test_private_memories_leave_only_on_request(run: Run, add: Add) -> None:
     assert "4711" in run("export", "--private").out
 
 
-def test_export_answers_programs_with_one_document(run: Run, add: Add) -> None:
+def test_export_json_is_one_document(run: Run, add: Add) -> None:
     add("The office is in Altona")
     document = run("export", "--json").json
     assert document["written"] == 1
@@ -124,7 +124,7 @@ def test_export_overwrites_only_on_request(run: Run, add: Add, tmp_path: Path) -
     assert "Altona" in file.read_text()
 
 
-def test_a_broken_source_imports_nothing(run: Run, tmp_path: Path) -> None:
+def test_import_of_a_broken_file_stores_nothing(run: Run, tmp_path: Path) -> None:
     source = tmp_path / "notes.jsonl"
     source.write_text('{"content": "good"}\n{"content": ""}\n')
     assert run("import", str(source)).is_refused(2, "nothing was imported", "line 2")
@@ -134,14 +134,14 @@ def test_a_broken_source_imports_nothing(run: Run, tmp_path: Path) -> None:
     assert "line 2" in planned.out
 
 
-def test_a_line_that_a_file_holds_twice_is_not_said_to_be_stored(run: Run, add: Add, tmp_path: Path) -> None:
+def test_import_counts_a_repeated_line_apart_from_stored_ones(run: Run, add: Add, tmp_path: Path) -> None:
     stored = add("The mill is old")
     source = tmp_path / "notes.jsonl"
     texts = ("The kettle is red", "The kettle is red", "The mill is old", "The mill is old")
     source.write_text("".join(f'{{"content": "{text}"}}\n' for text in texts))
-    said = run("import", str(source), "--dry-run").out
-    assert said.count("(twice in this file)") == 1 and said.count(f"(already stored as {stored})") == 2
-    assert "2 already stored." in said and "1 twice in this file." in said
+    output = run("import", str(source), "--dry-run").out
+    assert output.count("(twice in this file)") == 1 and output.count(f"(already stored as {stored})") == 2
+    assert "2 already stored." in output and "1 twice in this file." in output
     assert [each["id"] != "" for each in run("import", str(source), "--dry-run", "--json").json["memories"]] == [
         True,
         False,
@@ -151,12 +151,12 @@ def test_a_line_that_a_file_holds_twice_is_not_said_to_be_stored(run: Run, add: 
     assert "3 already stored." in run("import", str(source)).out
 
 
-def test_sources_and_formats_that_do_not_exist(run: Run, tmp_path: Path) -> None:
+def test_import_refuses_unknown_sources_and_formats(run: Run, tmp_path: Path) -> None:
     assert run("import", str(tmp_path / "missing")).is_refused(2, "no such file")
     assert run("export", "--format", "parchment").is_refused(2, "unknown format")
 
 
-def test_a_memory_that_is_no_secret_any_more_is_exported(run: Run, add: Add, tmp_path: Path) -> None:
+def test_export_includes_an_opened_secret(run: Run, add: Add, tmp_path: Path) -> None:
     id = add("the demo password is demo1234demo")
     run("edit", id, "--not-secret")
     document = run("export", str(tmp_path / "out.jsonl"), "--json").json
@@ -165,17 +165,17 @@ def test_a_memory_that_is_no_secret_any_more_is_exported(run: Run, add: Add, tmp
     assert "1 earlier version" in run("export", str(tmp_path / "again.jsonl")).out
 
 
-def test_a_dash_exports_to_standard_output(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_to_a_dash_writes_standard_output(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run("add", "the kettle is red")
     assert "the kettle is red" in run("export", "-").out
     assert not (tmp_path / "-").exists()
 
 
-def test_an_export_says_that_it_holds_forgotten_memories(run: Run, add: Callable[..., str], tmp_path: Path) -> None:
+def test_export_reports_what_current_only_leaves_out(run: Run, add: Callable[..., str], tmp_path: Path) -> None:
     add("Kept")
     run("forget", add("Forgotten"))
-    said = run("export", str(tmp_path / "all.jsonl"))
-    assert "1 forgotten memory among them (left out with --current-only)." in said.out
+    ran = run("export", str(tmp_path / "all.jsonl"))
+    assert "1 forgotten memory among them (left out with --current-only)." in ran.out
     assert "forgotten" not in run("export", str(tmp_path / "now.jsonl"), "--current-only").out
     assert run("export", str(tmp_path / "again.jsonl"), "--json").json["forgotten"] == 1

@@ -12,7 +12,7 @@ Run = Callable[..., Any]
 Add = Callable[..., str]
 
 
-def test_add_answers_with_id_project_and_action(run: Run) -> None:
+def test_add_has_id_project_and_action(run: Run) -> None:
     document = run("add", "The cache lives in Redis", "--json").json
     assert set(document) >= {"id", "project", "action", "batch"}
     assert (document["project"], document["action"]) == ("shop", "added")
@@ -46,7 +46,7 @@ def test_add_keeps_every_detail(run: Run, add: Add) -> None:
     assert {name: stored[name] for name in expected} == expected
 
 
-def test_edit_changes_and_removes_who_said_it(run: Run, add: Add) -> None:
+def test_edit_changes_and_removes_speaker_and_role(run: Run, add: Add) -> None:
     id = add("We deploy with Argo CD")
     run("edit", id, "--speaker", " Marta  Lindqvist ", "--role", "assistant")
     stored = run("show", id, "--json").json
@@ -111,7 +111,7 @@ def test_add_supersedes_marks_the_older_one(run: Run, add: Add) -> None:
     assert shown["links"] == [{"source": newer, "kind": "supersedes", "target": older}]
 
 
-def test_add_of_a_known_text_may_still_supersede(run: Run, add: Add) -> None:
+def test_add_of_a_stored_text_still_supersedes(run: Run, add: Add) -> None:
     newer = add("SMS go out through Pingwell")
     older = add("SMS go out through Textmarlin")
     document = run("add", "SMS go out through Pingwell", "--supersedes", older, "--json").json
@@ -119,7 +119,7 @@ def test_add_of_a_known_text_may_still_supersede(run: Run, add: Add) -> None:
     assert run("show", older, "--json").json["superseded_by"] == [newer]
 
 
-def test_edit_changes_only_what_is_given(run: Run, add: Add) -> None:
+def test_edit_changes_only_named_details(run: Run, add: Add) -> None:
     id = add("Deploys happen on Tuesday", "--tags", "deploy", "--valid-to", "2026-06-01")
     assert run("edit", id, "Deploys happen daily", "--json").json["action"] == "edited"
     run("edit", id, "--tags", "", "--valid-to", "none", "--everywhere", "--private", "--importance", "1")
@@ -130,14 +130,14 @@ def test_edit_changes_only_what_is_given(run: Run, add: Add) -> None:
     assert run("edit", id, "--importance", "1", "--json").json["action"] == "unchanged"
 
 
-def test_edit_takes_standard_input_and_refuses_nothing_at_all(run: Run, add: Add) -> None:
+def test_edit_reads_standard_input_and_needs_a_change(run: Run, add: Add) -> None:
     id = add("Deploys happen on Tuesday")
     run("edit", id, "-", stdin="Deploys happen daily")
     assert run("show", id, "--json").json["content"] == "Deploys happen daily"
     assert run("edit", id).is_refused(2, "nothing to change")
 
 
-def test_link_and_its_removal(run: Run, add: Add) -> None:
+def test_link_and_remove(run: Run, add: Add) -> None:
     one, two = add("The disk was full"), add("Old logs are deleted nightly")
     document = run("link", one[:10], "resolved-by", two, "--json").json
     assert {name: document[name] for name in ("source", "kind", "target", "action")} == {
@@ -151,7 +151,7 @@ def test_link_and_its_removal(run: Run, add: Add) -> None:
     assert run("show", two, "--json").json["links"] == []
 
 
-def test_a_circle_of_successors_is_answered_with_no(run: Run, add: Add) -> None:
+def test_link_refuses_a_circle_of_successors(run: Run, add: Add) -> None:
     one, two = add("first"), add("second")
     run("link", one, "supersedes", two)
     assert run("link", two, "supersedes", one).is_refused(1, "circle")
@@ -168,13 +168,13 @@ def test_forget_and_undo(run: Run, add: Add) -> None:
     assert [hit["id"] for hit in run("recall", "door code", "--json").json["hits"]] == [id]
 
 
-def test_a_successor_names_what_it_supersedes(run: Run, add: Add) -> None:
+def test_add_names_the_superseded_memory(run: Run, add: Add) -> None:
     older = add("Tea is green")
-    said = run("add", "Tea is black", "--supersedes", older).out
-    assert "It supersedes " in said and older.startswith(said.split("It supersedes ")[1].split(".")[0])
+    output = run("add", "Tea is black", "--supersedes", older).out
+    assert "It supersedes " in output and older.startswith(output.split("It supersedes ")[1].split(".")[0])
 
 
-def test_an_edit_brings_no_forgotten_memory_back_unasked(run: Run, add: Add) -> None:
+def test_edit_restores_only_on_request(run: Run, add: Add) -> None:
     id = add("The door code is 4711")
     run("forget", id)
     # Also where an editor would open: what is typed there would be lost.
@@ -187,19 +187,19 @@ def test_an_edit_brings_no_forgotten_memory_back_unasked(run: Run, add: Add) -> 
     assert run("edit", id, "--restore").is_refused(1, f"{id} is not forgotten")
 
 
-def test_undo_takes_back_a_named_batch(run: Run, add: Add) -> None:
+def test_undo_of_a_batch(run: Run, add: Add) -> None:
     first = run("add", "The first fact", "--json").json
     second = add("The second fact")
     run("undo", "--batch", first["batch"])
     assert [memory["id"] for memory in run("list", "--json").json["memories"]] == [second]
 
 
-def test_undo_says_what_it_unlinked(run: Run, add: Add) -> None:
+def test_undo_names_the_link(run: Run, add: Add) -> None:
     one, two = add("The first fact"), add("The second fact")
     run("link", one, "see-also", two)
-    said = run("undo").out
-    assert "\nUnlinked " in said
-    assert "see-also" in said
+    output = run("undo").out
+    assert "\nUnlinked " in output
+    assert "see-also" in output
 
 
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,13 +210,13 @@ def _act_as(monkeypatch: pytest.MonkeyPatch, actor: str) -> None:
     monkeypatch.setattr("triskele.engine.local.USER", actor)
 
 
-def test_undo_shows_text_project_time_and_actor_and_what_stands_afterwards(run: Run, add: Add) -> None:
+def test_undo_shows_the_change_and_the_result(run: Run, add: Add) -> None:
     id = add("Deploys happen on Tuesday")
     run("edit", id, "Deploys happen daily")
-    said = run("undo").out
-    assert "a change by you in project shop on 20" in said
-    assert "edited" in said and "Deploys happen daily" in said
-    assert "Restored the earlier text of" in said and ": Deploys happen on Tuesday" in said
+    output = run("undo").out
+    assert "a change by you in project shop on 20" in output
+    assert "edited" in output and "Deploys happen daily" in output
+    assert "Restored the earlier text of" in output and ": Deploys happen on Tuesday" in output
     assert "Deploys happen on Tuesday" in run("undo").out
     run("edit", add("Backups run at night"), "--importance", "1")
     assert "Restored the earlier details of" in run("undo").out
@@ -231,7 +231,7 @@ def test_undo_stays_in_the_project_and_names_the_wider_options(run: Run, add: Ad
     ]
 
 
-def test_ids_stay_short_after_an_import(run: Run, tmp_path: Path) -> None:
+def test_short_ids_stay_short_after_an_import(run: Run, tmp_path: Path) -> None:
     notes = tmp_path / "notes.jsonl"
     notes.write_text("".join(f'{{"content": "Fact number {number}"}}\n' for number in range(300)))
     run("import", str(notes))
@@ -240,7 +240,7 @@ def test_ids_stay_short_after_an_import(run: Run, tmp_path: Path) -> None:
     assert run("show", shown[7]).code == 0
 
 
-def test_several_changes_without_a_terminal_need_yes(run: Run, tmp_path: Path) -> None:
+def test_undo_of_several_changes_without_a_terminal_needs_yes(run: Run, tmp_path: Path) -> None:
     notes = tmp_path / "notes.jsonl"
     notes.write_text('{"content": "One"}\n{"content": "Two"}\n')
     batch = run("import", str(notes), "--json").json["batch"]
@@ -251,7 +251,7 @@ def test_several_changes_without_a_terminal_need_yes(run: Run, tmp_path: Path) -
     assert run("list", "--json").json["memories"] == []
 
 
-def test_an_undo_counts_the_changes_that_it_lists(run: Run, add: Add, tmp_path: Path) -> None:
+def test_undo_counts_changes(run: Run, add: Add, tmp_path: Path) -> None:
     for name, text in (("one", "The mill turns, see [[two]]"), ("two", "The wind blows")):
         (tmp_path / f"{name}.md").write_text(text)
     run("import", str(tmp_path), "--format", "markdown")
@@ -268,14 +268,14 @@ def test_an_undo_counts_the_changes_that_it_lists(run: Run, add: Add, tmp_path: 
     assert run("undo").out.startswith("Undoing a change by you")
 
 
-def test_undo_opens_again_what_was_made_private_and_reaches_what_came_before(run: Run, add: Add) -> None:
+def test_undo_restores_visibility_and_reaches_earlier_changes(run: Run, add: Add) -> None:
     add("an older fact")
     id = add("The staging database runs PostgreSQL 14")
     run("edit", id, "--private")
     assert run("show", id, "--json").json["sensitivity"] == "private"
-    said = run("undo").out
-    assert "version 2: The staging database runs PostgreSQL 14 (before: open)" in said
-    assert "Restored the earlier details of" in said and "PostgreSQL 14 (now open)" in said
+    output = run("undo").out
+    assert "version 2: The staging database runs PostgreSQL 14 (before: open)" in output
+    assert "Restored the earlier details of" in output and "PostgreSQL 14 (now open)" in output
     assert run("show", id, "--json").json["sensitivity"] == "open"
     run("edit", id, "It runs PostgreSQL 15", "--private")
     assert "Restored the earlier text of" in run("undo").out
@@ -286,9 +286,7 @@ def test_undo_opens_again_what_was_made_private_and_reaches_what_came_before(run
     assert run("undo").is_refused(1, "nothing to undo")
 
 
-def test_a_change_of_another_actor_needs_anyone_and_consent(
-    run: Run, add: Add, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_undo_of_another_actor_needs_anyone_and_consent(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         _act_as(patched, "client:codex")
         add("Noted by an agent")
@@ -301,22 +299,22 @@ def test_a_change_of_another_actor_needs_anyone_and_consent(
     assert run("list", "--json").json["memories"] == []
 
 
-def test_nothing_to_undo_is_a_no(run: Run) -> None:
+def test_undo_without_changes_exits_with_1(run: Run) -> None:
     assert run("undo").is_refused(1, "nothing to undo")
     assert run("undo", "--batch", "ffff").is_refused(1, "no batch", "`triskele history`")
 
 
-def test_a_refused_undo_names_the_command_to_run(run: Run, add: Add, tmp_path: Path) -> None:
-    kept, gone = add("Deploys happen on Tuesday"), add("The canary sings")
-    edit = run("edit", kept, "Deploys happen daily", "--json").json["batch"]
+def test_refused_undo_names_the_command(run: Run, add: Add, tmp_path: Path) -> None:
+    id, gone = add("Deploys happen on Tuesday"), add("The canary sings")
+    edit = run("edit", id, "Deploys happen daily", "--json").json["batch"]
     run("forget", "--hard", gone, "--yes")
     refused = run("undo")
     assert refused.is_refused(1, "erased a memory", f"(`triskele undo --batch {edit}`)")
     assert run("undo", "--batch", edit).code == 0
 
-    [first, *_] = run("history", kept, "--json").json["entries"]
-    run("edit", kept, "Deploys happen weekly")
-    [*_, last] = run("history", kept, "--json").json["entries"]
+    [first, *_] = run("history", id, "--json").json["entries"]
+    run("edit", id, "Deploys happen weekly")
+    [*_, last] = run("history", id, "--json").json["entries"]
     refused = run("undo", "--batch", first["batch"])
     assert refused.is_refused(1, "changed later", f"`triskele undo --batch {last['batch']}`")
     assert run("undo", "--batch", last["batch"]).code == 0
@@ -328,12 +326,12 @@ def test_a_refused_undo_names_the_command_to_run(run: Run, add: Add, tmp_path: P
     assert run("undo", "--batch", batch, "--yes").code == 0
 
 
-def test_an_erasure_with_nothing_before_it_says_so(run: Run, add: Add) -> None:
+def test_undo_after_an_erasure_says_so(run: Run, add: Add) -> None:
     run("forget", "--hard", add("The canary sings"), "--yes")
     assert run("undo").is_refused(1, "erased a memory", "nothing before it to undo")
 
 
-def test_the_help_of_add_lists_the_categories(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_of_add_lists_the_categories(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "preferences, projects, people" in run("add", "--help").out
     monkeypatch.setenv("TRISKELE_MEMORY_CATEGORIES", "facts,recipes")
     assert "facts, recipes" in run("add", "--help").out
@@ -376,15 +374,15 @@ def test_forget_hard_shows_the_text_before_it_asks(
     "command",
     [["show", "{}"], ["forget", "{}"], ["edit", "{}", "x"], ["history", "{}"], ["link", "{}", "part-of", "{}"]],
 )
-def test_a_prefix_that_fits_two_is_refused(run: Run, add: Add, command: list[str]) -> None:
+def test_ambiguous_prefix_is_refused(run: Run, add: Add, command: list[str]) -> None:
     prefix = add("one fact")[:4]
     add("another fact")
     assert run(*(part.format(prefix) for part in command)).is_refused(2, "fits several")
 
 
-def test_people_read_short_sentences(run: Run, add: Add) -> None:
-    said = run("add", "We deploy with Argo CD").out
-    assert said.startswith("Added ") and said.endswith(" (project shop).\n")
+def test_output_of_changes_is_short_sentences(run: Run, add: Add) -> None:
+    output = run("add", "We deploy with Argo CD").out
+    assert output.startswith("Added ") and output.endswith(" (project shop).\n")
     assert run("add", "We deploy with Argo CD").out.startswith("Already stored as ")
     id = run("list", "--json").json["memories"][0]["id"]
     assert run("edit", id, "We deploy with Flux").out.startswith("Edited ")

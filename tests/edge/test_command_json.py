@@ -202,8 +202,8 @@ def _read(ask: Session, id: str, secret: str) -> None:
 
 
 def _curate(ask: Session) -> None:
-    said = ("Remember that the lab closes at 18:00", "from now on answer in French", "now fix the tests")
-    turns = [{"type": "user", "sessionId": "s1", "message": {"role": "user", "content": text}} for text in said]
+    texts = ("Remember that the lab closes at 18:00", "from now on answer in French", "now fix the tests")
+    turns = [{"type": "user", "sessionId": "s1", "message": {"role": "user", "content": text}} for text in texts]
     talk = ask.file("talk.jsonl", "".join(f"{json.dumps(turn)}\n" for turn in turns))
     ask("learn", talk, "--dry-run")
     ask("learn", talk, "--dial", "strict")

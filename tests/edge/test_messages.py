@@ -52,9 +52,9 @@ def _help_texts() -> Iterator[str]:
         yield f"$ {path} --help\n{_timeless(context.get_help())}"
         if isinstance(command, click.Group):
             for name in command.list_commands(context):
-                found = command.get_command(context, name)
-                assert found is not None
-                yield from walk(found, f"{path} {name}", context)
+                child = command.get_command(context, name)
+                assert child is not None
+                yield from walk(child, f"{path} {name}", context)
 
     yield from walk(cli, "triskele", None)
 
@@ -113,7 +113,7 @@ def _session(run: Run, tmp_path: Path) -> Iterator[str]:
 
 def test_messages_are_as_agreed(run: Run, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("TRISKELE_RECALL_MODEL", "none")
-    found = "\n".join([*_help_texts(), *_session(run, tmp_path)])
+    messages = "\n".join([*_help_texts(), *_session(run, tmp_path)])
     if WRITES:
-        GOLDEN.write_text(found, encoding="utf-8")
-    assert found == GOLDEN.read_text(encoding="utf-8"), "changed on purpose? write it anew with TRISKELE_WRITE_GOLDEN=1"
+        GOLDEN.write_text(messages, encoding="utf-8")
+    assert messages == GOLDEN.read_text(encoding="utf-8"), "changed on purpose? rewrite it with TRISKELE_WRITE_GOLDEN=1"
