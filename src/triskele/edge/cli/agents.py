@@ -44,7 +44,7 @@ _REDIRECT = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" con
         "triskele serve --http 127.0.0.1:8377",
         "triskele serve --http 0.0.0.0:8080      (users with keys: TRISKELE_STORE=postgresql://…)",
         "triskele serve --stop",
-    ),
+    )
 )
 @click.option("--http", metavar="HOST:PORT", help="Also serve HTTP: on loopback with the token, or users with keys.")
 @click.option("--socket", metavar="PATH", type=click.Path(path_type=Path), help="Also serve on this unix socket.")
@@ -80,7 +80,7 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: b
     epilog=examples(
         "triskele hook session-start < event.json",
         """printf '{"prompt": "how do we deploy?", "cwd": "%s"}' "$PWD" | triskele hook user-prompt-submit --explain""",
-    ),
+    )
 )
 @click.argument("event", metavar="EVENT")
 @click.option("--client", metavar="NAME", default="", expose_value=False, help="The name of the client.")
@@ -135,10 +135,7 @@ def _explanation_view(explained: Explanation, short: ShortIds) -> Iterator[Text]
         yield sign + note(short[candidate.memory.id], ID) + text
 
 
-@click.command(
-    "memory-tool",
-    epilog=examples("triskele memory-tool --client my-agent < call.json"),
-)
+@click.command("memory-tool", epilog=examples("triskele memory-tool --client my-agent < call.json"))
 @click.option("--client", metavar="NAME", default="", help="The name of the agent, for the journal.")
 @common
 def memory_tool(invocation: Invocation, client: str) -> None:
@@ -198,9 +195,7 @@ def _report_addresses(invocation: Invocation, addresses: dict[str, str], advice:
     emit(invocation, document, lambda: "\n".join(lines))
 
 
-@click.command(
-    epilog=examples("triskele mcp", "triskele mcp --in-process", "claude mcp add triskele -- triskele mcp"),
-)
+@click.command(epilog=examples("triskele mcp", "triskele mcp --in-process", "claude mcp add triskele -- triskele mcp"))
 @click.option("--in-process", is_flag=True, help="Serve in this process, without the background process.")
 @common
 def mcp(invocation: Invocation, in_process: bool) -> None:

@@ -19,7 +19,7 @@ _FOLDER = click.Path(path_type=Path)
 
 
 @click.command(
-    epilog=examples("triskele bench team", "triskele bench locomo --arms fts,rrf:k=10,default --out results --seed 7"),
+    epilog=examples("triskele bench team", "triskele bench locomo --arms fts,rrf:k=10,default --out results --seed 7")
 )
 @click.argument("dataset", metavar="DATASET_DIR")
 @click.option("--arms", metavar="A,B", help="The arms to measure; default: all.")

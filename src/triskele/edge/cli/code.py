@@ -64,7 +64,7 @@ def index(invocation: Invocation, path: str, rebuild: bool, no_embed: bool) -> N
     epilog=examples(
         'triskele code search "where are retries scheduled"',
         "triskele code search PaymentService.retry --path ~/src/shop --json",
-    ),
+    )
 )
 @click.argument("query")
 @_path

@@ -143,9 +143,7 @@ def _key() -> str:
             return key
 
 
-@click.command(
-    epilog=examples("triskele curate --dry-run", "triskele curate", "triskele curate --apply 0.95 --yes"),
-)
+@click.command(epilog=examples("triskele curate --dry-run", "triskele curate", "triskele curate --apply 0.95 --yes"))
 @click.option("--dry-run", is_flag=True, help="Show what it finds and change nothing.")
 @click.option("--apply", "threshold", type=click.FloatRange(0.9, 1), help="Apply from this confidence on (0.9 to 1).")
 @click.option("--limit", type=click.IntRange(1), help="Read at most this many memories; the next run continues there.")
@@ -191,14 +189,12 @@ def _confirm(invocation: Invocation, plan: CurationPlan) -> None:
 @click.command(
     epilog=examples(
         "triskele learn ~/.claude/projects/shop/3f9c.jsonl --dry-run", "triskele learn talk.jsonl --dial strict"
-    ),
+    )
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("--dry-run", is_flag=True, help="Show what would be kept of the whole file; store nothing.")
 @click.option(
-    "--dial",
-    type=click.Choice(["strict", "normal", "all"]),
-    help="The required confidence; normal unless configured.",
+    "--dial", type=click.Choice(["strict", "normal", "all"]), help="The required confidence; normal unless configured."
 )
 @writing_place
 @common
@@ -220,7 +216,5 @@ def learn(
         target = written_project(project, everywhere)
         learned = engine.upkeep.learn(file, dial=chosen, project=target, is_dry=dry_run)
         emit(
-            invocation,
-            curation_view.learned_document(learned),
-            lambda: curation_view.learned(learned, is_dry=dry_run),
+            invocation, curation_view.learned_document(learned), lambda: curation_view.learned(learned, is_dry=dry_run)
         )

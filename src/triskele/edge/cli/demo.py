@@ -95,12 +95,7 @@ def _changes(engine: LocalEngine) -> list[Change]:
     memories = {row["id"]: _draft(engine, row) for row in rows}
     now = timestamps.now()
     links = [
-        Link(
-            source=memories[row["id"]].id,
-            kind=kind,
-            target=memories[row["meta"][name]].id,
-            known_from=now,
-        )
+        Link(source=memories[row["id"]].id, kind=kind, target=memories[row["meta"][name]].id, known_from=now)
         for row in rows
         for name, kind in _LINKS.items()
         if name in row["meta"]

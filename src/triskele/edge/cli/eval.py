@@ -139,7 +139,7 @@ def judge_questions(
         "triskele eval run",
         "triskele eval run --arms default,now,cc:alpha=0.6 --baseline rrf --json",
         "triskele eval run curation",
-    ),
+    )
 )
 @click.argument("suite", type=click.Choice(["recall", "curation"]), default="recall", metavar="[SUITE]")
 @click.option("--arms", metavar="A,B", help="The arms to measure: those of bench, and `now` for what recall does now.")
@@ -224,9 +224,7 @@ def check_gate(
     context.exit(0 if result.passed else 1)
 
 
-@eval_.command(
-    epilog=examples("triskele eval tune", "triskele eval tune --budget 8 --json"),
-)
+@eval_.command(epilog=examples("triskele eval tune", "triskele eval tune --budget 8 --json"))
 @click.option("--budget", type=int, metavar="N", default=16, show_default=True, help="Number of configurations to try.")
 @_SEED
 @common
@@ -247,9 +245,7 @@ def tune(context: click.Context, invocation: Invocation, budget: int, seed: int)
     context.exit(0 if result.adopted else 1)
 
 
-@eval_.command(
-    epilog=examples("triskele eval rollback", "triskele eval rollback --json"),
-)
+@eval_.command(epilog=examples("triskele eval rollback", "triskele eval rollback --json"))
 @common
 def rollback(invocation: Invocation) -> None:
     """Revert the adopted plan to the one before."""

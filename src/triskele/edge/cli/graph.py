@@ -34,7 +34,7 @@ def graph() -> None:
         'triskele graph show "Argo CD"',
         "triskele graph show billing --all-projects --closed --limit 30",
         "triskele graph show billing --json",
-    ),
+    )
 )
 @click.argument("concept")
 @reading_place
@@ -74,7 +74,7 @@ def show(
 
 
 @graph.command(
-    epilog=examples('triskele graph path "Argo CD" billing', "triskele graph path redis on-call --all-projects --json"),
+    epilog=examples('triskele graph path "Argo CD" billing', "triskele graph path redis on-call --all-projects --json")
 )
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
@@ -142,9 +142,7 @@ def rebuild(invocation: Invocation) -> None:
         emit(invocation, document, lambda: graph_view.rebuilt(rebuilt, took_ms), project=engine.project)
 
 
-@graph.command(
-    epilog=examples("triskele graph merge k8s Kubernetes      (undo: triskele graph split k8s)"),
-)
+@graph.command(epilog=examples("triskele graph merge k8s Kubernetes      (undo: triskele graph split k8s)"))
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
 @common
@@ -155,9 +153,7 @@ def merge(invocation: Invocation, one: str, other: str) -> None:
         emit(invocation, _regrouped(engine, "merged", merged), lambda: graph_view.merged(merged, one))
 
 
-@graph.command(
-    epilog=examples("triskele graph split k8s      (undo: triskele graph merge k8s Kubernetes)"),
-)
+@graph.command(epilog=examples("triskele graph split k8s      (undo: triskele graph merge k8s Kubernetes)"))
 @click.argument("name")
 @common
 def split(invocation: Invocation, name: str) -> None:
@@ -170,7 +166,7 @@ def split(invocation: Invocation, name: str) -> None:
 @graph.command(
     epilog=examples(
         "triskele graph extract --dry-run", "triskele graph extract --limit 500", "triskele graph extract --json"
-    ),
+    )
 )
 @click.option("--dry-run", is_flag=True, help="Show how much is left to read and what it would cost; send nothing.")
 @click.option("--limit", type=click.IntRange(1), default=None, help="Read at most this many memories.")
@@ -197,7 +193,7 @@ def extract(context: click.Context, invocation: Invocation, dry_run: bool, limit
 @graph.command(
     epilog=examples(
         "triskele graph relations", "triskele graph relations payroll --closed", "triskele graph relations --json"
-    ),
+    )
 )
 @click.argument("name", required=False)
 @click.option("--closed", is_flag=True, help="Also show relations that no longer hold.")

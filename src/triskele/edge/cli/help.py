@@ -72,8 +72,7 @@ def _write_options(
 
 
 @click.command(
-    "help",
-    epilog=examples("triskele help --all", "triskele help recall --all", "triskele help secrets reveal"),
+    "help", epilog=examples("triskele help --all", "triskele help recall --all", "triskele help secrets reveal")
 )
 @click.argument("words", metavar="[COMMAND]...", nargs=-1)
 @click.option("--all", "shows_all", is_flag=True, help="Also the advanced commands and options.")

@@ -317,13 +317,7 @@ def examples(*lines: str) -> str:
 def global_options(command: Command) -> Command:
     """`--json` and `--store`, before or after the name of the command."""
     for option in (
-        click.option(
-            "--store",
-            metavar="URL",
-            expose_value=False,
-            callback=_take_store,
-            help="Use another store.",
-        ),
+        click.option("--store", metavar="URL", expose_value=False, callback=_take_store, help="Use another store."),
         click.option("--json", is_flag=True, expose_value=False, callback=_take_json, help="Print one JSON document."),
     ):
         command = option(command)

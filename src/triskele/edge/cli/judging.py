@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
     from triskele.bench.own.judge import JudgingItem, JudgingSession
 
-_GRADES = (
-    ("0", "unrelated"),
-    ("1", "related, no answer"),
-    ("2", "answers in part"),
-    ("3", "answers it"),
-)
+_GRADES = (("0", "unrelated"), ("1", "related, no answer"), ("2", "answers in part"), ("3", "answers it"))
 _OTHER_KEYS = (("u", "undo"), ("s", "skip the question"), ("q", "stop; grades are kept"))
 _TERMINAL = "/dev/tty"
 _LEAVING = frozenset({"q", "Q", "", "\x04"})

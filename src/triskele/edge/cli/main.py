@@ -45,25 +45,13 @@ SECTIONS: dict[str, dict[str, str]] = {
         "mcp": "agents:mcp",
         "memory-tool": "agents:memory_tool",
     },
-    "Curation": {
-        "learn": "curation:learn",
-        "review": "curation:review",
-        "curate": "curation:curate",
-    },
-    "Server": {
-        "users": "server:users",
-        "keys": "server:keys",
-        "shares": "server:shares",
-    },
+    "Curation": {"learn": "curation:learn", "review": "curation:review", "curate": "curation:curate"},
+    "Server": {"users": "server:users", "keys": "server:keys", "shares": "server:shares"},
     "Projects": {"projects": "store:projects"},
     "Graph": {"graph": "graph:graph"},
     "Code": {"code": "code:code"},
     "Secrets": {"secrets": "store:secrets"},
-    "Import, export and sync": {
-        "import": "transfer:import_",
-        "export": "transfer:export",
-        "sync": "transfer:sync",
-    },
+    "Import, export and sync": {"import": "transfer:import_", "export": "transfer:export", "sync": "transfer:sync"},
     "Models": {"models": "models:models"},
     "Store": {
         "backup": "store:backup",

@@ -50,16 +50,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from triskele.replies import (
-        History,
-        MemoryDetails,
-        MemoryView,
-        Proposal,
-        RegisteredFolder,
-        Sent,
-        Undone,
-        UseCount,
-    )
+    from triskele.replies import History, MemoryDetails, MemoryView, Proposal, RegisteredFolder, Sent, Undone, UseCount
     from triskele.types import WhyNot
 
 SETTLE = "`triskele list --conflicts` shows both versions, `triskele sync --resolve ID --keep mine|theirs` settles one"

@@ -18,14 +18,7 @@ if TYPE_CHECKING:
 
     from triskele.bench.own.gate import ModelComparison
     from triskele.engine.local import LocalEngine
-    from triskele.engine.model_choice import (
-        HostedModelUse,
-        LocalModel,
-        ModelsInUse,
-        ModelSwitch,
-        ModelUpdate,
-        Rollback,
-    )
+    from triskele.engine.model_choice import HostedModelUse, LocalModel, ModelsInUse, ModelSwitch, ModelUpdate, Rollback
     from triskele.index.local import SemanticIndex
 
 
@@ -79,7 +72,7 @@ def _progress(model: LocalModel | ModelUpdate | HostedModelUse) -> Iterator[Text
         "triskele models switch ~/models/bge-small-en-v1.5-onnx",
         "triskele models switch BAAI/bge-small-en-v1.5      (fetched from the hub, needs the extra hub)",
         "triskele models switch bundled --untested",
-    ),
+    )
 )
 @click.argument("name", metavar="NAME")
 @click.option("--untested", is_flag=True, help="Switch even if your questions do not show that it is not worse.")

@@ -85,12 +85,7 @@ def recall(
     one_project_or_all(project, all_projects)
     with invocation.open_existing() as engine:
         answer = engine.recall(
-            query,
-            project=project,
-            all_projects=all_projects,
-            sort=Sort(sort),
-            show_superseded=superseded,
-            **options,
+            query, project=project, all_projects=all_projects, sort=Sort(sort), show_superseded=superseded, **options
         )
         moments = times(options)
         if not (query.strip() or invocation.as_json):
@@ -137,9 +132,7 @@ def why_not(
         )
 
 
-@click.command(
-    epilog=examples("triskele show 1kpn46", "triskele show 1kpn46 --json"),
-)
+@click.command(epilog=examples("triskele show 1kpn46", "triskele show 1kpn46 --json"))
 @id_argument()
 @common
 def show(invocation: Invocation, id: str) -> None:
@@ -235,9 +228,7 @@ def _list_conflicts(invocation: Invocation) -> None:
         )
 
 
-@click.command(
-    epilog=examples("triskele history 1kpn46", "triskele history --limit 50      (the whole store)"),
-)
+@click.command(epilog=examples("triskele history 1kpn46", "triskele history --limit 50      (the whole store)"))
 @id_argument(required=False)
 @click.option(
     "--limit", type=click.IntRange(1, MAX_LISTED), default=20, show_default=True, help="The number of newest changes."
@@ -272,9 +263,7 @@ def _entry(entry: JournalEntry, versions: Versions) -> Document:
     return {**shown(entry), **text}
 
 
-@click.command(
-    epilog=examples("triskele stats", "triskele stats --json"),
-)
+@click.command(epilog=examples("triskele stats", "triskele stats --json"))
 @common
 def stats(invocation: Invocation) -> None:
     """Count memories, links and usage."""

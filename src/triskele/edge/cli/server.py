@@ -51,12 +51,7 @@ def users() -> None:
 @click.option("--model-tokens", type=_COUNT, help="Quota of tokens of hosted models a day; 0 is no limit.")
 @common
 def create_user(
-    invocation: Invocation,
-    name: str,
-    admin: bool,
-    memories: int | None,
-    requests: int | None,
-    model_tokens: int | None,
+    invocation: Invocation, name: str, admin: bool, memories: int | None, requests: int | None, model_tokens: int | None
 ) -> None:
     """Add a user and print the first key, once."""
     with open_accounts(invocation) as accounts:

@@ -34,9 +34,7 @@ _FILE = FilePath(is_database=True)
 _SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(
-    epilog=examples("triskele backup memories-monday.db", "triskele backup /mnt/stick/memories.db --json"),
-)
+@click.command(epilog=examples("triskele backup memories-monday.db", "triskele backup /mnt/stick/memories.db --json"))
 @click.argument("target", type=_FILE)
 @common
 def backup(invocation: Invocation, target: Path) -> None:
@@ -53,9 +51,7 @@ def backup(invocation: Invocation, target: Path) -> None:
         emit(invocation, {"path": str(target.absolute()), "bytes": copied, "project": engine.project}, view)
 
 
-@click.command(
-    epilog=examples("triskele restore memories-monday.db", "triskele restore memories-monday.db --json"),
-)
+@click.command(epilog=examples("triskele restore memories-monday.db", "triskele restore memories-monday.db --json"))
 @click.argument("source", type=_FILE)
 @click.option(
     "--yes", is_flag=True, help="Replace an undamaged store without asking; needed where there is no terminal."
@@ -99,9 +95,7 @@ def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
         raise Conflict("not confirmed: nothing was restored")
 
 
-@click.command(
-    epilog=examples("triskele reindex", "triskele reindex --json"),
-)
+@click.command(epilog=examples("triskele reindex", "triskele reindex --json"))
 @common
 def reindex(invocation: Invocation) -> None:
     """Rebuild the search indexes and embed what waits."""
@@ -127,9 +121,7 @@ def reindex(invocation: Invocation) -> None:
         emit(invocation, {**document, "project": engine.project}, view)
 
 
-@click.command(
-    epilog=examples("triskele doctor", "triskele doctor --deep --no-repair --json"),
-)
+@click.command(epilog=examples("triskele doctor", "triskele doctor --deep --no-repair --json"))
 @click.option("--deep", is_flag=True, help="Check every checksum and every index entry.")
 @click.option("--repair/--no-repair", default=True, help="Repair derived data (the default).")
 @common
@@ -166,7 +158,7 @@ def _clients_without_token(settings: Settings) -> list[str]:
         "triskele completion bash > ~/.local/share/bash-completion/completions/triskele",
         "triskele completion fish > ~/.config/fish/completions/triskele.fish",
         'source <(triskele completion zsh)      (in ~/.zshrc, after "compinit")',
-    ),
+    )
 )
 @click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(_SHELLS))
 @common

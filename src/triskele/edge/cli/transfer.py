@@ -255,7 +255,7 @@ def _archive_view(report: ArchiveReport, action: str) -> Iterator[Text]:
         "triskele export --private | gzip > memories.jsonl.gz",
         "triskele export everything.jsonl --private --with-secrets",
         "triskele export everything.archive --format archive --private",
-    ),
+    )
 )
 @click.argument("target", type=_PATH, required=False)
 @click.option(
@@ -374,7 +374,7 @@ def _records(stream: TextIO) -> Document:
         "triskele sync",
         "triskele sync --status",
         "triskele sync --resolve 1kpn46 --keep theirs",
-    ),
+    )
 )
 @click.option("--status", "is_status", is_flag=True, help="Show what waits and why, without contacting the server.")
 @click.option("--elsewhere", "is_elsewhere", is_flag=True, help="Start over with another server or user.")

@@ -193,7 +193,7 @@ class _Added:
         "triskele edit 1kpn46 --importance 0.9 --tags sms,provider",
         "triskele edit 1kpn46            (opens your editor)",
         "triskele edit 1kpn46 --restore",
-    ),
+    )
 )
 @id_argument()
 @click.argument("text", metavar="[TEXT|-]", required=False)
@@ -263,7 +263,7 @@ def _edited_by_hand(invocation: Invocation, memory: MemoryDetails) -> dict[str, 
 
 
 @click.command(
-    epilog=examples("triskele link 1kpn46 supersedes 1kq2b7", "triskele link 1kpn46 see-also 1kq2b7 --remove"),
+    epilog=examples("triskele link 1kpn46 supersedes 1kq2b7", "triskele link 1kpn46 see-also 1kq2b7 --remove")
 )
 @id_argument("source")
 @click.argument("kind", metavar="KIND", type=click.Choice([kind.value for kind in LinkKind]))
@@ -281,9 +281,7 @@ def link(invocation: Invocation, source: str, kind: str, target: str, remove: bo
         _report(invocation, engine, Erasure(outcomes=(outcome,)), **ends)
 
 
-@click.command(
-    epilog=examples("triskele forget 1kpn46", "triskele forget --hard 1kpn46 1kq2b7 --yes"),
-)
+@click.command(epilog=examples("triskele forget 1kpn46", "triskele forget --hard 1kpn46 1kq2b7 --yes"))
 @id_argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.option(
     "--hard", is_flag=True, help="Erase the text from every file of the store; it cannot be undone. Asks first."
@@ -318,9 +316,7 @@ def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str])
         raise Conflict("not confirmed: nothing was erased")
 
 
-@click.command(
-    epilog=examples("triskele undo", "triskele undo --batch 3f9c21d07a4e --yes", "triskele undo --anyone"),
-)
+@click.command(epilog=examples("triskele undo", "triskele undo --batch 3f9c21d07a4e --yes", "triskele undo --anyone"))
 @click.option("--batch", metavar="B", help="Undo this batch (see `triskele history`) instead of the last change.")
 @click.option("--all-projects", is_flag=True, help="The last change of any project.")
 @click.option("--anyone", is_flag=True, help="The last change of anyone, agents included.")
