@@ -1,1 +1,1 @@
-"""What agents are given without asking: a few memories, fenced as data, or nothing."""
+"""Memories that agents get without asking, fenced as data."""

@@ -1,4 +1,4 @@
-"""Facts that a sentence mentions in passing: "My library has 45 sources now, how can I sort them?". Pure."""
+"""Facts that a sentence mentions in passing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SPECIFIC = frozenset({WordKind.NUMBER, WordKind.DATE, WordKind.NAME})
 
 
 def told(sentence: str) -> list[str]:
-    """The clauses of a sentence that state something about the person who says it, without its question."""
+    """The clauses of a sentence that state something about the writer."""
     clauses = [_OPENING.sub("", clause.strip(" ,;-–—")) for clause in _BREAK.split(sentence)]
     statements = [clause.strip(" ,;") for clause in clauses if not clause.rstrip().endswith("?")]
     return [clause for clause in statements if _is_told(clause)]

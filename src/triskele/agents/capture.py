@@ -33,7 +33,7 @@ _SENTENCE = re.compile(SENTENCE_END)
 
 @dataclass(frozen=True, slots=True)
 class CapturedText:
-    """A text that may be worth keeping, with the rule that found it; some are stored only after a review."""
+    """A text worth keeping, with the rule that found it."""
 
     text: str
     rule: str
@@ -126,7 +126,7 @@ _REPORTED = re.compile(r"\b(?:he|she|they|it|error|log|message|page) (?:said|say
 
 
 def capture(turns: Iterable[SpokenTurn]) -> list[CapturedText]:
-    """The candidates of a conversation, in order; none of a session that holds the skip marker."""
+    """The texts worth keeping, in order; none of a marked session."""
     captured: dict[str, CapturedText] = {}
     for turn in on_record(turns):
         for sentence in own_sentences(turn.text) if turn.role == "user" else ():
@@ -164,7 +164,7 @@ def own_sentences(text: str) -> list[str]:
 
 
 def is_statement(sentence: str) -> bool:
-    """Whether a sentence states something itself: no question, supposition, quotation or report of another's words."""
+    """Whether a sentence is a statement, not a question, supposition or quotation."""
     return not any(pattern.search(sentence) for pattern in (_QUESTION, _SUPPOSED, _POINTING, _REPORTED, _QUOTED))
 
 
@@ -215,14 +215,14 @@ def secrets_from_turn(captured: CapturedText, secrets: Sequence[Finding]) -> Ite
 
 
 def _without_spaces(text: str) -> tuple[str, list[int]]:
-    """The text in lower case without spaces, and the place of each character."""
+    """The text in lower case without spaces, and each character's position."""
     low = lowered(text)
     places = [place for place, character in enumerate(low) if not character.isspace()]
     return "".join(low[place] for place in places), places
 
 
 def sorted_out(candidates: Sequence[CapturedText], dial: str) -> tuple[list[CapturedText], list[CapturedText]]:
-    """Those to store and those to propose, at one setting of the dial."""
+    """The texts to store and to propose at one dial setting."""
     stored, proposed = DIALS[dial]
     keep = [each for each in candidates if each.confidence >= stored and not each.needs_review]
     return keep, [each for each in candidates if proposed <= each.confidence and each not in keep]

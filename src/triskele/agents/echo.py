@@ -1,4 +1,4 @@
-"""Detecting echoes: a text that only repeats injected memories is not a new memory."""
+"""Echoes: texts that only repeat injected memories."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WRAPPING = " \t\"'`“”‘’«»*_.!?…。！？;,"
 
 
 def fingerprints(text: str) -> tuple[str, ...]:
-    """The fingerprints of a text: of the whole, and of each sentence that is long enough."""
+    """The fingerprints of a whole text and of its longer sentences."""
     sentences = _sentences(text)
     long = [sentence for sentence in sentences if len(sentence) >= SHORTEST][:MOST_FINGERPRINTS]
     return tuple(dict.fromkeys(_fingerprint(part) for part in (" ".join(sentences), *long) if part))
@@ -39,14 +39,14 @@ def label_fingerprint(label: str) -> str:
 
 
 def _label_fingerprints(text: str) -> set[str]:
-    """The fingerprints of all labels that a text may begin its lines with."""
+    """The fingerprints of labels that may begin the lines of a text."""
     lines = [_LIST_MARK.sub("", line).split(LABEL_SEPARATOR) for line in text.splitlines()[:_MAX_LINES]]
     counts = ((parts, count) for parts in lines for count in _LABEL_PARTS if count <= len(parts))
     return {label_fingerprint(LABEL_SEPARATOR.join(parts[:count])) for parts, count in counts}
 
 
 def recognised(store: OwnerStore, text: str, *, project: str | None = None) -> str | None:
-    """The id of an injected memory that this text repeats, whole or in part; `project` is where it would be stored."""
+    """The id of an injected memory that a text repeats, if any."""
     labelled = store.usage.echoed(_label_fingerprints(text))
     if labelled:
         return next(iter(labelled.values()))[0]
@@ -71,7 +71,7 @@ def refuse(store: OwnerStore, text: str, *, project: str | None = None) -> None:
 
 
 def _visible(store: OwnerStore, ids: list[str], project: str | None) -> str | None:
-    """The first of these memories that is visible in a project: a memory of another project may be new here."""
+    """The first of these memories that is visible in a project."""
     memories = store.memories(ids)
     replaced = {link.target for link in store.links(ids, kind=LinkKind.SUPERSEDES) if link.target in memories}
     for id in ids:
@@ -86,7 +86,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """One sentence without surrounding punctuation, in one case, with single spaces and NFKC letters."""
+    """One sentence, folded, without surrounding punctuation."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     spaced = " ".join(folded.split())
     # What can be printed holds no invisible characters: few texts are read character by character.

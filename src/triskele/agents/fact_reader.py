@@ -1,4 +1,4 @@
-"""Facts of a conversation by a language model: which turns are sent, and which facts of its reply occur in them.
+"""Reads facts of a conversation with a language model, and checks them.
 
 Nothing of a private session is shown. A fact must consist of the words of the turns that it names, so that a text which
 one turn smuggles into the prompt cannot speak for another one.
@@ -41,7 +41,7 @@ _SELF = "i"
 
 
 class _Shown(NamedTuple):
-    """A turn by its position, its sentences for the model, and their text if it may leave."""
+    """A turn, its sentences for the model, and their cleared text."""
 
     position: int
     turn: SpokenTurn
@@ -55,7 +55,7 @@ class _Shown(NamedTuple):
 
 @dataclass(slots=True)
 class ModelReading:
-    """What a model read: candidates, how many turns are done, how many stayed here, and why it ended early."""
+    """The facts that a model read, and why it ended early."""
 
     candidates: list[CapturedText] = field(default_factory=list)
     done: int = 0
@@ -74,11 +74,11 @@ class FactReader:
         self._project = project
 
     def model(self) -> Llm | None:
-        """The configured language model, if the settings let it read conversations; None otherwise."""
+        """The language model, if the settings let it read conversations."""
         return self._host.llm
 
     def read(self, llm: Llm, turns: Sequence[SpokenTurn], *, private: Iterable[str] = ()) -> ModelReading:
-        """The candidates of the turns; if a request fails, only the candidates before it."""
+        """Read the facts of turns; a failed request ends the reading."""
         reading = ModelReading(private_sessions=set(private))
         shown = list(self._shown(turns))
         reading.private_sessions |= {each.turn.session for each in shown if each.cleared is None}
@@ -114,7 +114,7 @@ class FactReader:
                 yield _Shown(positions[id(turn)], turn, part, cleared)
 
     def _told_together(self, shown: Sequence[_Shown]) -> set[str]:
-        """The sessions in which only several turns together reveal a secret or something private."""
+        """The sessions whose turns together reveal a secret or something private."""
         texts: dict[str, list[str]] = {}
         for entry in shown:
             texts.setdefault(entry.turn.session, []).append(" ".join(entry.sentences))
@@ -141,7 +141,7 @@ def _last(sentences: Sequence[str], most: int) -> list[str]:
 
 
 def _parts(sentences: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The sentences of a turn in parts of a bounded length; a single longer one is left out."""
+    """The sentences of a turn in parts of a bounded length."""
     part: list[str] = []
     for sentence in sentences:
         if len(sentence) > _LONGEST_TURN:
@@ -155,7 +155,7 @@ def _parts(sentences: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _batches(shown: Iterable[_Shown]) -> Iterator[list[_Shown]]:
-    """Turns of one session for one request each; those in which the user says nothing are left out."""
+    """Batches of turns of one session, each with a user turn."""
     for _, session in groupby(shown, key=lambda entry: entry.turn.session):
         batch: list[_Shown] = []
         for entry in session:
@@ -172,7 +172,7 @@ def _has_user(batch: Sequence[_Shown]) -> bool:
 
 
 def _candidate(fact: ReadFact, batch: Sequence[_Shown]) -> CapturedText | None:
-    """A fact as a candidate of its least trusted turn; None if its turns do not say it."""
+    """A fact as a candidate of its least trusted turn, if supported."""
     sources = [batch[position] for position in fact.turns]
     support = supporting([sentence for source in sources for sentence in source.sentences], fact.text)
     if support is None:
@@ -184,7 +184,7 @@ def _candidate(fact: ReadFact, batch: Sequence[_Shown]) -> CapturedText | None:
 
 
 def supporting(sentences: Sequence[str], fact: str) -> list[str] | None:
-    """The sentences that contain every word of a fact; None if some are missing, or the sentences ask or negate it."""
+    """The sentences that state a fact together; None if they do not."""
     terms = _said(_THE_USER.sub("I", fact))
     if len(terms) < _LEAST_WORDS:
         return None
@@ -202,7 +202,7 @@ def _said(text: str) -> list[str]:
 
 
 def _agrees(fact: str, support: Sequence[str]) -> bool:
-    """Whether the support states the fact: it neither asks for it nor says the opposite."""
+    """Whether the supporting sentences neither ask for nor negate the fact."""
     if not all(is_statement(sentence) for sentence in support):
         return False
     is_denied = any(negations(words(sentence)) for sentence in support)
@@ -210,6 +210,6 @@ def _agrees(fact: str, support: Sequence[str]) -> bool:
 
 
 def _is_run(said: Sequence[str], whole: Sequence[str]) -> bool:
-    """Whether words follow each other in a sentence as in the fact: nothing between them was left out."""
+    """Whether the words of a fact follow each other in a sentence."""
     size = len(said)
     return any(list(whole[at : at + size]) == list(said) for at in range(len(whole) - size + 1))

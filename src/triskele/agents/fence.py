@@ -1,4 +1,4 @@
-"""The fence around injected memories: each is one line of quoted data that its text cannot leave."""
+"""The fence around injected memories: quoted data, one line each."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def line(memory: Memory, label: str) -> str:
 
 
 def label(memory: Memory, short: Mapping[str, str]) -> str:
-    """The label before the text: id, date, origin, project, and who said or shares it, if known."""
+    """The label of a memory: id, date, origin, project and people."""
     date = timestamps.to_text(memory.updated_at if memory.version > 1 else memory.created_at)[:10]
     kind = "private · " if memory.sensitivity is Sensitivity.PRIVATE else ""
     project = quoted(memory.project[:LONGEST_NAME] or "everywhere")
@@ -65,13 +65,13 @@ def label(memory: Memory, short: Mapping[str, str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as a JSON string on one line in which nothing looks like the end of a quotation or of the fence."""
+    """A text as a JSON string that cannot leave its quotation."""
     json_text = as_json(visible(text))
     return _CODE_FENCE.sub(_escaped, _TAG.sub(_escaped, json_text))
 
 
 def visible(text: str) -> str:
-    """A text without what a reader cannot see; every kind of line break is the common one."""
+    """A text without invisible characters and with plain line breaks."""
     shown = _UNSEEN.sub("", _BREAKS.sub("\n", text))
     if shown.isprintable():
         return shown

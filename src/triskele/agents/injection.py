@@ -1,4 +1,4 @@
-"""Which memories an agent is given without asking, in which conversation, and when it is given none."""
+"""Chooses the memories that an agent gets without asking."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _USERS = frozenset({"", "user", "sdk", "startup", "resume", "clear", "compact"})
 
 @dataclass(frozen=True, slots=True)
 class InjectedText:
-    """The memories of one answer, tokens and label of each by id, and their JSON document, or a note why not."""
+    """The injected memories as a JSON document, or a note why none."""
 
     memories: tuple[Memory, ...] = ()
     tokens: Mapping[str, int] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class InjectedText:
 
 
 def query_of(prompt: str) -> str:
-    """The query of a prompt; empty if the prompt is a command to the client."""
+    """The query of a prompt; empty for a command to the client."""
     query = prompt.strip()
     if _SLASH_COMMAND.match(query):
         return ""
@@ -83,7 +83,7 @@ def query_of(prompt: str) -> str:
 
 
 def gist(prompt: str) -> str:
-    """What a long prompt is about: its last request, its first sentence, and the names in the rest."""
+    """The last request, first sentence and names of a long prompt."""
     if len(prompt) > 2 * _LOOKED_AT_CHARACTERS:
         prompt = f"{prompt[:_LOOKED_AT_CHARACTERS]}\n{prompt[-_LOOKED_AT_CHARACTERS:]}"
     prose = _PASTED.sub("", _FENCED.sub("\n", prompt)).strip() or prompt
@@ -100,12 +100,12 @@ def gist(prompt: str) -> str:
 
 
 def is_from_user(call: HookCall) -> bool:
-    """Whether a person caused an event, rather than a subagent, a loop or the client itself."""
+    """Whether a person caused an event, not a subagent or a loop."""
     return call.source in _USERS and not call.agent and not _NOT_THE_USER.match(call.prompt)
 
 
 def for_prompt(engine: StoreAccess, query: str, answer: Answer, conversation: Conversation) -> list[Memory]:
-    """The memories for a prompt, best first, then those that a compaction removed from the context."""
+    """The memories for a prompt, best first, then memories lost to compaction."""
     settings = engine.settings.agents
     relevant = _relevant(engine, query, answer, conversation) if answer.confidence >= settings.least_confidence else []
     wanted = [*relevant[:MOST_MEMORIES], *lost_to_compaction(engine, conversation)]
@@ -134,7 +134,7 @@ def too_long(engine: StoreAccess) -> str:
 
 
 def recalled(engine: StoreAccess, query: str, conversation: Conversation) -> Answer:
-    """The answer to a prompt; where untrusted memories take places of it, a longer one, as sure as without them.
+    """The answer to a prompt; longer if untrusted memories take places.
 
     A prompt without a topic is not asked: its answer is empty.
     """
@@ -149,12 +149,12 @@ def recalled(engine: StoreAccess, query: str, conversation: Conversation) -> Ans
 
 
 def best_score(answer: Answer, conversation: Conversation) -> float:
-    """The score that hits are measured by: of the hit that the confidence is about."""
+    """The score of the best trusted hit."""
     return next((hit.score for hit in answer.hits if conversation.trusts(hit.memory)), 0.0)
 
 
 def holders(engine: StoreAccess, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
-    """The hits that hold a bare word of the prompt; all hits if the prompt is more than such words.
+    """The hits that hold a bare word of a short prompt.
 
     Several words may also match by meaning: then the best hit does not hold them all.
     """
@@ -191,7 +191,7 @@ def _relevant(engine: StoreAccess, query: str, answer: Answer, conversation: Con
 
 
 def lost_to_compaction(engine: StoreAccess, conversation: Conversation) -> list[Memory]:
-    """Memories that the context lost in a compaction, newest first, if they are still valid."""
+    """Valid memories that the context lost in a compaction, newest first."""
     lost = conversation.lost()
     if not lost:
         return []
@@ -202,7 +202,7 @@ def lost_to_compaction(engine: StoreAccess, conversation: Conversation) -> list[
 
 
 def standing(engine: StoreAccess, conversation: Conversation) -> list[Memory]:
-    """The most important preferences, decisions and lessons of a project and of everywhere."""
+    """The most important preferences, decisions and lessons of a project."""
     limit = _STANDING_LOOKED_AT if engine.store.shares is None else _STANDING_LOOKED_AT_SHARED
     scopes = [
         engine.scope(category=category, **conversation.filters)
@@ -220,7 +220,7 @@ def standing(engine: StoreAccess, conversation: Conversation) -> list[Memory]:
 
 
 def start_budget(engine: StoreAccess, lost: Sequence[Memory]) -> int:
-    """The tokens at the start of a session: standing memories get half of what memories that were asked for get."""
+    """The tokens at the start of a session: half without lost memories."""
     return engine.settings.agents.budget_tokens // (1 if lost else 2)
 
 
@@ -269,7 +269,7 @@ _KEY_CHARACTERS = 32
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One conversation of an agent; `key` is None if the client does not name it."""
+    """A conversation of an agent; `key` is None if unnamed."""
 
     key: str | None
     project: str
@@ -299,7 +299,7 @@ class Conversation:
         return is_shown and memory.project in (self.project, EVERYWHERE) and self.trusts(memory)
 
     def trusts(self, memory: Memory) -> bool:
-        """Whether a memory is the reader's own, or of a user whom the reader trusts: anyone can share anything."""
+        """Whether a memory belongs to the reader or a trusted user."""
         return memory.shared_by is None or memory.shared_by in self.trusted
 
     def is_not_in_context(self, memory: Memory) -> bool:
@@ -313,13 +313,13 @@ class Conversation:
 
 
 def trusted_in(engine: StoreAccess) -> frozenset[str]:
-    """The users whose memories may be injected; a memory of one person has none."""
+    """The users whose memories may be injected."""
     shares = engine.store.shares
     return frozenset() if shares is None else frozenset(shares.trusted())
 
 
 def key_of(session: str) -> str | None:
-    """A hash of the session id: the store must not hold the id itself."""
+    """A hash of the session id, which the store must not hold."""
     return hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY_CHARACTERS] if session else None
 
 
@@ -332,19 +332,19 @@ def current(engine: StoreAccess, memories: Iterable[Memory], conversation: Conve
 
 
 def untrusted_writers(engine: StoreAccess, memories: Sequence[Memory], conversation: Conversation) -> dict[str, str]:
-    """The users who wrote some of these texts, by a share that lets them, and are not trusted; by id."""
+    """The untrusted users who wrote some of these texts, by id."""
     shares = engine.store.shares
     writers = {} if shares is None else shares.writers(memories)
     return {id: writer for id, writer in writers.items() if writer not in conversation.trusted}
 
 
 def sees_private(engine: StoreAccess, call: HookCall) -> bool:
-    """Whether the client may see private memories: by the settings, or by the machine that it runs on."""
+    """Whether the client may see private memories."""
     return call.sees_private or engine.settings.agents.shows_private_to(call.client)
 
 
 def project_in(engine: StoreAccess, call: HookCall) -> str:
-    """The named project, else that of the agent's folder, else only memories without a project."""
+    """The named project, else the project of the agent's folder."""
     named, path = call.project or engine.settings.project, Path(call.folder)
     try:
         if named:

@@ -1,4 +1,4 @@
-"""Learning from conversations: facts are captured by rules and, if one is configured, by a language model.
+"""Learns facts from conversations, by rules and a language model.
 
 It is stored or proposed, and read only once; what a model could not read is read the next time.
 """
@@ -44,7 +44,7 @@ _LONG_AGO = "2000-01-01T00:00:00Z"
 
 @dataclass(slots=True)
 class Learned:
-    """What became of a transcript: memories kept, texts that wait for a review, and how many were known or unfit.
+    """What learning kept and proposed of a transcript.
 
     `rules` names what found each of them by its id; `withheld` turns of private sessions were not sent to the language
     model, `invented` facts of it were not in the turns, and `problem` says why it left turns for the next time.
@@ -63,7 +63,7 @@ class Learned:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a transcript was read: by the rules up to an offset, by the model some turns beyond another offset."""
+    """How far rules and model have read a transcript."""
 
     offset: int = 0
     model_offset: int = 0
@@ -75,7 +75,7 @@ class _Progress:
 def learn(
     engine: StoreAccess, path: Path, *, dial: str = "normal", project: str | None = None, is_dry: bool = False
 ) -> Learned:
-    """Read what was added to a transcript since the last time; a dry run reads all of it and stores nothing.
+    """Learn from new turns of a transcript; a dry run stores nothing.
 
     What the rules find is kept before a language model is asked for more.
     """
@@ -108,7 +108,7 @@ def _learn_by_model(
     *,
     is_dry: bool,
 ) -> None:
-    """Let the language model read what it has not read yet, if one is configured."""
+    """Let the language model read its unread turns."""
     reader = FactReader(engine, Curator(engine).may_call, project=project)
     llm = reader.model()
     if llm is None:
@@ -128,7 +128,7 @@ def _learn_by_model(
 
 
 def _own(engine: StoreAccess, turns: Sequence[SpokenTurn], progress: _Progress) -> list[SpokenTurn]:
-    """The turns of the user that no pattern of the settings leaves out, and what was answered to them."""
+    """The turns that no pattern of the settings leaves out."""
     skip = [re.compile(pattern, re.IGNORECASE) for pattern in engine.settings.curation.learn_skip]
     own, is_left_out = [], False
     for turn in turns:
@@ -141,7 +141,7 @@ def _own(engine: StoreAccess, turns: Sequence[SpokenTurn], progress: _Progress) 
 
 
 def _is_private(engine: StoreAccess, session: str, progress: _Progress) -> bool:
-    """Whether a session was given private memories, or was found to be private before."""
+    """Whether a session saw private memories."""
     key = injection.key_of(session)
     memories = engine.store.memories([each.id for each in engine.store.usage.given(key)]) if key else {}
     is_shown = any(memory.sensitivity is not Sensitivity.OPEN for memory in memories.values())
@@ -149,7 +149,7 @@ def _is_private(engine: StoreAccess, session: str, progress: _Progress) -> bool:
 
 
 def _not_found(candidates: Sequence[CapturedText], learned: Learned) -> list[CapturedText]:
-    """The facts of the model that the rules did not find in the same run."""
+    """The model's facts that the rules did not find."""
     before = [_said(each.text) for each in learned.rules.values()]
     return [each for each in candidates if not any(_said(each.text) <= said for said in before)]
 
@@ -167,7 +167,7 @@ def _take(
     *,
     is_dry: bool,
 ) -> None:
-    """Keep and propose what is news among some candidates; a dry run only names it."""
+    """Keep and propose new candidates; a dry run only names them."""
     stored, waiting = capture.sorted_out(candidates, dial)
     accepted = _news(engine, stored, project, learned)
     proposed = [each for each in _news(engine, waiting, project, learned) if not is_secret(each)]
@@ -185,7 +185,7 @@ def _take(
 def _news(
     engine: StoreAccess, candidates: Sequence[CapturedText], project: str | None, learned: Learned
 ) -> list[Memory]:
-    """The drafts of captured texts that are neither an echo of recall nor known already."""
+    """Drafts of captured texts that are neither echoes nor known."""
     curator, news = Curator(engine), list[Memory]()
     own = {turn: detect.find(turn.text) for turn in {captured.turn for captured in candidates}}
     for captured in candidates:
@@ -200,7 +200,7 @@ def _news(
 
 
 def _draft(engine: StoreAccess, each: CapturedText, secrets: Sequence[Finding], project: str | None) -> Memory | None:
-    """A draft of a captured text; a secret only if the user asked to remember it."""
+    """A draft of a captured text; a secret needs the user's request."""
     is_users = each.turn.role == "user"
     try:
         text = engine.draft(
@@ -229,7 +229,7 @@ def _is_known(curator: Curator, engine: StoreAccess, draft: Memory, each: Captur
 
 
 def _keep(engine: StoreAccess, kept: Sequence[Memory], learned: Learned) -> None:
-    """Store what is to be kept, and decide what it replaces as for any new memory."""
+    """Store memories, and decide what they replace."""
     if not kept:
         return
     outcomes = engine.acting_as(CURATION).apply([Add(memory) for memory in kept], batch=learned.batch or None)
@@ -241,7 +241,7 @@ def _keep(engine: StoreAccess, kept: Sequence[Memory], learned: Learned) -> None
 
 
 def work_off(engine: StoreAccess) -> int:
-    """Read the transcripts that wait; one that cannot be read is dropped. Returns how many were read."""
+    """Learn from queued transcripts; return how many were read."""
     dial, done = engine.settings.curation.learn, 0
     now = timestamps.now()
     for key, value in respond.queued_transcripts(engine.store).items() if dial != "off" else ():
@@ -258,7 +258,7 @@ def work_off(engine: StoreAccess) -> int:
 
 
 def _try_later(engine: StoreAccess, key: str, value: Mapping[str, Any]) -> None:
-    """Queue a transcript again that a language model could not read, each time later, and in the end no more."""
+    """Queue an unread transcript again, later each time, then drop it."""
     tries = int(value.get("tries", 0))
     if tries < len(_RETRY_MINUTES):
         after = timestamps.now() + timedelta(minutes=_RETRY_MINUTES[tries])
@@ -271,5 +271,5 @@ def _session(turn: SpokenTurn) -> str | None:
 
 
 def _session_key(session: str) -> str:
-    """A name for a conversation that does not hold the client's own id."""
+    """A name for a conversation without the client's own id."""
     return hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:12]

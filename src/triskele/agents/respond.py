@@ -31,7 +31,7 @@ class LocalAgents:
         self._engine = engine
 
     def respond(self, call: HookCall) -> Injection:
-        """Answer an event of an agent's client; what comes too late does not count as given."""
+        """Answer an event of an agent's client before its deadline."""
         ends = None if call.deadline_s is None else time.monotonic() + call.deadline_s
         if not is_answered(call):
             return Injection()
@@ -55,13 +55,13 @@ class LocalAgents:
         return Injection(text.document, tuple(text.tokens), sum(text.tokens.values()))
 
     def digest(self, *, project: str | None = None) -> list[Memory]:
-        """List the important memories that sessions of a project start with; private ones are left out."""
+        """List the public memories that sessions of a project start with."""
         named = self._engine.project if project is None else validation.check_name(project, "the project")
         trusted = injection.trusted_in(self._engine)
         return injection.standing(self._engine, Conversation(None, named, False, {}, trusted=trusted))
 
     def conversations(self, *, key: str | None = None, limit: int = 20, offset: int = 0) -> list[ConversationUse]:
-        """List the conversations that were given memories, newest first; one alone with what it was given."""
+        """List conversations with their injections, newest first."""
         most = validation.check_whole(limit, "limit", most=validation.MAX_LISTED)
         after = validation.check_whole(offset, "offset", most=validation.MAX_OFFSET)
         stored = self._engine.store.usage
@@ -72,7 +72,7 @@ class LocalAgents:
 
 
 def is_answered(call: HookCall) -> bool:
-    """Whether a person caused the event; raise if there is no such event."""
+    """Whether a person caused the event; refuse unknown events."""
     if call.event not in EVENTS:
         raise UnknownEvent(f"unknown hook event {call.event[:40]!r}: choose one of {', '.join(EVENTS)}")
     return injection.is_from_user(call)
@@ -150,7 +150,7 @@ def transcript_key(path: Path) -> str:
 
 
 def queue_transcript(store: OwnerStore, transcript: str, project: str) -> None:
-    """Queue a transcript by its absolute path; the hook does not wait for it."""
+    """Queue a transcript by its absolute path."""
     if Path(transcript).is_absolute():
         with suppress(TriskeleError):
             queue_again(store, transcript_key(Path(transcript)), {"path": transcript, "project": project})

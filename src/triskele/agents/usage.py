@@ -91,7 +91,7 @@ class AfterAnswer:
 
 
 def note_recall(store: OwnerStore, answer: Answer, *, to_agent: bool = False) -> None:
-    """Count the memories of an answer; what an agent reads counts by its tokens and leaves fingerprints."""
+    """Count the memories of an answer, with fingerprints for agents."""
     # Imported here: it loads numpy, which a write does not need.
     from triskele.recall.reasons import tokens_of
 
@@ -114,7 +114,7 @@ def note_injection(
     client: str = "",
     project: str = "",
 ) -> None:
-    """Count memories that were injected into a conversation; keep the fingerprints of their texts and labels."""
+    """Count injected memories, with fingerprints of texts and labels."""
     labelled = {id: (echo.label_fingerprint(label),) for id, label in (labels or {}).items()}
     injected = [
         Use(each.id, tokens[each.id], each.content_hash, (*echo.fingerprints(each.content), *labelled.get(each.id, ())))

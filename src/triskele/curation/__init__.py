@@ -1,1 +1,1 @@
-"""Comparing, proposing and applying what keeps a store clean, capture, undo, secrecy, usage, and health."""
+"""Compares memories, and proposes or applies changes."""

@@ -26,7 +26,7 @@ _UNITS = "$€%"
 
 
 def other_amount(before: Words, after: Words) -> tuple[str, str] | None:
-    """The differing amounts of one thing, or None: one unit, and the same words for what is counted."""
+    """The differing amounts of one thing in equal units, if any."""
     old, new = _amounts(before), _amounts(after)
     changed = [unit for unit in old.keys() & new.keys() if old[unit] != new[unit]]
     if len(old) != 1 or len(new) != 1 or not changed or not are_about_one_thing(before, after):
@@ -41,7 +41,7 @@ def is_denied(before: Words, after: Words) -> bool:
 
 
 def _amounts(sequence: Words) -> dict[str, str]:
-    """The numbers of a text by their units: a currency, or the word that follows; none of a unit that has several."""
+    """The numbers of a text by unit; ambiguous units are left out."""
     amounts: dict[str, set[str]] = {}
     for position, word in enumerate(sequence):
         following, after = [*sequence[position + 1 : position + 3], None, None][:2]
@@ -60,7 +60,7 @@ def _unit(word: ComparedWord, following: ComparedWord | None) -> str:
 
 
 def are_about_one_thing(before: Words, after: Words) -> bool:
-    """Whether most of the content words of one text are in the other."""
+    """Whether most content words of one text are in the other."""
     old, new = _telling(before), _telling(after)
     shared = old & new
     return len(shared) >= _LEAST_SHARED and len(shared) / min(len(old), len(new)) >= _LEAST_OVERLAP

@@ -1,4 +1,4 @@
-"""Turns decisions into journaled changes: nothing is deleted; the newer memory is written before the older one ends."""
+"""Turns decisions into journaled changes; nothing is deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from triskele.types import (
 
 
 def changes_of(decision: PairDecision) -> list[Change]:
-    """The changes that carry out a decision on stored memories; none for an ADD."""
+    """The changes that carry out a decision; none for an ADD."""
     if decision.verdict is Verdict.FORGET:
         return [Forget(decision.new.id)]
     if decision.old is None or decision.verdict is Verdict.ADD:
@@ -42,7 +42,7 @@ def retired(decision: PairDecision) -> Memory | None:
 
 
 def _superseded(new: Memory, old: Memory) -> list[Change]:
-    """The older memory ends when the newer one begins, and the newer one takes its place."""
+    """The older memory ends when the newer one, its successor, begins."""
     end = begins(new)
     is_open = old.valid_to is None or old.valid_to > end
     changes: list[Change] = []
@@ -52,7 +52,7 @@ def _superseded(new: Memory, old: Memory) -> list[Change]:
 
 
 def _updated(new: Memory, old: Memory) -> list[Change]:
-    """The newer memory contains the older one: it takes over labels, the stricter sensitivity and the lower trust."""
+    """The newer memory takes over the labels of the older one."""
     merged = replace(
         new,
         tags=tuple(dict.fromkeys((*new.tags, *old.tags))),
@@ -64,7 +64,7 @@ def _updated(new: Memory, old: Memory) -> list[Change]:
 
 
 def _known(new: Memory, old: Memory) -> list[Change]:
-    """One of two equal memories stays: the more trusted one, else the older one."""
+    """One of two equal memories stays: the more trusted or older one."""
     copy = _copy(new, old)
     original = old if copy is new else new
     merged = replace(original, sensitivity=_closest(new, old))

@@ -1,4 +1,4 @@
-"""Two texts about one thing, compared by rules: the same fact, more of it, a changed value, or another fact.
+"""Compares two texts by rules: same fact, more, or another value.
 
 A rule that is unsure says so by its confidence: below `SURE` nothing is changed without a person or a language model.
 """
@@ -73,7 +73,7 @@ _ALSO = frozenset("also too additionally both".split())
 
 
 def compare(old: str, new: str, cosine: float | None = None) -> Relation:
-    """What the newer text is to the older one; `cosine` is that of their sentence vectors, if known."""
+    """Compare a newer text with an older one."""
     before, after = words(old), words(new)
     if not content(before) or not content(after):
         return UNRELATED
@@ -97,7 +97,7 @@ def compare(old: str, new: str, cosine: float | None = None) -> Relation:
 
 
 def _is_one_statement(sequence: Words) -> bool:
-    """Whether a text is a single sentence and not a question: the rules about one fact apply only to these."""
+    """Whether a text is a single sentence and not a question."""
     return not any(
         word.text == "?" or (word.text in ".!" and sequence[place + 1 :]) for place, word in enumerate(sequence)
     )
@@ -117,7 +117,7 @@ def _bare(sequence: Words) -> list[ComparedWord]:
 
 
 def _long_texts(before: Words, after: Words) -> Relation:
-    """Long texts are compared as wholes: nearly equal ones with equal numbers and names are proposed."""
+    """Compare long texts as wholes: nearly equal ones are proposed."""
     alike = SequenceMatcher(None, forms(content(before)), forms(content(after)), autojunk=False).ratio()
     if alike >= 0.9 and _critical(before) == _critical(after) and negations(before) == negations(after):
         return Relation(Verdict.NOOP, 0.8, (Rationale("nearly the same words"),))
@@ -130,7 +130,7 @@ def _critical(sequence: Words) -> Counter[str]:
 
 
 def _reordered(before: Words, after: Words) -> Relation | None:
-    """The same content words: in the same order, with one part moved to the front, in the passive, or mixed."""
+    """The same content words, in order, moved, in the passive, or mixed."""
     old, new = forms(content(before)), forms(content(after))
     if Counter(old) != Counter(new) or negations(before) % 2 != negations(after) % 2:
         return None
@@ -159,7 +159,7 @@ def _begins_with_we(sequence: Words) -> bool:
 
 
 def _extended(before: Words, after: Words) -> Relation | None:
-    """All of the older text, word for word, and then more that begins with a connecting word."""
+    """All of the older text, and more after a connecting word."""
     old, new = without_articles(before), without_articles(after)
     plain = [word for word in old if word.kind is not WordKind.MARK]
     matched = 0
@@ -208,7 +208,7 @@ def _denied(before: Words, after: Words) -> Relation | None:
 
 
 def _denied_in_general(before: Words, after: Words, reason: Rationale) -> Relation | None:
-    """A general negation that covers the older text: its first words, and no others."""
+    """A general negation that covers the older text."""
     old, new = forms(content(before)), forms(content(after))
     if negations(before) or negations(after) != 1 or len(new) < 2 or old[: len(new)] != new:
         return None
@@ -217,7 +217,7 @@ def _denied_in_general(before: Words, after: Words, reason: Rationale) -> Relati
 
 
 def _end_of_match(old: Sequence[str], after: Words) -> int | None:
-    """The position of the last of the older words in the newer text, if it contains all of them, in any order."""
+    """The position of the last older word, if all occur."""
     left, last = Counter(old), -1
     for position, word in enumerate(after):
         if left.get(word.form, 0) > 0:
@@ -278,7 +278,7 @@ def _says_now(after: Words) -> bool:
 
 
 def _split_rejected(after: Words) -> tuple[list[ComparedWord], list[ComparedWord]]:
-    """The text without "instead of X" or ", not X", and that X."""
+    """The text without "instead of X" or ", not X", and X."""
     texts = [fold(word.text) for word in after]
     for position in range(1, len(texts)):
         is_instead = texts[position : position + 2] == ["instead", "of"]
@@ -323,7 +323,7 @@ def _moved(before: Words, after: Words) -> Relation | None:
 
 
 def _new_value(after: Words) -> list[ComparedWord]:
-    """The words after the last "to", "with" or "by" that follows a verb of change."""
+    """The words after the last "to", "with" or "by"."""
     start = next(position for position, word in enumerate(after) if fold(word.text) in _CHANGE)
     value: list[ComparedWord] = []
     for position in range(start + 1, len(after)):
@@ -363,7 +363,7 @@ def _maybe_denied(before: Words, after: Words) -> Relation | None:
 
 
 def _resembling(before: Words, after: Words, cosine: float | None) -> Relation:
-    """No rule matches: a close wording with equal numbers and names is proposed as known."""
+    """Propose a close wording with equal numbers and names as known."""
     old, new = set(forms(content(before))), set(forms(content(after)))
     alike = _jaccard(old, new)
     if _critical(before) != _critical(after) or negations(before) % 2 != negations(after) % 2:

@@ -1,4 +1,4 @@
-"""Curating writes: every new or edited memory is compared with its nearest ones, in the order of the journal."""
+"""Compares every new or edited memory with its nearest ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _QUESTION_CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class Curated:
-    """What a step did: memories looked at, proposals made, what was applied, and whether nothing is left to read."""
+    """The result of a step of curation."""
 
     read: int = 0
     proposed: int = 0
@@ -54,7 +54,7 @@ class Curated:
 
 
 class Curator:
-    """Decides on the memories that one host owns; decisions that may not be applied are proposed."""
+    """Decides on the memories of one owner."""
 
     def __init__(self, host: StoreAccess) -> None:
         self._host = host
@@ -77,7 +77,7 @@ class Curator:
         return [NearMemory(hit.memory, hit.legs["dense"].score if "dense" in hit.legs else None) for hit in hits]
 
     def related_by_words(self, memory: Memory) -> list[PairDecision]:
-        """The same by words only: loads no model and no index, and reads only the newest memories."""
+        """What a memory repeats, extends or contradicts, found without models."""
         return [] if is_secret(memory) else related(memory, self._nearest_by_words(memory))
 
     def _nearest_by_words(self, memory: Memory) -> list[NearMemory]:
@@ -119,7 +119,7 @@ class Curator:
         return Curated(len(memories), result.proposed, result.outcomes, is_done=len(page.entries) < limit)
 
     def apply_or_propose(self, decisions: Sequence[PairDecision], *, apply: bool) -> Curated:
-        """Apply what is sure, if that is wished and the day's brake allows it, and propose the rest."""
+        """Apply sure decisions within the day's limit; propose the others."""
         left = self._left_today() if apply and decisions else 0
         batch, outcomes, rest = new_batch(), list[Outcome](), list[PairDecision]()
         gone: set[str] = set()
@@ -139,7 +139,7 @@ class Curator:
         return Curated(0, proposed, tuple(outcomes))
 
     def _reconsidered(self, decisions: Sequence[PairDecision]) -> Sequence[PairDecision]:
-        """The decisions with the opinion of the language model, if the settings allow it."""
+        """The decisions with the language model's opinion, if allowed."""
         if not (self._settings.llm_calls and decisions):
             return decisions
         llm = self._host.llm
@@ -150,14 +150,14 @@ class Curator:
         return reconsidered(decisions, llm, self._host.egress_policy.memory, may_call=self.may_call)
 
     def may_call(self) -> bool:
-        """Count one call of the language model, unless the day's budget is spent."""
+        """Count one call of the language model, within the day's budget."""
         if self.today().get("calls", 0) >= self._settings.llm_calls:
             return False
         self._count(calls=1)
         return True
 
     def carry_out(self, decision: PairDecision, batch: str, gone: set[str]) -> list[Outcome]:
-        """Apply one decision in a separate transaction and record what it retired; do nothing if a memory changed."""
+        """Apply one decision in a transaction, unless its memories changed."""
         current = self._store.memories(_ids(decision))
         new, old = current.get(decision.new.id), current.get(decision.old.id) if decision.old else None
         if new is None or new.content_hash != decision.new.content_hash or bool(old) is not bool(decision.old):
@@ -182,7 +182,7 @@ class Curator:
         return max(LEAST_A_DAY, int(self._store.census().memories * _DAILY_SHARE))
 
     def today(self) -> dict[str, int]:
-        """Of today: how many memories were `changed` without a review, and how many `calls` of the language model."""
+        """Today's unreviewed changes and calls of the language model."""
         return dict(self._store.documents.get(_DAYS, _today()) or {})
 
     def _count(self, **added: int) -> None:

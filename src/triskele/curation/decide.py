@@ -1,4 +1,4 @@
-"""How a new memory relates to its nearest ones: new, an update, a successor, or already known. Pure."""
+"""Decides how a new memory relates to its nearest ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RELATIONS: Mapping[Verdict, RelationName] = {
 
 
 class NearMemory(NamedTuple):
-    """A memory near to a new one, with the cosine of their sentence vectors if it is known."""
+    """A memory near to a new one, with their cosine if known."""
 
     memory: Memory
     cosine: float | None = None
@@ -34,7 +34,7 @@ class NearMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PairDecision:
-    """A verdict on a newer memory and an older one, with its reasons; ADD and FORGET have no older one."""
+    """A verdict on a newer memory and an older one, with reasons."""
 
     verdict: Verdict
     new: Memory
@@ -44,7 +44,7 @@ class PairDecision:
 
     @property
     def relation(self) -> RelationName:
-        """What the newer memory does to the older one, as clients name it."""
+        """The relation of the two memories, as clients name it."""
         return _RELATIONS[self.verdict]
 
     @property
@@ -54,7 +54,7 @@ class PairDecision:
 
     @property
     def needs_consent(self) -> bool:
-        """Whether only the user may approve it: trust would rise, or the two are not equally sensitive."""
+        """Whether only the user may approve it: trust or sensitivity would change."""
         if self.old is None:
             return self.verdict is Verdict.FORGET
         rises = TRUST.index(self.new.origin) > TRUST.index(self.old.origin)
@@ -62,12 +62,12 @@ class PairDecision:
 
 
 def decide(new: Memory, nearest: Iterable[NearMemory]) -> PairDecision:
-    """The verdict on a new memory; of several related memories the one that is surest counts."""
+    """The verdict on a new memory: the surest of its relations."""
     return next(iter(related(new, nearest)), PairDecision(Verdict.ADD, new))
 
 
 def related(new: Memory, nearest: Iterable[NearMemory]) -> list[PairDecision]:
-    """The decisions on every memory that a new one repeats, extends or contradicts, the surest first."""
+    """The relations of a new memory to near ones, surest first."""
     decisions = [decision for near in nearest if (decision := _decision(new, near)) is not None]
     return sorted(decisions, key=lambda each: (-each.confidence, each.verdict is not Verdict.NOOP))
 

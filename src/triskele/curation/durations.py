@@ -84,7 +84,7 @@ def is_lasting(text: str, sequence: Words) -> bool:
 
 
 def _is_of_title(word: ComparedWord) -> bool:
-    """Whether a word is written as in titles: with a capital, or short and no verb."""
+    """Whether a word is written as in a title."""
     is_small = len(word.text) <= _SHORT and word.text not in _FINITE and word.form not in PRESENT
     return is_small or not word.text[0].islower()
 
@@ -101,5 +101,5 @@ def has_verb(said: Words) -> bool:
 
 
 def _looks_finite(form: str) -> bool:
-    """ "deploys", "reviewed": a verb, or a plural in place of one, with its ending."""
+    """ "deploys", "reviewed": a verb or plural with its ending."""
     return len(form) > 3 and form.endswith(("s", "ed")) and not form.endswith(("ss", "us", "is"))

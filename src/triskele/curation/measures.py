@@ -1,4 +1,4 @@
-"""What recalls leave for later measurements: a log of past queries, and how far a cross-encoder agreed."""
+"""The log of past queries, and the agreement of a cross-encoder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AGREEMENT, _ALL = "agreement", "all"
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuery:
-    """A past query; `project` None means all projects, `hits` are ids, best first."""
+    """A past query with its hits, best first; None means all projects."""
 
     text: str
     project: str | None
@@ -27,7 +27,7 @@ class LoggedQuery:
 
 
 def log_query(store: OwnerStore, text: str, answer: Answer, at: datetime) -> None:
-    """Log a query and its hits; a busy or read-only store refuses it."""
+    """Log a query and its hits, unless the store is busy."""
     if not text.strip() or len(text) > MAX_LOGGED_CHARACTERS:
         return
     hits = [hit.memory.id for hit in answer.hits]
@@ -44,13 +44,13 @@ def logged_queries(store: OwnerStore) -> list[LoggedQuery]:
 
 
 def agreement(store: OwnerStore) -> AgreementStats | None:
-    """The agreement over all reranked queries; None if no cross-encoder was ever used."""
+    """The agreement over all reranked queries, if there were any."""
     values = store.documents.all(_AGREEMENT).get(_ALL)
     return AgreementStats(**values) if values else None
 
 
 def count_agreement(store: OwnerStore, answer: Answer) -> None:
-    """Count the agreement on one query; a busy or read-only store refuses it."""
+    """Count the agreement on one query, unless the store is busy."""
     before, latest = agreement(store) or AgreementStats(), answer.agreement
     answered = before.answered + (latest is not None)
     tau, kept = before.tau, before.kept
