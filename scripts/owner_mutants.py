@@ -1,8 +1,8 @@
 """Take one owner condition out of the SQL of the store at a time, and see whether the contract of owners fails.
 
-    python scripts/owner_mutants.py [--list] [--only store.py:168 usage.py]
+    python scripts/owner_mutants.py [--list] [--only reads.py:168 sqlite/names.py]
 
-Every `owner = ?` and every join over owners in `store/sqlite` is a mutant, but for those of the schema. A mutant that
+Every `owner = ?` and every join over owners in `store` is a mutant, except in the schema. A mutant that
 passes every test is a survivor: the contract of owners has a gap there, unless EQUIVALENT says why the statement gives
 the same without the condition. It takes about half an hour on one core, less with TMPDIR in memory; the exit status is
 1 if a gap is found.
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SQL = Path("src", "triskele", "stores", "sqlite")
+SQL = Path("src", "triskele", "store")
 # Tests that name owners, in their file or in their own name; the first file has what only SQLite can show. Those over
 # Postgres run none of these statements.
 CONTRACT = ["tests/store/test_sqlite_owners.py", "tests/contract", "-k", "owner and not postgres"]
@@ -31,16 +31,19 @@ INDEXED = re.compile(r"INDEXED BY \w+ ")
 # By file and the text before the condition: why no test can notice that it is gone. The condition stays: it
 # lets an index serve the statement, or saves a reader this thought.
 EQUIVALENT = {
-    ("documents.py", "SELECT 1 FROM documents WHERE "): "it only decides whether the documents are looked for",
-    ("entities.py", "before, after FROM merges WHERE "): "the number of a name is one owner's; names go by owner",
-    ("entities.py", "SELECT row FROM readings WHERE "): "an erasure leaves no mention of a version that is gone",
-    ("entities.py", "(SELECT name FROM mentions WHERE "): "the number of a name is one owner's",
-    ("entities.py", "(SELECT row, name FROM mentions WHERE "): "the number of a name is one owner's",
-    ("entities.py", "({holders} WHERE "): "the number of a name is one owner's",
-    ("entities.py", "DELETE FROM merges WHERE "): "what deletes a name deletes its merges",
-    ("store.py", "SELECT 1 FROM links WHERE "): "it only decides whether the links are looked for",
-    ("usage.py", "NULL)) < ?4 FROM conversations WHERE "): "it only decides whether the deletion after it is asked",
-    ("vectors.py", "(SELECT content FROM versions WHERE "): "equal hashes are equal texts, and a vector has a version",
+    ("derived_rows.py", "(SELECT content FROM versions WHERE "): "equal hashes are equal texts; a vector has a version",
+    ("derived_rows.py", "DELETE FROM merges WHERE "): "what deletes a name deletes its merges",
+    ("name_rows.py", "before, after FROM merges WHERE "): "the number of a name is one owner's; names go by owner",
+    ("sqlite/names.py", "({holders} WHERE "): "the number of a name is one owner's",
+    ("sqlite/store.py", "SELECT 1 FROM links WHERE "): "it only decides whether the links are looked for",
+    ("sqlite/truth_rows.py", "SELECT 1 FROM documents WHERE "): "it only decides whether the documents are looked for",
+    (
+        "sqlite/truth_rows.py",
+        "SELECT row FROM readings WHERE ",
+    ): "an erasure leaves no mention of a version that is gone",
+    ("sqlite/truth_rows.py", "(SELECT name FROM mentions WHERE "): "the number of a name is one owner's",
+    ("sqlite/truth_rows.py", "(SELECT row, name FROM mentions WHERE "): "the number of a name is one owner's",
+    ("sqlite/truth_rows.py", "NULL)) < ? FROM conversations WHERE "): "it only decides whether the deletion is asked",
 }
 
 
@@ -105,14 +108,16 @@ def main() -> int:
 
 def mutants() -> Iterator[Mutant]:
     """Every owner condition in the SQL of the store."""
-    for path in sorted((ROOT / SQL).glob("*.py")):
-        if path.name == "schema.py":
+    for path in sorted((ROOT / SQL).rglob("*.py")):
+        if path.name in ("schema.py", "archive.py"):
             continue
         for number, line in enumerate(path.read_text().splitlines(), start=1):
             for found in CONDITION.finditer(line):
                 value = found["value"]
                 always = f"{value} IS NOT NULL" if value.startswith("?") else "1"
-                yield Mutant(path.name, number, found.start(), found.end(), always, line[: found.start()])
+                yield Mutant(
+                    str(path.relative_to(ROOT / SQL)), number, found.start(), found.end(), always, line[: found.start()]
+                )
 
 
 def passes(tree: Path) -> bool:

@@ -24,7 +24,7 @@ from triskele.edge.hook import client
 from triskele.edge.process import resident
 from triskele.replies import Rationale, Verdict
 from triskele.server.demo import demo_environment
-from triskele.store.protocols import Use
+from triskele.store.derived import Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

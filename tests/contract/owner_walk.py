@@ -13,8 +13,8 @@ from typing import Any
 from triskele.errors import TriskeleError
 from triskele.replies import Census, NameCounts
 from triskele.store.corpus_protocol import CorpusStore, WeightedTerms, WordCounts
-from triskele.store.derived import BY_HAND, EMBED, NAMES, Named
-from triskele.store.protocols import START, VAULT, Cursor, Document, OwnerStore, Use
+from triskele.store.derived import BY_HAND, EMBED, NAMES, Document, Named, Use
+from triskele.store.protocols import START, VAULT, Cursor, OwnerStore
 from triskele.store.sharing import ShareStore
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
@@ -296,7 +296,6 @@ VECTORS: Calls = {
     "waiting": [lambda store, _: store.vectors.waiting()],
     "texts": [lambda store, known: store.vectors.texts([memory.content_hash for memory in known.memories])],
     "use_model": [lambda store, _: store.vectors.use_model("their model")],
-    "keeps_tokens": [lambda store, _: store.vectors.keeps_tokens],
     "save": [
         lambda store, known: store.vectors.save(MODEL, {known.memories[1].content_hash: b"theirs"}),
         lambda store, known: store.vectors.save(

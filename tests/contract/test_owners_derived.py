@@ -10,9 +10,12 @@ import pytest
 from contract import owner_walk
 
 from triskele.store.corpus_protocol import CorpusStore
-from triskele.store.derived import BY_HAND, EMBED, NAMES, JobStore, ModelStore, Named, NameStore, VectorStore
-from triskele.store.protocols import DocumentStore, OwnerStore, Store, UsageStore, Use
+from triskele.store.derived import BY_HAND, EMBED, NAMES, Named, Use
+from triskele.store.derived_rows import DocumentStore, JobStore, ModelStore, VectorStore
+from triskele.store.name_rows import NameStore
+from triskele.store.protocols import OwnerStore, Store
 from triskele.store.sharing import ShareStore
+from triskele.store.usage import UsageStore
 from triskele.text import timestamps
 from triskele.types import Add, Forget, MakePrivate, Memory, Sensitivity
 

@@ -9,7 +9,8 @@ import pytest
 from contract import owner_walk
 
 from triskele.errors import NotFound
-from triskele.store.protocols import VAULT, Document, MemoryStore, OwnerStore, Store
+from triskele.store.derived import Document
+from triskele.store.protocols import VAULT, MemoryStore, OwnerStore, Store
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import (

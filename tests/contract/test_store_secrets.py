@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from triskele.errors import BadInput, Conflict
-from triskele.store.protocols import START, VAULT, Document, OwnerStore
+from triskele.store.derived import Document
+from triskele.store.protocols import START, VAULT, OwnerStore
 from triskele.text.ids import content_hash
 from triskele.types import Action, Add, MakePrivate, Memory, Outcome, Reveal, Revise, Sealed, Sensitivity
 

@@ -11,7 +11,8 @@ import pytest
 
 from triskele.replies import ConversationUse, InjectedMemory, UseCount
 from triskele.store import usage as ledger
-from triskele.store.protocols import VAULT, Document, Maintenance, OwnerStore, Use
+from triskele.store.derived import Document, Use
+from triskele.store.protocols import VAULT, Maintenance, OwnerStore
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import Forget, Memory, Outcome, Sealed, Sensitivity

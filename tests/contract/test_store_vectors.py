@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from triskele.errors import NotFound, StoreUnavailable
-from triskele.server.postgres import vectors as vector_rows
+from triskele.store import derived_rows
 from triskele.store.derived import EMBED
 from triskele.store.protocols import Maintenance, OwnerStore
-from triskele.store.sqlite import vectors
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import Add, Change, Forget, Memory, Outcome, Revise, Role
@@ -179,8 +178,7 @@ def test_a_queue_is_taken_only_from_the_models_that_are_named(store: OwnerStore,
 def test_vectors_come_in_pages_in_the_order_of_slots(
     store: OwnerStore, add: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (vectors, vector_rows):
-        monkeypatch.setattr(module, "_PAGE", 2)
+    monkeypatch.setattr(derived_rows, "_PAGE", 2)
     for number in range(5):
         add(f"number {number}")
     slots = sorted(_embed(store).values())
@@ -269,8 +267,7 @@ def test_the_catalog_holds_every_version_in_the_order_of_rows(store: OwnerStore,
 def test_the_catalog_of_many_memories_is_in_the_order_of_rows_too(
     store: OwnerStore, do: Do, make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (vectors, vector_rows):
-        monkeypatch.setattr(module, "_PAGE", 2)
+    monkeypatch.setattr(derived_rows, "_PAGE", 2)
     ids = [f"{letter}000" for letter in "edcba"]
     do(*(Add(make_memory(f"words of {id}", id=id)) for id in ids))
     rows = [entry[0] for entry in store.vectors.catalog(ONE, ids=sorted(ids))]

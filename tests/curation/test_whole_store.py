@@ -17,7 +17,7 @@ from triskele.curation.decide import PairDecision
 from triskele.curation.whole_store import UpkeepKind
 from triskele.engine.local import LocalEngine
 from triskele.replies import Verdict
-from triskele.store.protocols import Use
+from triskele.store.derived import Use
 from triskele.text import timestamps
 from triskele.types import Add, LinkKind, Memory, Origin, Sensitivity
 

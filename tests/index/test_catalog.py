@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from triskele.index import catalog
 from triskele.index.catalog import Catalog, Columns
 from triskele.index.token_vectors import distinct
-from triskele.store.sqlite import vectors
+from triskele.store import derived_rows
 from triskele.store.sqlite.store import SqliteOwnerStore, SqliteStore
 from triskele.text import timestamps
 from triskele.text.ids import IdMaker, content_hash
@@ -248,7 +248,7 @@ def test_rows_that_got_a_vector_since_have_their_place(world: World) -> None:
 
 
 def test_many_changes_at_once_keep_the_order_of_rows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "_PAGE", 2)
+    monkeypatch.setattr(derived_rows, "_PAGE", 2)
     old = world.add()
     catalog = Catalog(world.store, MODEL)
     catalog.view()

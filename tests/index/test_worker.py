@@ -19,7 +19,7 @@ from triskele.index.token_vectors import TokenIndex
 from triskele.index.worker import embed_waiting
 from triskele.models.embedder import Encoding
 from triskele.store.derived import EMBED, MOST_TRIES
-from triskele.store.sqlite.vectors import SqliteVectors
+from triskele.store.derived_rows import VectorStore
 
 # In small durable steps
 
@@ -207,7 +207,7 @@ def _die_in_the_middle_of_values(self: AppendFile, name: str, offset: int, conte
 
 
 MOMENTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
-    "before the vectors are kept": (SqliteVectors, "save", _die),
+    "before the vectors are kept": (VectorStore, "save", _die),
     "before the tokens are added": (TokenIndex, "add", _die),
     "in the middle of a file": (AppendFile, "_write", _die_in_the_middle_of_values),
     "before the stamp": (Path, "replace", _die),

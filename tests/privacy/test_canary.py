@@ -53,8 +53,8 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "titles": lambda patch: patch.setattr(detect, "title_for", lambda text, findings: text),
     "the filter of exports": lambda patch: patch.setattr(export, "_withheld", lambda **_: frozenset()),
     "the check of labels": lambda patch: patch.setattr(ingest, "refuse_secret_labels", _nothing),
-    "the purge of documents": lambda patch: patch.setattr(truth_rows, "delete_about", _nothing),
-    "the purge of names": lambda patch: patch.setattr(truth_rows, "drop_unused_names", _nothing),
+    "the purge of documents": lambda patch: patch.setattr(truth_rows.SqliteRows, "delete_about", _nothing),
+    "the purge of names": lambda patch: patch.setattr(truth_rows.SqliteRows, "drop_mentions", lambda _: []),
     "the check of questions": lambda patch: patch.setattr(EgressPolicy, "quotes_secret", lambda *_: False),
     "scrubbing": lambda patch: patch.setattr(maintenance, "scrub", _nothing),
 }

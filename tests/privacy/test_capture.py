@@ -19,7 +19,7 @@ from triskele.privacy import clearance
 from triskele.privacy.clearance import Cleared, Quotes
 from triskele.recall import expansion, runtime
 from triskele.recall.hosted import egress_log, egress_policy, services
-from triskele.store.sqlite import vectors
+from triskele.store import truth_rows, writer
 from triskele.store.vault import StoreVault
 from triskele.types import Memory
 
@@ -114,8 +114,8 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "detection in questions": lambda patch: patch.setattr(clearance, "find", lambda text: []),
     "other writings": lambda patch: patch.setattr("triskele.privacy.clearance.readings", lambda text: [text]),
     "what makes a secret one": lambda patch: patch.setattr(Quotes, "add_secrets", Quotes.add),
-    "taking vectors back": lambda patch: patch.setattr(vectors, "withdraw", _nothing),
-    "dropping vectors of sealed texts": lambda patch: patch.setattr(vectors, "drop_unused", _nothing),
+    "taking vectors back": lambda patch: patch.setattr(truth_rows, "drop_hosted_vectors", _nothing),
+    "dropping vectors of sealed texts": lambda patch: patch.setattr(writer, "drop_unused", _nothing),
     "taking files back": lambda patch: patch.setattr(runtime.ModelRuntime, "take_back", _nothing),
     "the account of what was sent": lambda patch: patch.setattr(egress_log.StoreLedger, "_note", _nothing),
     "the words of a request": lambda patch: patch.setattr(_Writer, "word", lambda writer, text: text),

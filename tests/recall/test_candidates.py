@@ -19,7 +19,7 @@ from triskele.models.bundled import bundled
 from triskele.recall.fusion import METHODS
 from triskele.recall.legs import LEAST_SIMILARITY
 from triskele.recall.plan import Plan
-from triskele.store.sqlite.vectors import SqliteVectors
+from triskele.store.derived_rows import VectorStore
 from triskele.store.vector_bytes import row_of
 from triskele.types import Add
 
@@ -259,7 +259,7 @@ def _out_of_reach(*_: object, **__: object) -> None:
 
 HINDRANCES = {
     "an index folder that cannot be written": (TokenIndex, "_lock_path", _refuse),
-    "a store that cannot be written": (SqliteVectors, "save", _out_of_reach),
+    "a store that cannot be written": (VectorStore, "save", _out_of_reach),
 }
 
 

@@ -17,7 +17,7 @@ from triskele.server.postgres.truth import PostgresStore
 
 __all__ = ["new_word", "traces"]
 
-_CONDITION = re.compile(r"(\w+\.)?owner = %(s|\(owner\)s)")
+_CONDITION = re.compile(r"(\w+\.)?owner = %(s|\((owner|\d+)\)s)")
 
 
 @pytest.fixture

@@ -232,7 +232,7 @@ def test_links_and_keys_are_read_in_the_second_snapshot_of_an_epoch_unless_they_
     owner.apply([*map(Add, memories), Connect(_link(memories[0], memories[1]))], batch="one")
     rows = [row for row, _ in owner.names.unread()]
     owner.names.save({rows[0]: [Named("argo", "a", "Argo", False, "name")]})
-    links, keys = _counted(owner._link_ends, monkeypatch), _counted(owner.names._keys, monkeypatch)
+    links, keys = _counted(owner._owner_database._link_ends, monkeypatch), _counted(owner.names._keys, monkeypatch)
 
     def read() -> tuple[list[int], list[int]]:
         links.clear()

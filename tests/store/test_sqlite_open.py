@@ -16,7 +16,7 @@ import pytest
 
 from triskele.engine.local import LocalEngine
 from triskele.errors import StoreUnavailable
-from triskele.store.protocols import Use
+from triskele.store.derived import Use
 from triskele.store.sqlite.schema import FORMAT, OLD_APPLICATION_ID
 from triskele.store.sqlite.store import SqliteStore
 from triskele.text.files import file_lock

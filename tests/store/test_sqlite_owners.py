@@ -13,7 +13,8 @@ import pytest
 from triskele.errors import Conflict
 from triskele.store import usage
 from triskele.store.archive import TABLES
-from triskele.store.protocols import VAULT, Document, OwnerStore, Use
+from triskele.store.derived import Document, Use
+from triskele.store.protocols import VAULT, OwnerStore
 from triskele.store.sqlite.store import SqliteStore
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
@@ -45,7 +46,7 @@ def _fill(store: OwnerStore, one: Memory, two: Memory, secret: Memory) -> None:
 
 
 def test_an_archive_for_one_owner_touches_nothing_of_another(file: SqliteStore, drafts: list[Memory]) -> None:
-    alice = file.of("alice")
+    alice = file.for_owner("alice")
     _fill(alice, *drafts)
     with file.maintenance.archive.reading() as reader:
         before = [list(reader.rows("alice", f"SELECT * FROM {table} WHERE owner = {{owner}}")) for table in TABLES]
@@ -63,7 +64,7 @@ def test_a_memory_that_an_owner_lost_is_found_beside_another_owner_who_has_it(
     tmp_path: Path, file: SqliteStore, drafts: list[Memory], number: int
 ) -> None:
     for owner in ("alice", "bob"):
-        _fill(file.of(owner), *drafts)
+        _fill(file.for_owner(owner), *drafts)
     assert file.maintenance.check(deep=True) == []
     _delete(tmp_path, "versions", drafts[number].id)
     problems = {finding.problem for finding in file.maintenance.check(deep=True)}
@@ -75,7 +76,7 @@ def test_half_of_a_secret_is_found_beside_another_owner_who_has_both(
     tmp_path: Path, file: SqliteStore, drafts: list[Memory], table: str
 ) -> None:
     for owner in ("alice", "bob"):
-        _fill(file.of(owner), *drafts)
+        _fill(file.for_owner(owner), *drafts)
     _delete(tmp_path, table, drafts[2].id)
     problem = {"secrets": "its sealed text is missing", "versions": "has a sealed text and is no secret"}[table]
     assert problem in {finding.problem for finding in file.maintenance.check(deep=True)}
@@ -86,8 +87,8 @@ def test_an_erasure_by_another_owner_explains_no_lost_version(
 ) -> None:
     memory = make_memory("one")
     for owner in ("alice", "bob"):
-        file.of(owner).apply([Add(replace(memory, owner=owner))], batch="one")
-    file.of("alice").erase([memory.id], batch="two")
+        file.for_owner(owner).apply([Add(replace(memory, owner=owner))], batch="one")
+    file.for_owner("alice").erase([memory.id], batch="two")
     _delete(tmp_path, "versions", memory.id)
     assert [finding.problem for finding in file.maintenance.check(deep=True)] == ["is in the journal and not stored"]
 
@@ -97,7 +98,7 @@ def test_an_entry_of_another_owner_tells_of_no_version(
 ) -> None:
     memory = make_memory("one")
     for owner in ("alice", "bob"):
-        file.of(owner).apply([Add(replace(memory, owner=owner))], batch="one")
+        file.for_owner(owner).apply([Add(replace(memory, owner=owner))], batch="one")
     _delete(tmp_path, "journal", memory.id)
     assert "is in no journal entry" in {finding.problem for finding in file.maintenance.check(deep=True)}
 
@@ -116,7 +117,7 @@ def test_an_id_of_another_owner_does_not_stop_an_erasure_from_copies(
 ) -> None:
     hers, his = make_memory("hers", owner="alice"), make_memory("his", owner="bob")
     for memory in (hers, his):
-        file.of(memory.owner).apply([Add(memory)], batch="one")
+        file.for_owner(memory.owner).apply([Add(memory)], batch="one")
     file.maintenance.backup(tmp_path / "copy.backup")
     kept = file.maintenance.restore(tmp_path / "copy.backup")
     assert kept is not None
@@ -129,7 +130,7 @@ def test_a_full_table_of_conversations_is_not_swept_at_every_new_one(
     now = timestamps.now()
     monkeypatch.setattr(timestamps, "now", lambda: now)
     monkeypatch.setattr(usage, "MOST_CONVERSATIONS", 20)
-    alice, draft = file.of("alice"), make_memory("one")
+    alice, draft = file.for_owner("alice"), make_memory("one")
     alice.apply([Add(replace(draft, owner="alice"))], batch="one")
     kept = []
     for number in range(26):
@@ -145,7 +146,7 @@ def test_the_conversations_of_another_owner_take_no_place(
     now = timestamps.now()
     monkeypatch.setattr(timestamps, "now", lambda: now)
     monkeypatch.setattr(usage, "MOST_CONVERSATIONS", 2)
-    alice, bob, draft = file.of("alice"), file.of("bob"), make_memory("one")
+    alice, bob, draft = file.for_owner("alice"), file.for_owner("bob"), make_memory("one")
     for store in (alice, bob):
         store.apply([Add(replace(draft, owner=store.owner))], batch="one")
     uses = [Use(draft.id, 1, draft.content_hash)]

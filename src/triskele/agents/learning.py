@@ -25,7 +25,7 @@ from triskele.ingest import with_told_period
 from triskele.privacy import detect
 from triskele.privacy.findings import Finding, merge
 from triskele.replies import HookCall, Rationale, Verdict
-from triskele.store.protocols import Document
+from triskele.store.derived import Document
 from triskele.text import timestamps
 from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, SpokenTurn, is_secret
 

@@ -17,7 +17,8 @@ from triskele.agents.injection import Conversation, InjectedText, key_of
 from triskele.errors import TriskeleError, UnknownEvent
 from triskele.replies import ConversationUse, HookCall, Injection
 from triskele.store.access import StoreAccess
-from triskele.store.protocols import Document, OwnerStore
+from triskele.store.derived import Document
+from triskele.store.protocols import OwnerStore
 from triskele.types import Memory
 
 # Sources of a session start with an empty context.

@@ -9,7 +9,8 @@ from contextlib import suppress
 
 from triskele.agents import echo
 from triskele.errors import StoreClosed
-from triskele.store.protocols import OwnerStore, Use
+from triskele.store.derived import Use
+from triskele.store.protocols import OwnerStore
 from triskele.types import Answer, Memory
 
 MOST = 1000

@@ -13,7 +13,8 @@ from triskele.curation.proposals import Proposals
 from triskele.curation.wording import content, forms, words
 from triskele.errors import Conflict, NotFound
 from triskele.replies import Verdict
-from triskele.store.protocols import START, Cursor, Document
+from triskele.store.derived import Document
+from triskele.store.protocols import START, Cursor
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
 from triskele.types import CURATION, Action, Memory, Outcome, Scope, Sort, is_secret

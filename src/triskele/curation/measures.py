@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from triskele.replies import AgreementStats
-from triskele.store.protocols import Document, OwnerStore
+from triskele.store.derived import Document
+from triskele.store.protocols import OwnerStore
 from triskele.text import timestamps
 from triskele.types import Answer
 

@@ -12,7 +12,7 @@ from triskele.curation.decide import PairDecision
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
 from triskele.ingest import with_told_period
 from triskele.replies import Proposal, Rationale, Verdict
-from triskele.store.protocols import Document
+from triskele.store.derived import Document
 from triskele.text import timestamps
 from triskele.types import CURATION, SPOKEN, Add, Memory, Origin, Outcome, Role, is_client, is_secret
 

@@ -145,7 +145,7 @@ def _adopted(document: Mapping[str, Any]) -> Adopted:
 
 def _put(store: OwnerStore, value: Mapping[str, Any]) -> None:
     # The help of the command line reads the names of plans and must not load the stores.
-    from triskele.store.protocols import Document
+    from triskele.store.derived import Document
 
     store.documents.put(PLANS, {_KEY: Document(value)})
 

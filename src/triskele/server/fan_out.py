@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from triskele.config import HOSTED
 from triskele.errors import NotAllowed, StoreUnavailable
 from triskele.replies import Access
-from triskele.server.postgres import erasure
 from triskele.server.postgres.connections import Connection, OwnerTransactions
 from triskele.server.postgres.truth_rows import PostgresWriter, WrittenEntry
 from triskele.store.rows import LINK_COLUMNS, VERSION_COLUMNS, from_link, row_hash, to_link, to_memory
@@ -351,9 +350,7 @@ class _Spread:
         for id in lost:
             theirs.write_entry(Action.ERASED if id in erased else Action.UNSHARED, id)
         if lost:
-            erasure.delete(theirs.connection, self.reader, lost)
-            erasure.drop_unused(theirs.connection, self.reader)
-            erasure.begin_epoch(theirs.connection, self.reader)
+            theirs.rows.end_copies(lost)
 
     def _copy(self, theirs: PostgresWriter, versions: Sequence[Memory], taken: set[str], made: Sequence[Any]) -> None:
         """Write the versions that the reader lacks, and end those that have ended."""

@@ -12,7 +12,6 @@ from triskele.edge.http.keys import check_user
 from triskele.errors import BadInput, Conflict, NotAllowed, NotFound, StoreUnavailable
 from triskele.replies import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
 from triskele.server.fan_out import Performer, rows_of, run_with_owner_locks, shared_ids, spread
-from triskele.server.postgres import erasure
 from triskele.server.postgres.connections import (
     HIDE_ACCOUNTS,
     LOCK_OWNER,
@@ -21,9 +20,9 @@ from triskele.server.postgres.connections import (
     Connections,
     OwnerTransactions,
 )
-from triskele.server.postgres.documents import PostgresDocuments
-from triskele.server.postgres.truth_rows import PostgresWriter
-from triskele.store.protocols import Document
+from triskele.server.postgres.truth_rows import PostgresOwner, PostgresWriter
+from triskele.store.derived import Document
+from triskele.store.derived_rows import DocumentStore
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
 from triskele.types import OF_A_TAG, USER, Action, Memory, Sensitivity
@@ -51,7 +50,7 @@ class PostgresShares:
     def __init__(self, transactions: OwnerTransactions) -> None:
         self._transactions = transactions
         self._owner = transactions.owner
-        self._documents = PostgresDocuments(transactions)
+        self._documents = DocumentStore(PostgresOwner(transactions))
 
     def share(
         self,
@@ -337,9 +336,7 @@ def end_leftovers(connection: Connection, kind: GranteeKind, name: str) -> None:
                 writer = PostgresWriter(connection, reader, timestamps.now(), new_batch(), _ADMIN)
                 for id in ids:
                     writer.write_entry(Action.UNSHARED, id)
-                erasure.delete(connection, reader, ids)
-                erasure.drop_unused(connection, reader)
-                erasure.begin_epoch(connection, reader)
+                writer.rows.end_copies(ids)
 
 
 def _end_share(writer: PostgresWriter, share: Share) -> None:

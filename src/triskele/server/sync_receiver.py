@@ -17,7 +17,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
-from triskele.store.protocols import Cursor, Document
+from triskele.store.derived import Document
+from triskele.store.protocols import Cursor
 from triskele.sync import states
 from triskele.sync.merge import WITHDRAWN, Push, Standing
 from triskele.sync.states import (

@@ -11,14 +11,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from triskele.replies import Census, ConversationUse, DayCount, InjectedMemory, UseCount
+from triskele.replies import Census
 from triskele.store.archive import ArchiveStore
 from triskele.store.corpus_protocol import CorpusStore
-from triskele.store.derived import JobStore, ModelStore, NameStore, VectorStore
 from triskele.store.sharing import OwnerShares
 from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
+
+if TYPE_CHECKING:
+    from triskele.store.derived_rows import DocumentStore, JobStore, ModelStore, VectorStore
+    from triskele.store.name_rows import NameStore
+    from triskele.store.usage import UsageStore
 
 # The kind of the one document that holds the vault's wrapped keys.
 VAULT = "vault"
@@ -100,111 +104,6 @@ class SealedRow(NamedTuple):
     version: int
     sealed_as: int
     blob: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A small JSON value stored with the memories; erasing a memory in `about` deletes it."""
-
-    value: Any
-    about: Sequence[str] = ()
-
-
-class DocumentStore(Protocol):
-    """Small JSON documents of one owner by kind and key: keys, plans, the recall log, evaluation sets."""
-
-    def put(
-        self, kind: str, documents: Mapping[str, Document], *, most: int | None = None, durable: bool = True
-    ) -> None:
-        """Write documents by key and keep the `most` highest keys of the kind.
-
-        A write that need not be durable waits for neither other writers nor the disk: a busy store refuses it.
-        """
-        ...
-
-    def all(self, kind: str) -> dict[str, Any]:
-        """The values of a kind, ordered by key."""
-        ...
-
-    def some(self, kind: str, keys: Iterable[str]) -> dict[str, Any]:
-        """The values under some keys of a kind, ordered by key; unknown keys are left out."""
-        ...
-
-    def get(self, kind: str, key: str) -> Any:
-        """One value, or None."""
-        ...
-
-    def delete(self, kind: str, keys: Iterable[str]) -> None:
-        """Delete documents; unknown keys are ignored."""
-        ...
-
-    def swap(self, kind: str, key: str, before: Any, after: Any) -> bool:
-        """Replace a document if its value is still `before` (None: it does not exist); False if it is not."""
-        ...
-
-
-class Use(NamedTuple):
-    """One use of a memory with this content; `fingerprints` recognise its text."""
-
-    id: str
-    tokens: int
-    content_hash: str = ""
-    fingerprints: tuple[str, ...] = ()
-
-
-class UsageStore(Protocol):
-    """Counts of use by memory and by day, and what conversations were given.
-
-    Writing waits for nothing: what a busy store refuses is written later.
-    """
-
-    def recalled(self, uses: Sequence[Use]) -> None:
-        """Count memories that a recall returned; fingerprints that come with them are kept."""
-        ...
-
-    def injected(self, conversation: str | None, uses: Sequence[Use], *, client: str = "", project: str = "") -> None:
-        """Count memories that were injected into a conversation; what it had lost counts as never given."""
-        ...
-
-    def conversations(self, limit: int = 50, offset: int = 0, *, key: str | None = None) -> list[ConversationUse]:
-        """The conversations that were given something, the newest first, or the one with this key."""
-        ...
-
-    def given(self, conversation: str) -> list[InjectedMemory]:
-        """What a conversation was given, the newest first."""
-        ...
-
-    def lose(self, conversation: str) -> None:
-        """Record that a conversation was compacted: what it was given is no longer in its context."""
-        ...
-
-    def forget(self, conversation: str) -> None:
-        """A conversation begins again: it was given nothing."""
-        ...
-
-    def end(self, conversation: str) -> None:
-        """A conversation is over; what it was given is kept for a while."""
-        ...
-
-    def counts(self, ids: Iterable[str]) -> dict[str, UseCount]:
-        """How often some memories were used; those never used are left out."""
-        ...
-
-    def most_used(self, limit: int = 10) -> list[UseCount]:
-        """The memories that were recalled and injected most often."""
-        ...
-
-    def days(self, limit: int = 14) -> list[DayCount]:
-        """The newest days on which anything was used, the newest first."""
-        ...
-
-    def echoed(self, fingerprints: Iterable[str]) -> dict[str, list[str]]:
-        """The ids of memories whose text left these fingerprints when it was given, by fingerprint."""
-        ...
-
-    def flush(self) -> None:
-        """Write what had to wait."""
-        ...
 
 
 class MemoryStore(Protocol):

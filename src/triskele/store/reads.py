@@ -1,22 +1,33 @@
-"""What the truth of an owner answers in the same words in every database: ids, histories, listings and the journal."""
+"""Reads of one owner in statements that every database understands: versions, links, listings and the journal."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
 from triskele.errors import BadInput
-from triskele.store.protocols import START, ChangePage, Cursor
-from triskele.store.rows import JOURNAL_COLUMNS, VERSION_COLUMNS, to_entry, to_memory
+from triskele.replies import Census
+from triskele.store.protocols import START, ChangePage, Cursor, FolderRow, Heads, SealedRow
+from triskele.store.rows import (
+    JOURNAL_COLUMNS,
+    LINK_COLUMNS,
+    SEALED_COLUMNS,
+    VERSION_COLUMNS,
+    to_entry,
+    to_link,
+    to_memory,
+)
+from triskele.store.statements import NEWEST_ENTRY, Dialect, OwnerDatabase
+from triskele.store.truth_rows import FOLDERS, to_folder
 from triskele.text.timestamps import to_micros
-from triskele.types import JournalEntry, Memory, Scope, Sort
+from triskele.types import JournalEntry, Link, LinkKind, Memory, Scope, Sort
 
 # A condition on rows, and the values of its marks.
 Condition = tuple[str, list[Any]]
 
+_PAGE = 500
+_ENDS = ("source", "target")
 _NEVER = 2**62
 _ORDERS = {
     Sort.RECENCY: "updated_at DESC, id DESC",
@@ -24,47 +35,46 @@ _ORDERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Wording:
-    """How a database says that a column is one of some values, and that a version has a tag."""
+class OwnerReads:
+    """Reads the versions, links and the journal of one owner."""
 
-    one_of: Callable[[str, Sequence[str]], Condition]
-    has_tag: Callable[[str], Condition]
-
-
-class OwnerReads(ABC):
-    """Reads the versions and the journal of one owner."""
-
-    # The columns of a version as its owner sees it.
+    # The columns of a version as its owner sees it, and the bytes that an owner takes.
     _COLUMNS: ClassVar[str] = VERSION_COLUMNS
-    _WORDING: ClassVar[Wording]
+    _SIZE: ClassVar[str]
 
-    owner: str
+    def __init__(self, database: OwnerDatabase) -> None:
+        self.owner = database.owner
+        self._owner_database = database
+        self._dialect = database.dialect
 
-    @abstractmethod
-    def _all(self, sql: str, *bindings: Any) -> list[Any]:
-        """The rows of a statement whose first mark is the owner."""
+    def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
+        """The sealed texts of some memories, or of all."""
+        condition, bindings = ("", []) if ids is None else (f" AND id {self._dialect.listed}", [list(ids)])
+        sql = f"SELECT {SEALED_COLUMNS} FROM secrets WHERE owner = ?{condition} ORDER BY id, version"
+        return [SealedRow(*row) for row in self._owner_database.all(sql, *bindings)]
 
-    @abstractmethod
-    def _all_now(self, sql: str, *bindings: Any) -> list[Any]:
-        """The same as of now, inside a snapshot too."""
+    def folders(self) -> list[FolderRow]:
+        """The folders whose project is known, oldest first."""
+        return [to_folder(row) for row in self._owner_database.all(FOLDERS)]
 
     def find(self, prefix: str, limit: int = 5) -> list[str]:
         """The ids that start with a prefix, forgotten ones included."""
         sql = "SELECT DISTINCT id FROM versions WHERE owner = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?"
-        return [row[0] for row in self._all(sql, prefix, prefix + "\U0010ffff", limit)]
+        return [row[0] for row in self._owner_database.all(sql, prefix, prefix + "\U0010ffff", limit)]
 
     def history(self, id: str) -> list[Memory]:
         """Every version of a memory, oldest first."""
-        rows = self._all(f"SELECT {self._COLUMNS} FROM versions WHERE owner = ? AND id = ? ORDER BY version", id)
+        rows = self._owner_database.all(
+            f"SELECT {self._COLUMNS} FROM versions WHERE owner = ? AND id = ? ORDER BY version", id
+        )
         return [to_memory(row) for row in rows]
 
     def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
         """Memories of a scope in order of recency or importance; none if the scope names another owner."""
         if sort not in _ORDERS:
             raise BadInput(f"memories cannot be listed by {sort}: choose one of {', '.join(_ORDERS)}")
-        condition, bindings = in_scope(scope, self._WORDING)
-        rows = self._all(
+        condition, bindings = in_scope(scope, self._dialect)
+        rows = self._owner_database.all(
             f"SELECT {self._COLUMNS} FROM versions WHERE owner = ? AND {condition} ORDER BY {_ORDERS[sort]}"
             " LIMIT ? OFFSET ?",
             *bindings,
@@ -75,8 +85,10 @@ class OwnerReads(ABC):
 
     def count(self, scope: Scope) -> int:
         """The number of memories that a scope contains."""
-        condition, bindings = in_scope(scope, self._WORDING)
-        return int(self._all(f"SELECT count(*) FROM versions WHERE owner = ? AND {condition}", *bindings)[0][0])
+        condition, bindings = in_scope(scope, self._dialect)
+        return int(
+            self._owner_database.all(f"SELECT count(*) FROM versions WHERE owner = ? AND {condition}", *bindings)[0][0]
+        )
 
     def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 1000) -> list[JournalEntry]:
         """Journal entries of all, of one memory or of one batch, oldest first."""
@@ -106,11 +118,119 @@ class OwnerReads(ABC):
         _, _, at = cursor.partition("@")
         question = ("SELECT at FROM journal WHERE owner = ? AND seq = ?", _seq(cursor))
         # Another process may have written after the snapshot of this one.
-        rows = self._all(*question) or self._all_now(*question)
+        rows = self._owner_database.all(*question) or self._owner_database.all_now(*question)
         return bool(rows) and at in ("", str(rows[0][0]))
 
+    def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
+        """The versions that are current now, or were at a moment; forgotten and unknown ids are left out."""
+        if not (wanted := list(ids)):
+            return {}
+        condition, bindings = standing(known_at)
+        sql = f"SELECT {self._COLUMNS} FROM versions WHERE owner = ? AND id {self._dialect.listed} AND {condition}"
+        rows = self._owner_database.all(f"{sql} ORDER BY version, id", wanted, *bindings)
+        return {row[0]: to_memory(row) for row in rows}
+
+    def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
+        """The versions behind the row numbers of an index."""
+        listed, unindexed = self._dialect.listed, self._dialect.unindexed
+        sql = f"SELECT row, {self._COLUMNS} FROM versions WHERE {unindexed}owner = ? AND row {listed} ORDER BY row"
+        return {row[0]: to_memory(row[1:]) for row in self._owner_database.all(sql, list(map(int, rows)))}
+
+    def heads(self, fingerprint: str = "") -> Heads:
+        """How far the journal, the vectors of a model, mentions and jobs have come, all at one moment."""
+        epoch, journal, *numbers = self._owner_database.heads(fingerprint)
+        return Heads(epoch, Cursor(journal), *numbers)
+
+    def superseding_ids(self, rows: Iterable[int]) -> dict[int, str]:
+        """The ids behind those row numbers of an index whose memories replace others or were replaced, at any time."""
+        if not self._owner_database.may_supersede():
+            return {}
+        links = "SELECT 1 FROM links WHERE links.owner = ?1 AND kind = 'supersedes'"
+        ends = " OR ".join(f"EXISTS ({links} AND {end} = versions.id)" for end in _ENDS)
+        listed = self._dialect.listed_as.format("?2")
+        sql = f"SELECT row, id FROM versions WHERE {self._dialect.unindexed}owner = ?1 AND row {listed} AND ({ends})"
+        return dict(self._owner_database.all(f"{sql} ORDER BY row", list(map(int, rows))))
+
+    def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
+        """Every version with its row number, of some memories or of all, in row order."""
+        select, unindexed = f"SELECT row, {self._COLUMNS} FROM versions WHERE", self._dialect.unindexed
+        if ids is not None:
+            sql = f"{select} owner = ? AND id {self._dialect.listed} ORDER BY {unindexed}row"
+            yield from ((row[0], to_memory(row[1:])) for row in self._owner_database.all(sql, list(ids)))
+            return
+        last = 0
+        # Pages instead of one open statement: a slow consumer must not hold a transaction.
+        while page := self._owner_database.all(
+            f"{select} {unindexed}owner = ? AND row > ? ORDER BY row LIMIT ?", last, _PAGE
+        ):
+            yield from ((row[0], to_memory(row[1:])) for row in page)
+            last = page[-1][0]
+
+    def links(
+        self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
+    ) -> list[Link]:
+        """The links of any of these memories that are open now, or were at a moment."""
+        if not (ids := self._owner_database.may_have_links(ids, kind)):
+            return []
+        condition, bindings = standing(known_at)
+        if kind is not None:
+            condition, bindings = condition + " AND kind = ?", [*bindings, kind.value]
+        # Two lookups by index: a single one with OR reads every link of the owner.
+        listed, value = self._dialect.listed, list(ids)
+        ends = " UNION ".join(f"SELECT row FROM links WHERE owner = ? AND {end} {listed}" for end in _ENDS)
+        sql = (
+            f"SELECT {LINK_COLUMNS} FROM links WHERE {self._dialect.unindexed}owner = ? AND row IN ({ends})"
+            f" AND {condition} ORDER BY row"
+        )
+        rows = self._owner_database.all(sql, self.owner, value, self.owner, value, *bindings)
+        return [to_link(row) for row in rows]
+
+    def all_links(self) -> Iterator[Link]:
+        """Every link ever made, closed ones too, oldest first."""
+        owned = f"{self._dialect.unindexed}owner = ?"
+        for row in self._owner_database.all(f"SELECT {LINK_COLUMNS} FROM links WHERE {owned} ORDER BY row"):
+            yield to_link(row)
+
+    def position(self) -> Cursor:
+        """The cursor after the newest journal entry."""
+        [[newest]] = self._owner_database.all(f"SELECT {NEWEST_ENTRY}")
+        return Cursor(newest)
+
+    def census(self) -> Census:
+        """Counts of what is stored; `bytes` are the owner's part of them."""
+        own = f"FROM versions WHERE owner = ?1{self._dialect.own}"
+        current = f"SELECT id {own} AND known_to IS NULL"
+        [row] = self._owner_database.all(
+            f"SELECT (SELECT count(*) {own} AND known_to IS NULL), (SELECT count(DISTINCT id) {own}),"
+            " (SELECT count(DISTINCT target) FROM links WHERE owner = ?1 AND kind = 'supersedes' AND known_to IS NULL"
+            f" AND source IN ({current}) AND target IN ({current})), (SELECT count(*) {own}),"
+            " (SELECT count(*) FROM links WHERE owner = ?1 AND known_to IS NULL),"
+            f" (SELECT count(*) FROM journal WHERE owner = ?1), {self._SIZE}"
+        )
+        memories, ids, superseded, versions, links, journal, size = map(int, row)
+        return Census(
+            memories=memories,
+            forgotten=ids - memories,
+            superseded=superseded,
+            versions=versions,
+            links=links,
+            journal=journal,
+            bytes=size,
+            by_category=self._groups("category"),
+            by_project=self._groups("project"),
+        )
+
+    def _groups(self, column: str) -> dict[str, int]:
+        rows = self._owner_database.all(
+            f"SELECT {column}, count(*) FROM versions WHERE owner = ?{self._dialect.own} AND known_to IS NULL"
+            " GROUP BY 1 ORDER BY 2 DESC, 1"
+        )
+        return {str(name): int(number) for name, number in rows}
+
     def _entries(self, condition: str, *bindings: Any) -> list[JournalEntry]:
-        rows = self._all(f"SELECT seq, {JOURNAL_COLUMNS} FROM journal WHERE owner = ?{condition}", *bindings)
+        rows = self._owner_database.all(
+            f"SELECT seq, {JOURNAL_COLUMNS} FROM journal WHERE owner = ?{condition}", *bindings
+        )
         return [to_entry(row) for row in rows]
 
 
@@ -126,21 +246,20 @@ def standing(known_at: datetime | None) -> Condition:
     return "known_from <= ? AND (known_to IS NULL OR known_to > ?)", [moment, moment]
 
 
-def in_scope(scope: Scope, wording: Wording) -> Condition:
+def in_scope(scope: Scope, dialect: Dialect) -> Condition:
     """Versions that a scope contains."""
     condition, bindings = standing(scope.known_at)
     conditions, bindings = [condition, "owner = ?"], [*bindings, scope.owner]
     limits = {"project": scope.projects, "sensitivity": scope.sensitivities, "origin": scope.origins}
     for column, allowed in limits.items():
         if allowed is not None:
-            condition, values = wording.one_of(column, sorted(map(str, allowed)))
-            conditions.append(condition)
-            bindings += values
+            conditions.append(f"{column} {dialect.listed}")
+            bindings.append(sorted(map(str, allowed)))
     if scope.category is not None:
         conditions.append("category = ?")
         bindings.append(scope.category)
     for tag in sorted(scope.tags):
-        condition, values = wording.has_tag(tag)
+        condition, values = dialect.has_tag(tag)
         conditions.append(condition)
         bindings += values
     if not scope.any_time:

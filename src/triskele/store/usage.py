@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from triskele.errors import StoreUnavailable
 from triskele.replies import ConversationUse, DayCount, InjectedMemory, UseCount
-from triskele.store.protocols import Use
+from triskele.store.derived import Use
+from triskele.store.statements import OwnerDatabase, Rows
 from triskele.text import timestamps
 from triskele.text.timestamps import from_micros, to_micros
 
@@ -21,52 +20,25 @@ MOST_CONVERSATIONS = 500
 KEPT, KEPT_WHEN_OVER = timedelta(days=30), timedelta(days=7)
 _MOST_WAITING = 1000
 _COUNTS = "id, recalled, injected, tokens, last"
+# Never the new one itself: after a clock was set back, it is the oldest of all.
+_DROP_OLD = f"""
+DELETE FROM conversations WHERE owner = ?1 AND conversation <> ?2 AND (at < ?3 OR (ended AND at < ?4)
+    OR conversation IN (SELECT conversation FROM conversations WHERE owner = ?1
+                        ORDER BY at DESC LIMIT {2**62} OFFSET ?5))
+"""
 
 
-class UsageRows(ABC):
-    """The rows of usage of one owner in one transaction; a value is marked by `?`."""
+class UsageStore:
+    """Counts of use by memory and by day, and what conversations were given.
 
-    def __init__(self, owner: str) -> None:
-        self.owner = owner
+    Writing waits for nothing: what a busy store refuses is written later.
+    """
 
-    @abstractmethod
-    def run(self, sql: str, bindings: Sequence[Any]) -> Any:
-        """Execute a statement; its cursor."""
-
-    @abstractmethod
-    def changed(self, sql: str, bindings: Sequence[Any]) -> int:
-        """Execute a statement; how many rows it changed."""
-
-    @abstractmethod
-    def drop_old(self, new: str, kept: int, kept_when_over: int, most: int) -> bool:
-        """Delete conversations before two moments and beyond a number, never the new one; whether there were any."""
-
-    @abstractmethod
-    def keep_prints(self, use: Use) -> None:
-        """Write the fingerprints of a text that are not known yet."""
-
-
-class OwnerUsage(ABC):
-    """Counts by memory and by day, and what each conversation was given."""
-
-    # Whether a value is in the list that `_listed` makes.
-    _LISTED: ClassVar[str]
-
-    def __init__(self) -> None:
+    def __init__(self, database: OwnerDatabase) -> None:
+        self._database = database
+        self._listed = database.dialect.listed
         self._lock = threading.Lock()
         self._waiting: deque[_Entry] = deque(maxlen=_MOST_WAITING)
-
-    @abstractmethod
-    def _all(self, sql: str, *bindings: Any) -> list[Any]:
-        """The rows of a statement whose first mark is the owner."""
-
-    @abstractmethod
-    def _listed(self, values: Iterable[str]) -> Any:
-        """A list as one value."""
-
-    @abstractmethod
-    def _noting(self) -> AbstractContextManager[UsageRows]:
-        """A transaction that waits for neither writers nor the disk."""
 
     def recalled(self, uses: Sequence[Use]) -> None:
         """Count memories that a recall returned."""
@@ -87,7 +59,7 @@ class OwnerUsage(ABC):
             f"{one} GROUP BY c.conversation, c.at, c.client, c.project, c.tokens ORDER BY c.at DESC, c.conversation"
             " LIMIT ? OFFSET ?"
         )
-        rows = self._all(sql, *(() if key is None else (key,)), limit, offset)
+        rows = self._database.all(sql, *(() if key is None else (key,)), limit, offset)
         return [replace(ConversationUse(*row), at=from_micros(row[1])) for row in rows]
 
     def lose(self, conversation: str) -> None:
@@ -107,7 +79,7 @@ class OwnerUsage(ABC):
         self.flush()
         columns = "id, content_hash, at, lost, tokens"
         sql = f"SELECT {columns} FROM given WHERE owner = ? AND conversation = ? ORDER BY at DESC, id"
-        rows = self._all(sql, conversation)
+        rows = self._database.all(sql, conversation)
         known = {row[0]: InjectedMemory(row[0], row[1], from_micros(row[2]), bool(row[3]), row[4]) for row in rows}
         with self._lock:
             for entry in self._waiting:
@@ -117,8 +89,8 @@ class OwnerUsage(ABC):
 
     def counts(self, ids: Iterable[str]) -> dict[str, UseCount]:
         """How often some memories were used; those that never were are left out."""
-        sql = f"SELECT {_COUNTS} FROM usage_counts WHERE owner = ? AND id {self._LISTED}"
-        return {count.id: count for count in self._counted(sql, self._listed(ids))}
+        sql = f"SELECT {_COUNTS} FROM usage_counts WHERE owner = ? AND id {self._listed}"
+        return {count.id: count for count in self._counted(sql, list(ids))}
 
     def most_used(self, limit: int = 10) -> list[UseCount]:
         """The memories that were recalled and injected most often."""
@@ -128,14 +100,14 @@ class OwnerUsage(ABC):
     def days(self, limit: int = 14) -> list[DayCount]:
         """The newest days on which anything was used, the newest first."""
         sql = "SELECT day, recalled, injected, tokens FROM usage_days WHERE owner = ? ORDER BY day DESC LIMIT ?"
-        return [DayCount(*row) for row in self._all(sql, limit)]
+        return [DayCount(*row) for row in self._database.all(sql, limit)]
 
     def echoed(self, fingerprints: Iterable[str]) -> dict[str, list[str]]:
         """The ids of memories whose text left these fingerprints when it was given, by fingerprint."""
         self.flush()
-        sql = f"SELECT print, id FROM echoes WHERE owner = ? AND print {self._LISTED} ORDER BY print, id"
+        sql = f"SELECT print, id FROM echoes WHERE owner = ? AND print {self._listed} ORDER BY print, id"
         found: dict[str, list[str]] = {}
-        for fingerprint, id in self._all(sql, self._listed(fingerprints)):
+        for fingerprint, id in self._database.all(sql, list(fingerprints)):
             found.setdefault(fingerprint, []).append(id)
         return found
 
@@ -145,7 +117,7 @@ class OwnerUsage(ABC):
             if not self._waiting:
                 return
             try:
-                with self._noting() as rows:
+                with self._database.noting(keeps=True) as rows:
                     for entry in self._waiting:
                         entry.write(rows)
             except StoreUnavailable:
@@ -158,7 +130,9 @@ class OwnerUsage(ABC):
         self.flush()
 
     def _counted(self, sql: str, binding: Any) -> list[UseCount]:
-        return [UseCount(row[0], row[1], row[2], row[3], from_micros(row[4])) for row in self._all(sql, binding)]
+        return [
+            UseCount(row[0], row[1], row[2], row[3], from_micros(row[4])) for row in self._database.all(sql, binding)
+        ]
 
 
 class _Entry(Protocol):
@@ -167,7 +141,7 @@ class _Entry(Protocol):
     @property
     def conversation(self) -> str | None: ...
 
-    def write(self, rows: UsageRows) -> None: ...
+    def write(self, rows: Rows) -> None: ...
 
     def replay(self, known: dict[str, InjectedMemory]) -> None: ...
 
@@ -181,7 +155,7 @@ class _Handed:
     client: str = ""
     project: str = ""
 
-    def write(self, rows: UsageRows) -> None:
+    def write(self, rows: Rows) -> None:
         micros = to_micros(self.at)
         if self.conversation is not None:
             self._open(rows, self.conversation)
@@ -202,7 +176,7 @@ class _Handed:
                 _keep_text(rows, self.conversation, use, micros)
         self._count_day(rows)
 
-    def _open(self, rows: UsageRows, conversation: str) -> None:
+    def _open(self, rows: Rows, conversation: str) -> None:
         """Note a conversation; a new one takes the place of old ones."""
         known = [to_micros(self.at), self.client, self.project, sum(use.tokens for use in self.uses)]
         if rows.changed(
@@ -217,13 +191,15 @@ class _Handed:
             [*known, rows.owner, conversation],
         )
         kept, kept_when_over = to_micros(self.at - KEPT), to_micros(self.at - KEPT_WHEN_OVER)
-        if rows.drop_old(conversation, kept, kept_when_over, MOST_CONVERSATIONS):
+        if rows.has_old_conversations(kept, kept_when_over, MOST_CONVERSATIONS) and rows.changed(
+            _DROP_OLD, [rows.owner, conversation, kept, kept_when_over, MOST_CONVERSATIONS]
+        ):
             rows.run(
                 "DELETE FROM echoes WHERE owner = ? AND id NOT IN (SELECT id FROM given WHERE owner = ?)",
                 [rows.owner, rows.owner],
             )
 
-    def _count_day(self, rows: UsageRows) -> None:
+    def _count_day(self, rows: Rows) -> None:
         number, tokens = len(self.uses), sum(use.tokens for use in self.uses)
         counts = (0, number) if self.is_injected else (number, 0)
         rows.run(
@@ -243,7 +219,7 @@ class _Handed:
 class _Lost:
     conversation: str
 
-    def write(self, rows: UsageRows) -> None:
+    def write(self, rows: Rows) -> None:
         rows.run("UPDATE given SET lost = true WHERE owner = ? AND conversation = ?", [rows.owner, self.conversation])
 
     def replay(self, known: dict[str, InjectedMemory]) -> None:
@@ -255,7 +231,7 @@ class _Lost:
 class _Begun:
     conversation: str
 
-    def write(self, rows: UsageRows) -> None:
+    def write(self, rows: Rows) -> None:
         rows.run("DELETE FROM conversations WHERE owner = ? AND conversation = ?", [rows.owner, self.conversation])
 
     def replay(self, known: dict[str, InjectedMemory]) -> None:
@@ -266,7 +242,7 @@ class _Begun:
 class _Ended:
     conversation: str
 
-    def write(self, rows: UsageRows) -> None:
+    def write(self, rows: Rows) -> None:
         sql = "UPDATE conversations SET ended = true WHERE owner = ? AND conversation = ?"
         rows.run(sql, [rows.owner, self.conversation])
 
@@ -274,7 +250,7 @@ class _Ended:
         """Nothing is taken from what was given."""
 
 
-def _keep_text(rows: UsageRows, conversation: str | None, use: Use, micros: int) -> None:
+def _keep_text(rows: Rows, conversation: str | None, use: Use, micros: int) -> None:
     """Note which text was given, unless it has become a secret meanwhile."""
     sql = "SELECT 1 FROM versions WHERE owner = ? AND content_hash = ? AND id = ? AND sensitivity <> 'secret'"
     if not rows.run(sql, [rows.owner, use.content_hash, use.id]).fetchone():
@@ -286,4 +262,8 @@ def _keep_text(rows: UsageRows, conversation: str | None, use: Use, micros: int)
             " SET content_hash = excluded.content_hash, tokens = excluded.tokens, at = excluded.at, lost = false",
             [rows.owner, conversation, use.id, use.content_hash, use.tokens, micros],
         )
-    rows.keep_prints(use)
+    values = rows.dialect.elements.format("?3")
+    rows.run(
+        f"INSERT INTO echoes (owner, print, id) SELECT ?1, value, ?2 FROM {values} WHERE true ON CONFLICT DO NOTHING",
+        [rows.owner, use.id, list(use.fingerprints)],
+    )

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import NamedTuple, TypedDict, Unpack
 
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
+from triskele.store.derived_rows import drop_unused
 from triskele.store.protocols import FolderRow, SealedRow
 from triskele.store.truth_rows import TruthRows
 from triskele.text.ids import same_words
@@ -134,10 +135,10 @@ class Writer:
         outcomes = []
         for id in dict.fromkeys(ids):
             latest = self.latest(id)
-            self._rows.delete_links(id)
-            self._rows.delete_memory(id)
+            self._rows.delete_links([id])
+            self._rows.delete_memories([id])
             outcomes.append(self._note(Action.ERASED, latest))
-        self._rows.drop_unused()
+        drop_unused(self._rows)
         return outcomes
 
     def seal(self, versions: Sequence[tuple[Memory, Sealed]]) -> Outcome:
@@ -151,13 +152,13 @@ class Writer:
         if there != [memory.version for memory, _ in versions]:
             raise Conflict(f"memory {last.id} was changed meanwhile: try again")
         self._rows.mark_unscrubbed()
-        self._rows.delete_memory(last.id)
+        self._rows.delete_memories([last.id])
         # An erasure makes every index start over, also those of other processes and instances.
         self._note(Action.ERASED, last)
         for memory, sealed in versions:
             self._rows.insert_version(memory)
             self._keep_sealed(memory, sealed)
-        self._rows.drop_unused()
+        drop_unused(self._rows)
         return self._note(Action.SEALED, last, version=last.version)
 
     def latest(self, id: str) -> Memory:
@@ -241,7 +242,7 @@ class Writer:
     def _make_private(self, id: str) -> Outcome:
         latest = self.latest(id)
         self._rows.close(id)
-        self._rows.withdraw(id)
+        self._rows.drop_copies(id)
         return self._outcome(Action.UNCHANGED, latest, version=latest.version)
 
     def _forget(self, id: str) -> Outcome:

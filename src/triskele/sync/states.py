@@ -18,7 +18,8 @@ from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.ingest import checked_details, labels_of, refuse_secret_labels
 from triskele.privacy import detect
-from triskele.store.protocols import Document, OwnerStore
+from triskele.store.derived import Document
+from triskele.store.protocols import OwnerStore
 from triskele.sync.merge import ERASED, Links, LocalState, Push, ServerState, Standing
 from triskele.text import timestamps
 from triskele.text.folders import REMOTE

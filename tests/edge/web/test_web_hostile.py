@@ -14,7 +14,7 @@ from triskele.curation.decide import PairDecision
 from triskele.edge.web.rendering import environment
 from triskele.index.name_linking import read_names
 from triskele.replies import Rationale, Verdict
-from triskele.store.protocols import Use
+from triskele.store.derived import Use
 from triskele.types import LinkKind
 
 MARKUP = "<img src=x onerror=alert(1)>"

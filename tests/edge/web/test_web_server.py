@@ -25,7 +25,7 @@ from triskele.edge.web.rendering import PageRoute
 from triskele.index.name_linking import read_names
 from triskele.replies import Rationale, Verdict
 from triskele.server.tenants import Tenants
-from triskele.store.protocols import Use
+from triskele.store.derived import Use
 from triskele.text import timestamps
 from triskele.types import LinkKind
 

@@ -12,7 +12,8 @@ from typing import Any
 from triskele.bench.datasets import UNRANKED_TYPES, BenchQuery, Qrels
 from triskele.bench.harness import OwnHarness
 from triskele.engine.local import LocalEngine
-from triskele.store.protocols import Document, OwnerStore
+from triskele.store.derived import Document
+from triskele.store.protocols import OwnerStore
 
 QUESTION, LABEL = "question", "label"
 EXACT, PARAPHRASE, MULTI_HOP, PROMPT = "exact", "paraphrase", "multi-hop", "prompt"
@@ -130,15 +131,13 @@ def load_labels(store: OwnerStore) -> Labels:
     return {label.pair: label for label in found}
 
 
-def save_labels(store: OwnerStore, given: Iterable[Label], questions: Mapping[str, Question]) -> None:
+def save_labels(store: OwnerStore, labels: Iterable[Label], questions: Mapping[str, Question]) -> None:
     """Keep labels, one per pair; each is erased with the memories of its question."""
-    store.documents.put(
-        LABEL,
-        {
-            _key(label.pair): Document(asdict(label), about=[label.memory, *questions[label.question].about])
-            for label in given
-        },
-    )
+    documents = {
+        _key(label.pair): Document(asdict(label), about=[label.memory, *questions[label.question].about])
+        for label in labels
+    }
+    store.documents.put(LABEL, documents)
 
 
 def delete_labels(store: OwnerStore, pairs: Iterable[tuple[str, str]]) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from triskele.errors import StoreUnavailable
 from triskele.models.egress import Bill, Departure
 from triskele.replies import Sent
-from triskele.store.protocols import Document, OwnerStore
+from triskele.store.derived import Document
+from triskele.store.protocols import OwnerStore
 from triskele.text import timestamps
 
 _DAYS, _SENT = "departures", "sent"

@@ -13,8 +13,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from triskele.server.postgres.replicas import OWNER_EPOCH
-from triskele.store.derived import EMBED, MOST_TRIES, NAMES, READ_BY_EVERY_RECALL
+from triskele.store.derived import READ_BY_EVERY_RECALL
 from triskele.store.protocols import Cursor, Heads
+from triskele.store.statements import head_columns
 from triskele.types import LinkKind, Memory
 
 if TYPE_CHECKING:
@@ -22,20 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Kept = TypeVar("Kept")
-NEWEST_ENTRY = "coalesce((SELECT seq || '@' || at FROM journal WHERE owner = %(owner)s ORDER BY seq DESC LIMIT 1), '')"
-HEADS = ", ".join(
-    (
-        OWNER_EPOCH,
-        NEWEST_ENTRY,
-        "(SELECT coalesce(max(slot), 0) FROM vectors WHERE owner = %(owner)s AND fingerprint = %(model)s)",
-        "(SELECT coalesce(max(mention), 0) FROM mentions WHERE owner = %(owner)s)",
-        "(SELECT coalesce(max(merge), 0) FROM merges WHERE owner = %(owner)s)",
-        *(
-            f"(SELECT count(*) FROM jobs WHERE owner = %(owner)s AND kind = '{kind}' AND tries < {MOST_TRIES})"
-            for kind in (EMBED, NAMES)
-        ),
-    )
-)
+HEADS = ", ".join((OWNER_EPOCH, *head_columns("mentions")))
+HEADS = HEADS.replace("?1", "%(owner)s").replace("?2", "%(model)s")
 _KINDS = ", ".join(f"'{kind}'" for kind in READ_BY_EVERY_RECALL)
 SNAPSHOT_START = (
     f"SELECT {HEADS}, (SELECT coalesce(max(row), 0) FROM links WHERE owner = %(owner)s),"
@@ -73,17 +62,11 @@ class SnapshotStart:
     @staticmethod
     def of(model: str, row: tuple[Any, ...]) -> SnapshotStart:
         """From the row of the statement."""
-        *heads, link, name, listed = row
+        epoch, journal, *numbers, link, name, listed = row
         documents: dict[str, dict[str, str]] = {kind: {} for kind in READ_BY_EVERY_RECALL}
         for kind, key, value in listed or ():
             documents[kind][key] = value
-        return SnapshotStart(model, to_heads(heads), link, name, documents)
-
-
-def to_heads(row: Iterable[Any]) -> Heads:
-    """From the columns of `HEADS`."""
-    epoch, journal, *numbers = row
-    return Heads(str(epoch), Cursor(journal), *map(int, numbers))
+        return SnapshotStart(model, Heads(epoch, Cursor(journal), *numbers), link, name, documents)
 
 
 class _Followed(ABC, Generic[Kept]):

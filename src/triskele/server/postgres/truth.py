@@ -3,52 +3,31 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from triskele.replies import Census
 from triskele.server.fan_out import Performer, carry_out, refuse_shared, run_with_owner_locks, spread
-from triskele.server.postgres import erasure
 from triskele.server.postgres.connections import Connections, OwnerTransactions
 from triskele.server.postgres.corpus_rows import PostgresCorpus
-from triskele.server.postgres.documents import PostgresDocuments
-from triskele.server.postgres.heads import HEADS, NEWEST_ENTRY, KeptVersions, LinkEnds, to_heads
-from triskele.server.postgres.jobs import PostgresJobs
+from triskele.server.postgres.heads import KeptVersions
 from triskele.server.postgres.names import PostgresNames
 from triskele.server.postgres.replicas import OWNER_EPOCH
-from triskele.server.postgres.truth_rows import READ_COLUMNS, WORDING, PostgresRows, PostgresWriter, marked
-from triskele.server.postgres.upkeep import PostgresMaintenance
-from triskele.server.postgres.usage import PostgresUsage
-from triskele.server.postgres.vectors import PostgresModels, PostgresVectors
+from triskele.server.postgres.truth_rows import READ_COLUMNS, PostgresOwner, PostgresRows, PostgresWriter, array
+from triskele.server.postgres.upkeep import PostgresMaintenance, vacuum
 from triskele.server.shares import PostgresShares
-from triskele.store.protocols import Cursor, FolderRow, Heads, SealedRow
-from triskele.store.reads import OwnerReads, common_prefix, standing
-from triskele.store.rows import LINK_COLUMNS, to_link, to_memory
+from triskele.store.derived_rows import DocumentStore, JobStore, ModelStore, VectorStore
+from triskele.store.protocols import FolderRow, Heads
+from triskele.store.reads import OwnerReads, common_prefix
+from triskele.store.rows import to_memory
+from triskele.store.usage import UsageStore
 from triskele.store.writer import MemoryLimits, register_folders, replace_sealed
 from triskele.text import timestamps
-from triskele.types import USER, Change, Link, LinkKind, Memory, Outcome, Sealed
+from triskele.types import USER, Change, Memory, Outcome, Sealed
 
 Result = TypeVar("Result")
-_PAGE = 500
-_ENDS = ("source", "target")
-# What others share is counted for them.
-_OWN = "FROM versions WHERE owner = %(owner)s AND shared_by IS NULL"
-_CURRENT = f"SELECT id {_OWN} AND known_to IS NULL"
-_CENSUS = f"""
-SELECT (SELECT count(*) FROM ({_CURRENT}) AS standing),
-       (SELECT count(DISTINCT id) {_OWN}),
-       (SELECT count(DISTINCT target) FROM links WHERE owner = %(owner)s AND kind = 'supersedes' AND known_to IS NULL
-        AND source IN ({_CURRENT}) AND target IN ({_CURRENT})),
-       (SELECT count(*) {_OWN}),
-       (SELECT count(*) FROM links WHERE owner = %(owner)s AND known_to IS NULL),
-       (SELECT count(*) FROM journal WHERE owner = %(owner)s),
-       (SELECT coalesce(sum(pg_column_size(versions.*)), 0) {_OWN})
-       + (SELECT coalesce(sum(pg_column_size(vector) + coalesce(pg_column_size(tokens), 0)), 0) FROM vectors
-          WHERE owner = %(owner)s)
-"""
 
 
 class PostgresStore:
@@ -88,23 +67,28 @@ class PostgresOwnerStore(OwnerReads):
     """The memories of one owner; every statement names the owner, and row-level security is a second guard."""
 
     _COLUMNS = READ_COLUMNS
-    _WORDING = WORDING
+    # The bytes of the owner's own rows: what others share is counted for them.
+    _SIZE = (
+        "(SELECT coalesce(sum(pg_column_size(versions.*)), 0) FROM versions WHERE owner = ?1 AND shared_by IS NULL)"
+        " + (SELECT coalesce(sum(pg_column_size(vector) + coalesce(pg_column_size(tokens), 0)), 0) FROM vectors"
+        " WHERE owner = ?1)"
+    )
 
     def __init__(self, connections: Connections, owner: str, limits: MemoryLimits | None = None) -> None:
-        self.owner = owner
-        self._limits = limits
         self._transactions = transactions = OwnerTransactions(connections, owner)
+        database = PostgresOwner(transactions)
+        super().__init__(database)
+        self._limits = limits
         self._model = ""
-        self._link_ends = LinkEnds(transactions.all, owner)
         self._versions = KeptVersions(self._read_rows)
         self.written = transactions.written
-        self.vectors = PostgresVectors(transactions)
-        self.names = PostgresNames(transactions)
+        self.vectors = VectorStore(database)
+        self.names = PostgresNames(database)
         self.corpus = PostgresCorpus(transactions)
-        self.jobs = PostgresJobs(transactions)
-        self.models = PostgresModels(transactions)
-        self.documents = PostgresDocuments(transactions)
-        self.usage = PostgresUsage(transactions)
+        self.jobs = JobStore(database)
+        self.models = ModelStore(database)
+        self.documents = DocumentStore(database)
+        self.usage = UsageStore(database)
         self.shares = PostgresShares(transactions)
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -134,7 +118,7 @@ class PostgresOwnerStore(OwnerReads):
             return outcomes
 
         outcomes = self._written(batch, actor, work)
-        erasure.vacuum(self._transactions, "erased")
+        vacuum(self._transactions, "erased")
         return outcomes
 
     def seal(self, versions: Sequence[tuple[Memory, Sealed]], *, batch: str, actor: str = USER) -> Outcome:
@@ -147,7 +131,7 @@ class PostgresOwnerStore(OwnerReads):
             return outcome
 
         outcome = self._written(batch, actor, work)
-        erasure.vacuum(self._transactions, "sealed")
+        vacuum(self._transactions, "sealed")
         return outcome
 
     def _written(
@@ -166,19 +150,11 @@ class PostgresOwnerStore(OwnerReads):
             ),
         )
 
-    def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
-        """The sealed texts of some memories, or of all."""
-        return self._transactions.read(lambda connection: PostgresRows(connection, self.owner).sealed_texts(ids))
-
     def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
         """Replace sealed texts by the same texts under another key; the tables are vacuumed afterwards."""
         with self._transactions.writing() as connection:
             replace_sealed(PostgresRows(connection, self.owner), blobs)
-        erasure.vacuum(self._transactions, "encrypted again")
-
-    def folders(self) -> list[FolderRow]:
-        """The places whose project is known, oldest first."""
-        return self._transactions.read(lambda connection: PostgresRows(connection, self.owner).folders())
+        vacuum(self._transactions, "encrypted again")
 
     def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
         """Give keys without a project the one that is chosen among the places of that moment, and return it."""
@@ -197,75 +173,18 @@ class PostgresOwnerStore(OwnerReads):
         shared = {id: max((common_prefix(id, other) for other in pair if other), default=0) for id, *pair in rows}
         return {id: id[: max(shortest, shared[id] + 1)] for id in wanted}
 
-    def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
-        """The versions that are current now, or were at a moment; forgotten and unknown ids are left out."""
-        condition, bindings = standing(known_at)
-        if not (listed := list(ids)):
-            return {}
-        sql = f"SELECT {READ_COLUMNS} FROM versions WHERE owner = ? AND id = ANY(?) AND {condition}"
-        rows = self._all(f"{sql} ORDER BY row", listed, *bindings)
-        return {row[0]: to_memory(row) for row in sorted(rows, key=lambda row: row[1])}
-
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         """The versions behind the row numbers of an index."""
         return self._versions.of(rows, self._transactions.snapshot_start)
 
     def _read_rows(self, rows: list[int]) -> dict[int, Memory]:
         sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = %s AND row = ANY(%s::bigint[]) ORDER BY row"
-        return {row[0]: to_memory(row[1:]) for row in self._transactions.asked(sql, [self.owner, _array(rows)])}
+        return {row[0]: to_memory(row[1:]) for row in self._transactions.asked(sql, [self.owner, array(rows)])}
 
-    def superseding_ids(self, rows: Iterable[int]) -> dict[int, str]:
-        """The ids behind those row numbers of an index whose memories replace others or were replaced, at any time."""
-        start = self._transactions.snapshot_start
-        if start is not None and not self._link_ends.has_chains(start):
-            return {}
-        links = "SELECT 1 FROM links WHERE links.owner = ? AND kind = 'supersedes'"
-        ends = " OR ".join(f"EXISTS ({links} AND {end} = versions.id)" for end in _ENDS)
-        sql = f"SELECT row, id FROM versions WHERE owner = ? AND row = ANY(?::bigint[]) AND ({ends}) ORDER BY row"
-        return dict(self._all(sql, _array(rows), self.owner, self.owner))
-
-    def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
-        """Every version with its row number, of some memories or of all, in row order."""
-        if ids is not None:
-            sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = ? AND id = ANY(?) ORDER BY row"
-            yield from ((row[0], to_memory(row[1:])) for row in self._all(sql, list(ids)))
-            return
-        last = 0
-        # Pages instead of one open statement: a slow consumer must not hold a transaction.
-        while page := self._all(
-            f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = ? AND row > ? ORDER BY row LIMIT ?",
-            last,
-            _PAGE,
-        ):
-            yield from ((row[0], to_memory(row[1:])) for row in page)
-            last = page[-1][0]
-
-    def links(
-        self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
-    ) -> list[Link]:
-        """The links of any of these memories that are open now, or were at a moment."""
-        if (start := self._transactions.snapshot_start) is not None:
-            ids = self._link_ends.among(ids, kind, start)
-        if not ids:
-            return []
-        condition, bindings = standing(known_at)
-        if kind is not None:
-            condition, bindings = condition + " AND kind = ?", [*bindings, kind.value]
-        # Two lookups by index: a single one with OR reads every link of the owner.
-        ends = " UNION ".join(f"SELECT row FROM links WHERE owner = ? AND {end} = ANY(?)" for end in _ENDS)
-        sql = f"SELECT {LINK_COLUMNS} FROM links WHERE owner = ? AND row IN ({ends}) AND {condition} ORDER BY row"
-        listed = list(ids)
-        return [to_link(row) for row in self._all(sql, self.owner, listed, self.owner, listed, *bindings)]
-
-    def all_links(self) -> Iterator[Link]:
-        """Every link ever made, closed ones too, oldest first."""
-        for row in self._all(f"SELECT {LINK_COLUMNS} FROM links WHERE owner = ? ORDER BY row"):
-            yield to_link(row)
-
-    def position(self) -> Cursor:
-        """The cursor after the newest journal entry."""
-        [[newest]] = self._transactions.all(f"SELECT {NEWEST_ENTRY}", {"owner": self.owner})
-        return Cursor(newest)
+    def census(self) -> Census:
+        """Counts of what is stored, as of one moment."""
+        with self._transactions.reading():
+            return super().census()
 
     def epoch(self) -> str:
         """A name for this run of the journal; a restored store begins another."""
@@ -279,39 +198,4 @@ class PostgresOwnerStore(OwnerReads):
                 return start.heads
             # The next snapshot probably asks for the same.
             self._model = fingerprint
-        return to_heads(self._transactions.all(f"SELECT {HEADS}", {"owner": self.owner, "model": fingerprint})[0])
-
-    def census(self) -> Census:
-        """Counts of what is stored; `bytes` are those of the owner's own rows."""
-        with self._transactions.reading():
-            [row] = self._transactions.all(_CENSUS, {"owner": self.owner})
-            memories, ids, superseded, versions, links, journal, size = map(int, row)
-            return Census(
-                memories=memories,
-                forgotten=ids - memories,
-                superseded=superseded,
-                versions=versions,
-                links=links,
-                journal=journal,
-                bytes=size,
-                by_category=self._groups("category"),
-                by_project=self._groups("project"),
-            )
-
-    def _groups(self, column: str) -> dict[str, int]:
-        sql = (
-            f"SELECT {column}, count(*) FROM versions WHERE owner = ? AND shared_by IS NULL AND known_to IS NULL"
-            " GROUP BY 1 ORDER BY 2 DESC, 1"
-        )
-        return {str(name): int(number) for name, number in self._all(sql)}
-
-    def _all(self, sql: str, *bindings: Any) -> list[Any]:
-        return self._transactions.all(marked(sql), [self.owner, *bindings])
-
-    def _all_now(self, sql: str, *bindings: Any) -> list[Any]:
-        return self._transactions.all_now(marked(sql), [self.owner, *bindings])
-
-
-def _array(numbers: Iterable[int]) -> str:
-    """Numbers as Postgres reads an array: the driver takes longer over a list than the server over its rows."""
-    return f"{{{','.join(map(str, map(int, numbers)))}}}"
+        return super().heads(fingerprint)

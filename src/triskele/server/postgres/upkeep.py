@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from psycopg.rows import dict_row
 
-from triskele.errors import StoreDamaged
+from triskele.errors import StoreDamaged, StoreUnavailable
 from triskele.server import shares
-from triskele.server.postgres import dump, erasure, migrations
+from triskele.server.postgres import dump, migrations
 from triskele.server.postgres.archive_rows import PostgresArchive
-from triskele.server.postgres.connections import Connection, Connections, told
-from triskele.server.postgres.migrations import SCHEMA
+from triskele.server.postgres.connections import Connection, Connections, OwnerTransactions, told
+from triskele.server.postgres.migrations import EMBEDDINGS, SCHEMA
+from triskele.server.postgres.truth_rows import UNSCRUBBED
 from triskele.store.protocols import IntegrityIssue, LostWrites
 from triskele.store.rows import (
     JOURNAL_COLUMNS,
@@ -77,6 +79,11 @@ _OUT_OF_REACH = (
     "index files of other instances, until they next answer this owner's questions",
 )
 _BEFORE_RESTORE = "before-restore-*.backup"
+# The tables that can hold words of a memory, or what was made of them.
+_TABLES = (
+    *("versions", "secrets", "documents", "vectors", "names", "mentions", "usage_counts", "given", "echoes"),
+    *("postings", "terms", "term_lengths"),
+)
 
 
 class PostgresMaintenance:
@@ -154,12 +161,12 @@ class PostgresMaintenance:
     def scrub(self) -> None:
         """Rewrite the tables that hold texts: no byte of deleted rows stays in their files."""
         with told(self._connections.address):
-            erasure.vacuum_tables(self._connections, full=True)
+            vacuum_tables(self._connections, full=True)
         with self._as_of_now() as connection:
             owners = _owners(connection)
         for owner in owners:
             with self._connections.transaction("BEGIN", owner) as (connection, _):
-                connection.execute("DELETE FROM marks WHERE owner = %s AND name = %s", [owner, erasure.UNSCRUBBED])
+                connection.execute("DELETE FROM marks WHERE owner = %s AND name = %s", [owner, UNSCRUBBED])
                 connection.execute("COMMIT")
 
     def is_scrubbed(self) -> bool:
@@ -167,8 +174,7 @@ class PostgresMaintenance:
         sql = "SELECT 1 FROM marks WHERE owner = %s AND name = %s"
         with self._as_of_now() as connection:
             marked = [
-                _as(connection, owner).execute(sql, [owner, erasure.UNSCRUBBED]).fetchone()
-                for owner in _owners(connection)
+                _as(connection, owner).execute(sql, [owner, UNSCRUBBED]).fetchone() for owner in _owners(connection)
             ]
         return not any(marked)
 
@@ -247,3 +253,23 @@ def _broken_journal(connection: Connection, owner: str) -> Iterator[IntegrityIss
     for sql, problem in ((_UNTOLD, "is in no journal entry"), (_UNKEPT, "is in the journal and not stored")):
         for id, version in connection.execute(sql, [owner]).fetchall():
             yield IntegrityIssue(f"memory {id} version {version}", problem)
+
+
+def vacuum(transactions: OwnerTransactions, done: str) -> None:
+    """Take deleted rows out of the tables; the change is committed, whatever happens here."""
+    try:
+        vacuum_tables(transactions.connections)
+        with transactions.writing() as connection:
+            connection.execute("DELETE FROM marks WHERE owner = %s AND name = %s", [transactions.owner, UNSCRUBBED])
+    except (psycopg.Error, StoreUnavailable) as error:
+        raise StoreUnavailable(
+            f"{done}, but the deleted rows are still in the tables ({error}): run `triskele doctor`"
+        ) from error
+
+
+def vacuum_tables(connections: Connections, *, full: bool = False) -> None:
+    """Vacuum every table that holds words; `full` rewrites them, and locks each while it runs."""
+    with connections.direct() as connection:
+        has_embeddings = connection.execute("SELECT to_regclass(%s)", [f"{SCHEMA}.{EMBEDDINGS}"]).fetchone() != (None,)
+        for table in (*_TABLES, *([EMBEDDINGS] if has_embeddings else [])):
+            connection.execute(f"VACUUM {'FULL ' if full else ''}{SCHEMA}.{table}")

@@ -14,7 +14,7 @@ from triskele.errors import Conflict
 from triskele.store.archive import Values
 from triskele.store.sqlite import lost_writes
 from triskele.store.sqlite.database import Database
-from triskele.store.sqlite.names import add_reading
+from triskele.store.sqlite.truth_rows import SqliteRows
 from triskele.text.timestamps import from_micros
 from triskele.types import Action, Outcome
 
@@ -87,7 +87,9 @@ class _Writer:
     def insert(self, table: str, rows: Sequence[Values]) -> None:
         if table == _MENTIONS:
             for (owner, row), mentions in groupby(rows, key=itemgetter("owner", "row")):
-                add_reading(self._connection, owner, row, [(each["name"], each["kind"]) for each in mentions])
+                SqliteRows(self._connection, owner).add_mentions(
+                    row, [(each["name"], each["kind"]) for each in mentions]
+                )
             return
         names = [name for name in rows[0] if (table, name) != _UNKEPT]
         sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"

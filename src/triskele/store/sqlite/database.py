@@ -1,12 +1,13 @@
-"""The SQLite file of a store: one connection per thread, transactions and snapshots."""
+"""The SQLite file of a store: one connection per thread, transactions and snapshots, and what one owner sees of it."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,33 @@ import apsw
 
 from triskele.errors import StoreClosed, StoreDamaged, StoreUnavailable
 from triskele.store.sqlite import lost_writes, schema, store_file
+from triskele.store.statements import Dialect, OwnerDatabase, Rows, head_columns
 from triskele.text.files import file_lock, has_no_room, is_full
+from triskele.types import LinkKind
 
 _NO_FILE = (0, 0)
 _CLOSE_TRIES, _CLOSE_PAUSE_S = 500, 0.01
 
 
-def listed(mark: str = "?") -> str:
-    """The condition that a column is in a list, which is bound as JSON.
+DIALECT = Dialect(
+    # A list is bound as JSON: one text for lists of any length, so that the statement is prepared once.
+    listed="IN (SELECT value FROM json_each(?))",
+    listed_as="IN (SELECT value FROM json_each({}))",
+    elements="json_each({})",
+    has_tag=lambda tag: ("EXISTS (SELECT 1 FROM json_each(versions.tags) WHERE value = ?)", [tag]),
+    unindexed="+",
+    by_model=" INDEXED BY vector_model",
+    in_row_order=" NOT INDEXED",
+    # The planner would rather walk through the whole project.
+    by_content=" INDEXED BY version_content",
+)
 
-    One text for lists of any length, so that the statement is prepared once.
-    """
-    return f"IN (SELECT value FROM json_each({mark}))"
+_HEADS = head_columns("readings", DIALECT.by_model)
+
+
+def bound(values: Iterable[Any]) -> list[Any]:
+    """The values of a statement, in which a list is one value."""
+    return [json.dumps(value) if isinstance(value, list) else value for value in values]
 
 
 class _OfThread(threading.local):
@@ -330,6 +346,57 @@ class Database:
             except apsw.SQLError:
                 self._refuse_other_format(self.connection())
                 raise
+
+
+class SqliteOwner(OwnerDatabase):
+    """A file as one owner uses it."""
+
+    dialect = DIALECT
+
+    def __init__(self, database: Database, owner: str, rows: Callable[[apsw.Connection, str], Rows]) -> None:
+        self.owner = owner
+        self._database = database
+        self._rows = rows
+
+    def all(self, sql: str, *bindings: Any) -> list[Any]:
+        """The rows of a query whose first mark is the owner."""
+        return self._database.all(sql, [self.owner, *bound(bindings)])
+
+    def all_now(self, sql: str, *bindings: Any) -> list[Any]:
+        """The rows of such a query as of now, inside a snapshot too."""
+        return self._database.all_now(sql, [self.owner, *bound(bindings)])
+
+    @contextmanager
+    def writing(self, *, wait: bool = True) -> Iterator[Rows]:
+        """A durable transaction; without `wait` a store that is being written refuses at once."""
+        with self._database.writing(wait=wait) as connection:
+            yield self._rows(connection, self.owner)
+
+    @contextmanager
+    def noting(self, *, keeps: bool = False) -> Iterator[Rows]:
+        """A transaction that waits for neither writers nor the disk; `keeps` says that it writes usage only."""
+        with self._database.noting(keeps=keeps) as connection:
+            yield self._rows(connection, self.owner)
+
+    def documents(self, kind: str) -> Iterable[tuple[str, str]]:
+        """The keys and values of a kind, ordered by key."""
+        # Every recall asks for kinds that most owners have none of.
+        sql = "SELECT EXISTS (SELECT 1 FROM documents WHERE owner = ? AND kind = ?)"
+        return [] if self._database.kept(sql, [self.owner, kind]) == [(0,)] else super().documents(kind)
+
+    def may_have_links(self, ids: Sequence[str], kind: LinkKind | None) -> Sequence[str]:  # noqa: ARG002
+        """The ids without those that certainly have no links of a kind."""
+        return ids if self.may_supersede() else []
+
+    def may_supersede(self) -> bool:
+        """Whether a memory may ever have replaced another."""
+        # Many stores have no links at all: one look saves two for each memory.
+        sql = "SELECT EXISTS (SELECT 1 FROM links WHERE owner = ?)"
+        return self._database.kept(sql, [self.owner]) != [(0,)]
+
+    def heads(self, fingerprint: str) -> Sequence[Any]:
+        """The columns of heads for a model, as of one moment."""
+        return self._database.epoch_and(*_HEADS, bindings=[self.owner, fingerprint])
 
 
 def _close(connection: apsw.Connection) -> None:

@@ -20,6 +20,7 @@ from triskele.errors import (
     StoreUnavailable,
     TriskeleError,
 )
+from triskele.store.derived_rows import DOCUMENT_COLUMNS
 from triskele.store.protocols import IntegrityIssue, LostWrites
 from triskele.store.rows import (
     JOURNAL_COLUMNS,
@@ -33,7 +34,6 @@ from triskele.store.rows import (
 from triskele.store.sqlite import copies, lost_writes
 from triskele.store.sqlite.archive_file import SqliteArchive
 from triskele.store.sqlite.database import Database, told
-from triskele.store.sqlite.documents import DOCUMENT_COLUMNS
 from triskele.store.sqlite.schema import is_empty, refuse_other_format
 from triskele.store.sqlite.store_file import replace
 from triskele.store.sqlite.truth_rows import UNSCRUBBED, SqliteRows

@@ -1,90 +1,137 @@
-"""The rows of one owner in one SQLite transaction: the statements that are specific to SQLite."""
+"""The rows of one owner in one SQLite file: the statements that are specific to SQLite."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apsw
 
-from triskele.store.rows import VERSION_COLUMNS, from_memory, version_hash
-from triskele.store.sqlite import usage, vectors
-from triskele.store.sqlite.database import listed
-from triskele.store.sqlite.documents import delete_about
-from triskele.store.sqlite.names import drop_unused_names
+from triskele.store.derived import Named
+from triskele.store.sqlite.database import DIALECT, bound
 from triskele.store.truth_rows import TruthRows
-from triskele.types import Memory, Sensitivity
+from triskele.types import Memory
 
 # The name of the mark of a file that may still hold bytes of deleted rows.
 UNSCRUBBED = "unscrubbed"
-_VERSION_MARKS = ",".join("?" * (len(VERSION_COLUMNS.split(",")) + 1))
+_LISTED = DIALECT.listed_as.format("?2")
 
 
 class SqliteRows(TruthRows):
     """Rows of a file."""
 
-    _SAME_CONTENT = (
-        # Named, because the planner would rather walk through the whole project.
-        f"SELECT {VERSION_COLUMNS} FROM versions INDEXED BY version_content WHERE owner = ? AND content_hash = ?"
-        " AND known_to IS NULL AND sensitivity <> 'secret' AND project = ? AND session IS ? AND position IS ?"
-        " AND speaker IS ? AND role IS ? AND valid_from IS ? AND valid_to IS ? AND content = ?"
-    )
-    _LISTED = listed()
+    dialect = DIALECT
 
     def __init__(self, connection: apsw.Connection, owner: str) -> None:
         super().__init__(owner)
         self.connection = connection
 
+    def run(self, sql: str, bindings: Sequence[Any]) -> apsw.Cursor:
+        """Execute a statement; its cursor."""
+        return self.connection.execute(sql, bound(bindings))
+
+    def changed(self, sql: str, bindings: Sequence[Any]) -> int:
+        """Execute a statement; how many rows it changed."""
+        self.connection.execute(sql, bound(bindings))
+        return self.connection.changes()
+
+    def _insert(self, sql: str, bindings: Sequence[Any], number: str) -> int:  # noqa: ARG002 - every number is a rowid
+        self.connection.execute(sql, bindings)
+        return self.connection.last_insert_rowid()
+
     def clash(self, memory: Memory) -> int | None:
         """The version with the same number as a new one, else the current one if the new one is to be current too."""
         # Two lookups by index cost a quarter of one that sorts what either finds.
-        if self._one("SELECT 1 FROM versions WHERE owner = ? AND id = ? AND version = ?", memory.id, memory.version):
+        if self.one("SELECT 1 FROM versions WHERE owner = ? AND id = ? AND version = ?", memory.id, memory.version):
             return memory.version
-        standing = self.current(memory.id) if memory.known_to is None else None
-        return None if standing is None else standing.version
-
-    def insert_version(self, memory: Memory) -> None:
-        """Write one version with its hash, and queue what is to be derived from it."""
-        values = from_memory(memory)
-        sql = f"INSERT INTO versions ({VERSION_COLUMNS}, row_hash) VALUES ({_VERSION_MARKS})"
-        self.connection.execute(sql, [*values, version_hash(values)])
-        vectors.queue_names(self.connection, memory.owner, self.connection.last_insert_rowid())
-        vectors.queue_content(self.connection, memory.owner, memory.content_hash)
-        if memory.sensitivity is not Sensitivity.OPEN:
-            vectors.withdraw(self.connection, memory.owner, memory.id)
-
-    def withdraw(self, id: str) -> None:
-        """Delete what hosted models and documents hold of the texts of a memory that must not leave any more."""
-        vectors.withdraw(self.connection, self.owner, id)
-        delete_about(self.connection, self.owner, id)
+        current = self.current(memory.id) if memory.known_to is None else None
+        return None if current is None else current.version
 
     def mark_unscrubbed(self) -> None:
         """Remember that bytes of deleted rows may still be in the files."""
-        self._run("INSERT OR REPLACE INTO meta VALUES (?, '')", [UNSCRUBBED])
+        self.run("INSERT OR REPLACE INTO meta VALUES (?, '')", [UNSCRUBBED])
 
-    def delete_links(self, id: str) -> None:
-        """Delete the links from and to a memory."""
-        self._run("DELETE FROM links WHERE owner = ?1 AND (source = ?2 OR target = ?2)", [self.owner, id])
+    def delete_about(self, ids: Sequence[str]) -> None:
+        """Delete every document that is about any of some memories."""
+        self.run(
+            f"DELETE FROM documents WHERE owner = ?1 AND EXISTS (SELECT 1 FROM json_each(about) WHERE value {_LISTED})",
+            [self.owner, list(ids)],
+        )
 
-    def delete_memory(self, id: str) -> None:
-        """Delete the versions of a memory, its sealed texts, its usage and the documents about it."""
-        for table in ("versions", "secrets"):
-            self._run(f"DELETE FROM {table} WHERE owner = ? AND id = ?", [self.owner, id])
-        delete_about(self.connection, self.owner, id)
-        usage.drop(self.connection, self.owner, id)
+    def insert_vectors(
+        self,
+        fingerprint: str,
+        vectors: Mapping[str, bytes],
+        tokens: Mapping[str, bytes],  # noqa: ARG002 - not kept here
+    ) -> None:
+        """Write a model's vectors by content hash, without contents erased meanwhile."""
+        self.connection.executemany(
+            "INSERT OR IGNORE INTO vectors (owner, content_hash, fingerprint, vector) SELECT ?1, ?2, ?3, ?4"
+            " WHERE EXISTS (SELECT 1 FROM versions WHERE owner = ?1 AND content_hash = ?2)",
+            [(self.owner, digest, fingerprint, vector) for digest, vector in vectors.items()],
+        )
 
-    def drop_unused(self) -> None:
-        """Delete vectors, jobs and names that no version has any more."""
-        vectors.drop_unused(self.connection, self.owner)
-        drop_unused_names(self.connection, self.owner)
+    def put_name(self, named: Named) -> int:
+        """Write a name, or what is new about it; its number."""
+        row = self.one("SELECT name, any_case, spread FROM names WHERE owner = ? AND key = ?", named.key)
+        if row is None:
+            name = self._insert(
+                "INSERT INTO names (owner, key, block, text, any_case, spread, concept) VALUES (?, ?, ?, ?, ?, ?, 0)",
+                [self.owner, named.key, named.block, named.text, named.any_case, named.spread],
+                "name",
+            )
+            self.run("UPDATE names SET concept = name WHERE name = ?", [name])
+            return name
+        number, any_case, spread = row
+        if (named.any_case and not any_case) or named.spread > spread:
+            self.run(
+                "UPDATE names SET any_case = max(any_case, ?), spread = max(spread, ?) WHERE name = ?",
+                [named.any_case, named.spread, number],
+            )
+        return int(number)
 
-    def _listed(self, values: Sequence[Any]) -> str:
-        return json.dumps(values)
+    def add_mentions(self, row: int, mentions: Sequence[tuple[int, str]]) -> None:
+        """Write what a version mentions, as (name, kind), without the names that it mentions already."""
+        readings: list[Any] = self.run("SELECT names FROM readings WHERE row = ?", [row]).fetchall()
+        mentioned = {name for (names,) in readings for numbers in json.loads(names).values() for name in numbers}
+        fresh: dict[str, list[int]] = {}
+        for name, kind in mentions:
+            if name not in mentioned:
+                mentioned.add(name)
+                fresh.setdefault(kind, []).append(name)
+        if fresh:
+            self.run(
+                "INSERT INTO readings SELECT coalesce(max(seq), 0) + ?, ?, ?, ? FROM sqlite_sequence"
+                " WHERE name = 'readings'",
+                [sum(map(len, fresh.values())), self.owner, row, json.dumps(fresh, separators=(",", ":"))],
+            )
 
-    def _run(self, sql: str, bindings: Sequence[Any]) -> apsw.Cursor:
-        return self.connection.execute(sql, bindings)
+    def drop_mentions(self) -> list[int]:
+        """Delete the mentions of erased versions, and names without mentions; the names that were mentioned."""
+        gone = "SELECT row FROM readings WHERE owner = ?1 EXCEPT SELECT row FROM versions"
+        names = [name for (name,) in self.all(f"SELECT DISTINCT name FROM mentions WHERE row IN ({gone})")]
+        self.run(f"DELETE FROM readings WHERE row IN ({gone})", [self.owner])
+        self.run(
+            "DELETE FROM names WHERE owner = ?1 AND name NOT IN (SELECT name FROM mentions WHERE owner = ?1)",
+            [self.owner],
+        )
+        return names
 
-    def _insert_entry(self, sql: str, bindings: Sequence[Any]) -> int:
-        self.connection.execute(sql, bindings)
-        return self.connection.last_insert_rowid()
+    def respell(self, names: Sequence[int]) -> None:
+        """Replace the spelling of names that no version holds any more by their key."""
+        self.run(
+            # Mentions are looked through once for all of these names.
+            f"WITH holders AS MATERIALIZED (SELECT row, name FROM mentions WHERE owner = ?1 AND name {_LISTED})"
+            f" UPDATE names SET text = key WHERE name {_LISTED} AND NOT EXISTS (SELECT 1 FROM holders"
+            " JOIN versions USING (row) WHERE holders.name = names.name AND"
+            " instr(content || char(10) || keywords || char(10) || tags, text))",
+            [self.owner, list(names)],
+        )
+
+    def has_old_conversations(self, kept: int, kept_when_over: int, most: int) -> bool:
+        """Whether conversations may be older than two moments, or more than a number."""
+        # A look is cheaper than the deletion, which sorts all of them and looks through all fingerprints: some more
+        # than `most` may gather, so that a full table is not swept at every new conversation.
+        due = "SELECT count(*) > ? OR min(at) < ? OR min(iif(ended, at, NULL)) < ? FROM conversations WHERE owner = ?"
+        return bool(self.run(due, [most + most // 10, kept, kept_when_over, self.owner]).get)
