@@ -56,7 +56,6 @@ DOORS: dict[str, set[str]] = {
         "recall.runtime",
         "edge.cli.server",
         "edge.cli.agents",
-        "edge.http.api",
         "edge.http.dispatch",
         "edge.http.leg_times",
         "edge.process.resident",

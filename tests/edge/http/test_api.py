@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from triskele.edge.http.api import OPERATIONS
+from triskele.edge.http.dispatch import OPERATIONS
 from triskele.edge.http.problems import MEDIA_TYPE
 from triskele.engine.local import LocalEngine
 

@@ -16,8 +16,8 @@ from schemathesis import Case
 
 from triskele import config
 from triskele.edge.http import openapi
-from triskele.edge.http.api import OPERATIONS
 from triskele.edge.http.app import AppContext, Application, Rules
+from triskele.edge.http.dispatch import OPERATIONS
 from triskele.engine.local import LocalEngine
 from triskele.types import LinkKind
 

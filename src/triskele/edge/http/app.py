@@ -6,11 +6,12 @@ import asyncio
 import hmac
 import json
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from triskele import __version__
 from triskele.edge.error_messages import error_line
 from triskele.edge.hook.client import NO_CHOICE, OTHER_STORE, release
-from triskele.edge.http import mount
-from triskele.edge.http.access import IS_OWNER, OWNER, PRINCIPAL, AccessPolicy, Principal, SingleOwner
+from triskele.edge.http.access import IS_OWNER, OWNER, PRINCIPAL, Access, AccessPolicy, Principal, SingleOwner
 from triskele.edge.http.connections import PRIVATE_HEADER, VERSION_HEADER
 from triskele.edge.http.keys import READ
 from triskele.edge.http.metrics import Metrics
@@ -38,9 +38,9 @@ from triskele.edge.process import command_line, connect
 from triskele.edge.web.sessions import PREFIX, SESSIONS, PageSessions, Sessions, is_page
 from triskele.errors import BadInput, StoreNewer, StoreUnavailable, UnknownEvent
 from triskele.replies import HookCall
+from triskele.text import timestamps
 
 if TYPE_CHECKING:
-    from triskele.engine.local import LocalEngine
     from triskele.engine.protocol import Engine
 
 # More hooks at once only compete for the processor.
@@ -48,6 +48,7 @@ _HOOKS_AT_ONCE = 4
 MAX_ABANDONED = 32
 _MAX_DEADLINE_S = 30.0
 _HOOK = "/hook/"
+_API_PATHS = ("/v1/{rest:path}", "/openapi.json", "/docs", "/docs/{rest:path}", "/metrics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +74,39 @@ class AppContext:
     """the names of a server besides the names of this machine"""
     log_request: Callable[[dict[str, Any]], None] | None = None
     waiting: Callable[[], int] = lambda: 0
+    """how many contents of the open memories wait for their vectors"""
     open_engines: Callable[[], int] = lambda: 0
+    metrics: Metrics = field(default_factory=Metrics)
 
-    def open_store(self) -> LocalEngine:
-        """The engine, for what works on its store; refused if that is on a server."""
-        return connect.store_of(self.open_engine())
+    @property
+    def single_owner(self) -> SingleOwner:
+        """The policy of the owner of this machine, whose store must be here."""
+        return SingleOwner(lambda: connect.store_of(self.open_engine()))
+
+    def note(self, access: Access, response: Response, took_s: float, policy: AccessPolicy | None = None) -> None:
+        """Count and log a request, and audit it if a policy is given."""
+        self.metrics.count("triskele_requests_total", operation=access.operation, status=str(access.status))
+        self.metrics.observe("triskele_request_seconds", took_s, operation=access.operation)
+        try:
+            if policy is not None:
+                policy.audit(access)
+        except Exception as error:
+            self.log(f"the audit log cannot be written: {error_place(error)}")
+        if self.log_request is not None:
+            self.log_request(
+                {
+                    "at": timestamps.to_text(timestamps.now()),
+                    "request": secrets.token_hex(6),
+                    "operation": access.operation,
+                    "status": access.status,
+                    "ms": round(took_s * 1000, 1),
+                    "user": access.principal.user,
+                    "key": access.principal.key,
+                    "id": access.target,
+                    "from": access.address,
+                    "bytes": int(response.headers.get("content-length", 0)),
+                }
+            )
 
 
 class Application:
@@ -87,32 +116,21 @@ class Application:
         self._context = context
         self._limiter = CapacityLimiter(_HOOKS_AT_ONCE)
         self._abandoned = threading.BoundedSemaphore(MAX_ABANDONED)
-        self.metrics = Metrics()
         self.mcp = McpMount(context)
         self.sessions = Sessions()
-        self.pages = PageMount(context, self.metrics)
-        self._policy = context.policy or SingleOwner(context.open_store)
+        self._api = LazyApp("triskele.edge.http.dispatch", context)
+        self._pages = LazyApp("triskele.edge.web.site", context)
+        self._policy = context.policy or context.single_owner
         self._routes = Starlette(
             routes=[
                 Route("/health", self._health, methods=["GET"]),
                 Route(command_line.PATH, self._command_line, methods=["POST"]),
                 Route(SIGN_IN, self._sign_in, methods=["POST"]),
-                *mount.routes(self._api_context()),
+                *(Route(path, self._api) for path in _API_PATHS),
             ],
             exception_handlers={HTTPException: _refusal},
         )
         self._routes.router.redirect_slashes = False
-
-    def _api_context(self) -> mount.ApiContext:
-        context = self._context
-        return mount.ApiContext(
-            self._policy,
-            self.metrics,
-            context.log,
-            context.log_request,
-            context.waiting,
-            context.open_engines,
-        )
 
     def for_listener(self, rules: Rules) -> ASGIApp:
         """The application behind the guard of one listener."""
@@ -128,7 +146,7 @@ class Application:
         elif scope["path"] in ("/mcp", "/mcp/"):
             await self.mcp({**scope, "path": "/mcp/", "root_path": "/mcp"}, receive, send)
         elif is_page(scope["path"]):
-            await self.pages(scope, receive, send)
+            await self._pages(scope, receive, send)
         else:
             await self._routes(scope, receive, send)
 
@@ -140,8 +158,8 @@ class Application:
         if request.method != "POST" or "/" in event or not event:
             return refused(*((404, "Not Found") if request.method == "POST" else (405, "Method Not Allowed")))
         headers = {}
-        told = request.headers.get("x-triskele-version", "")
-        if told != __version__ and release(told) > release(__version__):
+        version = request.headers.get("x-triskele-version", "")
+        if version != __version__ and release(version) > release(__version__):
             headers["X-Triskele-Outdated"] = "the client is newer than this process"
         is_owner = bool(request.scope.get(IS_OWNER))
         # The key determines the memory.
@@ -238,7 +256,7 @@ class Application:
             return ""
         finally:
             self._abandoned.release()
-            self.metrics.observe("triskele_inject_seconds", time.perf_counter() - started)
+            self._context.metrics.observe("triskele_inject_seconds", time.perf_counter() - started)
 
 
 class McpMount:
@@ -268,9 +286,9 @@ class McpMount:
         # The task that enters the context must be the one that leaves it.
         try:
             async with AsyncExitStack() as stack:
-                made = await to_thread.run_sync(import_module, "triskele.edge.mcp.server")
+                server = await to_thread.run_sync(import_module, "triskele.edge.mcp.server")
                 context = self._context
-                app, lifespan = made.http_app(context.open_engine, context.policy, context.verify, context.hosts)
+                app, lifespan = server.http_app(context.open_engine, context.policy, context.verify, context.hosts)
                 await stack.enter_async_context(lifespan())
                 ready.set_result(app)
                 await self._stopping.wait()
@@ -281,21 +299,26 @@ class McpMount:
             ready.set_exception(error)
 
 
-class PageMount:
-    """The web pages, imported on the first request: hooks need no templates."""
+class LazyApp:
+    """An application that its module builds on the first request, because hooks must not wait for its import."""
 
-    def __init__(self, context: AppContext, metrics: Metrics) -> None:
+    def __init__(self, module: str, context: AppContext) -> None:
+        self._module = module
         self._context = context
-        self._metrics = metrics
         self._app: ASGIApp | None = None
+        self._opening = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        if self._app is None:
-            site = await to_thread.run_sync(import_module, "triskele.edge.web.site")
-            self._app = site.pages(self._context, self._metrics)
-        assert self._app is not None
-        await self._app(scope, receive, send)
+        async with self._opening:
+            if self._app is None:
+                self._app = await to_thread.run_sync(self._built)
+            app = self._app
+        await app(scope, receive, send)
+
+    def _built(self) -> ASGIApp:
+        app: ASGIApp = import_module(self._module).build(self._context)
+        return app
 
 
 async def _refusal(_: Request, error: Exception) -> Response:
@@ -315,21 +338,22 @@ def error_place(error: BaseException) -> str:
 
 def _object(body: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _seconds(milliseconds: str | None) -> float:
     try:
-        asked = float(milliseconds or "nan") / 1000
+        seconds = float(milliseconds or "nan") / 1000
     except ValueError:
         return _MAX_DEADLINE_S
-    return min(max(asked, 0.0), _MAX_DEADLINE_S) if isfinite(asked) else _MAX_DEADLINE_S
+    return min(max(seconds, 0.0), _MAX_DEADLINE_S) if isfinite(seconds) else _MAX_DEADLINE_S
 
 
-MAX_BODY = 1_000_000
+# Only an import may be larger than other requests.
+MAX_BODY, MAX_IMPORT, _IMPORT = 1_000_000, 32 * 1024 * 1024, "/v1/import"
 _NO_TOKEN = "a token is required: send it as Authorization: Bearer TOKEN"
 _UNKNOWN_TOKEN = "unknown token: check it, or ask for another one"
 _BEARER = "bearer "
@@ -381,10 +405,10 @@ class Guard:
         request = Request(scope)
         if self._rules.metadata and scope["path"].startswith(METADATA_PATH) and request.method in ("GET", "HEAD"):
             # What a client needs to know before it has a key (RFC 9728).
-            told = self._refusal(request, 0) or JSONResponse(self._rules.metadata)
-            await told(scope, receive, send)
+            response = self._refusal(request, 0) or JSONResponse(self._rules.metadata)
+            await response(scope, receive, send)
             return
-        most = mount.MAX_IMPORT if scope["path"] == mount.IMPORT else MAX_BODY
+        most = MAX_IMPORT if scope["path"] == _IMPORT else MAX_BODY
         refusal, principal = self._refusal(request, most), None
         if refusal is None:
             refusal, principal = await self._admitted(request)
@@ -392,14 +416,14 @@ class Guard:
             await refusal(scope, receive, send)
             return
         self._note_use()
-        known = {
+        checked = {
             IS_OWNER: self._rules.is_owner,
             PRINCIPAL: principal,
             SESSIONS: self._sessions,
             "client": self._client(request),
         }
         try:
-            await self._app({**scope, **known}, _bounded(receive, most), _versioned(send))
+            await self._app({**scope, **checked}, _bounded(receive, most), _versioned(send))
         except HTTPException as error:
             await refused(error.status_code, error.detail)(scope, receive, send)
         finally:
@@ -429,12 +453,12 @@ class Guard:
 
     async def _principal(self, request: Request) -> Principal | None:
         """The sender of the request; None without a valid key."""
-        given, rules = request.headers.getlist("authorization"), self._rules
+        headers, rules = request.headers.getlist("authorization"), self._rules
         if rules.verify is not None:
-            if len(given) != 1 or not given[0].lower().startswith(_BEARER):
+            if len(headers) != 1 or not headers[0].lower().startswith(_BEARER):
                 return None
-            return await to_thread.run_sync(rules.verify, given[0][len(_BEARER) :])
-        return OWNER if rules.token is None or _holds(given, rules.token) else None
+            return await to_thread.run_sync(rules.verify, headers[0][len(_BEARER) :])
+        return OWNER if rules.token is None or _holds(headers, rules.token) else None
 
     def _client(self, request: Request) -> tuple[str, int] | None:
         """The address of the client: that of the nearest hop that is not a trusted proxy."""
@@ -450,8 +474,8 @@ def _versioned(send: Send) -> Send:
 
     async def next_message(message: Message) -> None:
         if message["type"] == "http.response.start":
-            told = (VERSION_HEADER.lower().encode(), __version__.encode())
-            message = {**message, "headers": [*message.get("headers", ()), told]}
+            version = (VERSION_HEADER.lower().encode(), __version__.encode())
+            message = {**message, "headers": [*message.get("headers", ()), version]}
         await send(message)
 
     return next_message
@@ -461,9 +485,9 @@ def _too_large(most: int) -> str:
     return f"a request may have at most {most:,} bytes"
 
 
-def _holds(given: Iterable[str], token: str) -> bool:
+def _holds(headers: Iterable[str], token: str) -> bool:
     wanted = f"Bearer {token}".encode()
-    return [hmac.compare_digest(text.encode("utf-8", "replace"), wanted) for text in given] == [True]
+    return [hmac.compare_digest(text.encode("utf-8", "replace"), wanted) for text in headers] == [True]
 
 
 def _bounded(receive: Receive, most: int) -> Receive:

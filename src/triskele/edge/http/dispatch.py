@@ -1,11 +1,12 @@
-"""One request to an operation: what it holds, who may send it, and what it answers."""
+"""The API: requests to operations, checked, admitted, carried out and recorded."""
 
 from __future__ import annotations
 
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -14,22 +15,26 @@ from typing import Any
 from urllib.parse import unquote
 
 from anyio import to_thread
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
 
-from triskele.edge.http import codec, leg_times
-from triskele.edge.http.access import IS_OWNER, PRINCIPAL, Principal
+from triskele.edge.http import codec, leg_times, openapi, operations, problems
+from triskele.edge.http.access import IS_OWNER, PRINCIPAL, Access, AccessPolicy, Principal
+from triskele.edge.http.app import MAX_IMPORT, AppContext, error_place
 from triskele.edge.http.connections import CLIENT_HEADER, POSITION_HEADER, PROJECT_HEADER, REPORT_HEADER
-from triskele.edge.http.keys import ADMIN, REVEAL, WRITE
-from triskele.edge.http.mount import MAX_IMPORT, ApiContext
-from triskele.edge.http.operations import Operation
+from triskele.edge.http.keys import ADMIN, READ, REVEAL, WRITE
+from triskele.edge.http.metrics import MEDIA_TYPE
+from triskele.edge.http.operations import JSON, NDJSON, Operation
 from triskele.edge.process import command_line
 from triskele.edge.process.command_line import CommandLine
 from triskele.engine.local import LocalEngine
 from triskele.engine.protocol import Engine
-from triskele.errors import BadInput
-from triskele.replies import Erasure, ExportReport, Undone
+from triskele.errors import AccessDenied, BadInput
+from triskele.replies import Erasure, Undone
+from triskele.server import operations as server_operations
 from triskele.server.operations import Administration, Process, SyncRoom
 from triskele.types import Answer, Memory, Outcome, client_actor
 
@@ -37,10 +42,10 @@ MAX_BODY = 64 * 1024
 MAX_QUERY_BYTES = 4096
 # Where an operation leaves the ids that it changed, for the logs.
 TARGET = "triskele.target"
-JSON, NDJSON = "application/json", "application/x-ndjson"
 _PIECE = 65536
 _MAX_NAME = 200
 _MAX_TARGETS = 10
+OPERATIONS: Sequence[Operation] = (*operations.OPERATIONS, *server_operations.OPERATIONS)
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Call:
     """A request that was admitted; `client` is the agent that it is made for, `project` where the program works."""
 
     principal: Principal
-    context: ApiContext
+    policy: AccessPolicy
     client: str = ""
     project: str = ""
     command: CommandLine | None = None
@@ -56,7 +61,7 @@ class Call:
     @cached_property
     def engine(self) -> LocalEngine:
         """The memory of the principal, for its agent and in its project."""
-        engine = self.context.policy.engine_of(self.principal)
+        engine = self.policy.engine_of(self.principal)
         if self.command is not None:
             return self.command.engine(engine)
         if self.client:
@@ -66,7 +71,7 @@ class Call:
     @property
     def administration(self) -> Administration:
         """Users, keys, groups and the audit log."""
-        return Administration(self.context.policy, self.principal)
+        return Administration(self.policy, self.principal)
 
     @property
     def syncroom(self) -> SyncRoom:
@@ -79,74 +84,115 @@ class Call:
         return Process(lambda: self.engine)
 
 
-async def serve(operation: Operation, request: Request, context: ApiContext) -> Response:
-    """Serve one request; every refusal is an exception."""
-    principal: Principal = request.scope[PRINCIPAL]
-    principal.require(operation.scope)
-    if operation.takes_file:
-        options = operation.request.checked({}, _parameters(operation, request))
-        with tempfile.TemporaryDirectory(prefix="triskele-") as folder:
-            file = Path(folder) / f"import{'.md' if options.get('format') == 'markdown' else '.jsonl'}"
-            await _receive(request, file)
-            return await to_thread.run_sync(_answer, operation, request, context, {**options, "source": file})
-    given = await _body(request) if operation.has_body else _parameters(operation, request)
-    path = {name: request.path_params[name] for name in operation.in_path}
-    options = operation.request.checked(path, given)
-    if operation.gives_file:
+def build(context: AppContext) -> Starlette:
+    """The application of all operations, their document, and the metrics."""
+    by_path: dict[str, dict[str, Operation]] = {}
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, {})[operation.verb] = operation
+    routes = [Route(path, _Served(methods, context).respond, methods=[*methods]) for path, methods in by_path.items()]
+    app = Starlette(
+        routes=[*routes, *_document_routes(), Route("/metrics", _metrics_of(context))],
+        exception_handlers={HTTPException: _refusal},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+class _Served:
+    """Serves the operations of one path, counts them, and reports their errors."""
+
+    def __init__(self, methods: Mapping[str, Operation], context: AppContext) -> None:
+        self._methods = methods
+        self._context = context
+        self._policy = context.policy or context.single_owner
+
+    async def respond(self, request: Request) -> Response:
+        """Answer one request."""
+        # A route for GET takes HEAD too.
+        operation = self._methods["GET" if request.method == "HEAD" else request.method]
+        started = time.perf_counter()
+        try:
+            response = await self._serve(operation, request)
+        except Exception as error:
+            response = problems.response_of(error)
+            self._context.metrics.count("triskele_errors_total", kind=type(error).__name__)
+            if response.status_code >= 500:
+                self._context.log(f"{operation.name} failed: {error_place(error)}")
+        took_s, status = time.perf_counter() - started, response.status_code
+        if operation.scope == WRITE and status == 200:
+            self._context.metrics.observe("triskele_store_seconds", took_s)
+        address = request.client.host if request.client else ""
+        access = Access(request.scope[PRINCIPAL], operation.name, request.scope.get(TARGET, ""), status, address)
+        if operation.scope != READ or status in (403, 429):
+            await to_thread.run_sync(self._context.note, access, response, took_s, self._policy)
+        else:
+            self._context.note(access, response, took_s)
+        return response
+
+    async def _serve(self, operation: Operation, request: Request) -> Response:
+        """Serve one request; every refusal is an exception."""
+        principal: Principal = request.scope[PRINCIPAL]
+        principal.require(operation.scope)
+        if operation.takes_file:
+            options = operation.request.checked({}, _parameters(operation, request))
+            with tempfile.TemporaryDirectory(prefix="triskele-") as folder:
+                file = Path(folder) / f"import{'.md' if options.get('format') == 'markdown' else '.jsonl'}"
+                await _receive(request, file)
+                return await to_thread.run_sync(self._answer, operation, request, {**options, "source": file})
+        parameters = await _body(request) if operation.has_body else _parameters(operation, request)
+        path = {name: request.path_params[name] for name in operation.in_path}
+        options = operation.request.checked(path, parameters)
         if options.get("with_secrets"):
             principal.require(REVEAL)
-        return await to_thread.run_sync(_export, operation, request, context, options)
-    return await to_thread.run_sync(_answer, operation, request, context, options)
+        return await to_thread.run_sync(self._answer, operation, request, options)
+
+    def _answer(self, operation: Operation, request: Request, options: dict[str, Any]) -> Response:
+        call = self._admitted(operation, request, options)
+        if operation.gives_file:
+            return _export(call.engine, options)
+        # Only a database has positions.
+        written = None if operation.scope == ADMIN else getattr(call.engine.store, "written", None)
+        if written is not None:
+            written.follow(request.headers.get(POSITION_HEADER, ""))
+        value = self._carried_out(operation, call, options)
+        if operation.scope == WRITE:
+            self._policy.wrote(call.principal)
+        request.scope[TARGET] = _target(value)
+        headers = {POSITION_HEADER: str(written)} if written is not None and str(written) else None
+        return Response(json.dumps(codec.to_json(value), ensure_ascii=False), headers=headers, media_type=JSON)
+
+    def _admitted(self, operation: Operation, request: Request, options: Mapping[str, Any]) -> Call:
+        principal: Principal = request.scope[PRINCIPAL]
+        self._policy.admit(principal)
+        command = CommandLine.of_headers(request.headers) if request.scope.get(IS_OWNER) else None
+        if operation.asks_model and command is None:
+            question = str(options.get("text", ""))
+            if len(question.encode("utf-8", "surrogatepass")) > MAX_QUERY_BYTES:
+                raise BadInput(f"the question is longer than {MAX_QUERY_BYTES:,} bytes: ask in fewer words")
+            self._policy.admit_models(principal)
+        client, project = (_header(request, name) for name in (CLIENT_HEADER, PROJECT_HEADER))
+        return Call(principal, self._policy, client, project, command)
+
+    def _carried_out(self, operation: Operation, call: Call, options: dict[str, Any]) -> Any:
+        """Call the method; a recall is timed."""
+        method = attrgetter(f"{operation.owner}.{operation.method.__name__}")(call)
+        ids = options.pop("ids", ()) if operation.takes_several else ()
+        is_recall = operation.method is Engine.recall
+        if is_recall and call.command is not None:
+            command_line.embed_newest(call.engine)
+        with leg_times.timed(call.engine if is_recall else None) as spent_s:
+            value = method(*ids, **options)
+        if isinstance(value, Answer):
+            for leg, seconds in {**spent_s, "all": value.took_ms / 1000}.items():
+                self._context.metrics.observe("triskele_recall_seconds", seconds, leg=leg)
+        return value
 
 
-def _answer(operation: Operation, request: Request, context: ApiContext, options: dict[str, Any]) -> Response:
-    call = _admitted(operation, request, context, options)
-    # Only a database has positions.
-    written = None if operation.scope == ADMIN else getattr(call.engine.store, "written", None)
-    if written is not None:
-        written.follow(request.headers.get(POSITION_HEADER, ""))
-    value = _carried_out(operation, call, options)
-    if operation.scope == WRITE:
-        context.policy.wrote(call.principal)
-    request.scope[TARGET] = _target(value)
-    headers = {POSITION_HEADER: str(written)} if written is not None and str(written) else None
-    return Response(json.dumps(codec.to_json(value), ensure_ascii=False), headers=headers, media_type=JSON)
-
-
-def _admitted(operation: Operation, request: Request, context: ApiContext, options: Mapping[str, Any]) -> Call:
-    principal: Principal = request.scope[PRINCIPAL]
-    context.policy.admit(principal)
-    command = CommandLine.of_headers(request.headers) if request.scope.get(IS_OWNER) else None
-    if operation.asks_model and command is None:
-        question = str(options.get("text", ""))
-        if len(question.encode("utf-8", "surrogatepass")) > MAX_QUERY_BYTES:
-            raise BadInput(f"the question is longer than {MAX_QUERY_BYTES:,} bytes: ask in fewer words")
-        context.policy.admit_models(principal)
-    client, project = (_header(request, name) for name in (CLIENT_HEADER, PROJECT_HEADER))
-    return Call(principal, context, client, project, command)
-
-
-def _carried_out(operation: Operation, call: Call, options: dict[str, Any]) -> Any:
-    """Call the method; a recall is timed."""
-    method = attrgetter(f"{operation.owner}.{operation.method.__name__}")(call)
-    several = options.pop("ids", None) if operation.takes_several else None
-    is_recall = operation.method is Engine.recall
-    if is_recall and call.command is not None:
-        command_line.embed_newest(call.engine)
-    with leg_times.timed(call.engine if is_recall else None) as spent_s:
-        value = method(*(several or ()), **options)
-    if isinstance(value, Answer):
-        for leg, seconds in {**spent_s, "all": value.took_ms / 1000}.items():
-            call.context.metrics.observe("triskele_recall_seconds", seconds, leg=leg)
-    return value
-
-
-def _export(operation: Operation, request: Request, context: ApiContext, options: dict[str, Any]) -> Response:
-    call = _admitted(operation, request, context, options)
+def _export(engine: Engine, options: dict[str, Any]) -> Response:
     folder = Path(tempfile.mkdtemp(prefix="triskele-"))
     target = folder / "export.jsonl"
     try:
-        report: ExportReport = call.engine.export_memories(target, **options)
+        report = engine.export_memories(target, **options)
     except BaseException:
         _remove(target)
         raise
@@ -220,3 +266,38 @@ async def _streamed(path: Path) -> AsyncIterator[bytes]:
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
     os.rmdir(path.parent)
+
+
+def _document_routes() -> list[Route]:
+    document = openapi.document(OPERATIONS)
+    text, page = json.dumps(document), openapi.page(document)
+
+    async def as_json(_: Request) -> Response:
+        return Response(text, media_type=JSON)
+
+    async def as_page(_: Request) -> Response:
+        return HTMLResponse(page, headers=openapi.PAGE_HEADERS)
+
+    async def style(_: Request) -> Response:
+        return Response(openapi.STYLE, media_type="text/css")
+
+    return [Route("/openapi.json", as_json), Route("/docs", as_page), Route("/docs/style.css", style)]
+
+
+def _metrics_of(context: AppContext) -> Callable[[Request], Awaitable[Response]]:
+    def gauges() -> dict[str, float]:
+        return {"triskele_embed_waiting": context.waiting(), "triskele_engines_open": context.open_engines()}
+
+    async def metrics(request: Request) -> Response:
+        principal: Principal = request.scope[PRINCIPAL]
+        try:
+            principal.require(READ)
+        except AccessDenied as error:
+            return problems.response_of(error)
+        return PlainTextResponse(context.metrics.render(await to_thread.run_sync(gauges)), media_type=MEDIA_TYPE)
+
+    return metrics
+
+
+async def _refusal(_: Request, error: Exception) -> Response:
+    return problems.response_of(error)

@@ -11,8 +11,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
 from triskele import __version__
-from triskele.edge.http.dispatch import JSON, NDJSON
-from triskele.edge.http.operations import Operation
+from triskele.edge.http.operations import JSON, NDJSON, Operation
 from triskele.edge.http.problems import MEDIA_TYPE, ProblemDetails
 
 _REF = "#/components/schemas/{model}"

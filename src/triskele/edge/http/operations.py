@@ -24,6 +24,7 @@ _OBJECTS = {
     "Engine": "engine",
     **{room.__name__: f"engine.{room.__name__.lower()}" for room in (Concepts, Curation, Agents, Sharing)},
 }
+JSON, NDJSON = "application/json", "application/x-ndjson"
 _IN_PATH = re.compile(r"{(\w+)}")
 
 

@@ -20,8 +20,9 @@ from triskele import __version__
 from triskele.edge.error_messages import error_line
 from triskele.edge.http.access import AccessPolicy, Principal
 from triskele.edge.http.keys import ADMIN, READ, REVEAL, WRITE
+from triskele.edge.http.problems import problem_of
 from triskele.edge.web.sessions import HEADERS, PREFIX
-from triskele.errors import AccessDenied, BadInput, Conflict, NotFound, QuotaExceeded, TriskeleError
+from triskele.errors import BadInput, Conflict, TriskeleError
 from triskele.text import timestamps
 from triskele.types import LASTING, Action, JournalEntry
 
@@ -32,13 +33,6 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 4000
 _FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
-_STATUS: tuple[tuple[type[TriskeleError], int], ...] = (
-    (NotFound, 404),
-    (Conflict, 409),
-    (BadInput, 422),
-    (AccessDenied, 403),
-    (QuotaExceeded, 429),
-)
 _AGES = (("y", 365 * 86400), ("mo", 30 * 86400), ("d", 86400), ("h", 3600), ("min", 60))
 _NOTES = {
     "unchanged": {"text": "Nothing changed.", "can_undo": False},
@@ -207,7 +201,7 @@ def gone_to(path: str, batch: str = "", **query_values: str) -> Response:
 
 def failure(viewer: Viewer, error: TriskeleError, *, is_script: bool) -> Response:
     """Render an error as a notice for scripts, else as a page."""
-    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
+    status = 409 if isinstance(error, Conflict) else problem_of(error).status
     message = error_line(error)
     if is_script:
         headers = {"HX-Retarget": "#notice", "HX-Reswap": "innerHTML"}

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from triskele.edge.http.access import PRINCIPAL, Access, AccessPolicy, Principal, SingleOwner
+from triskele.edge.http.access import PRINCIPAL, Access, AccessPolicy, Principal
 from triskele.edge.http.app import error_place
 from triskele.edge.http.keys import READ
 from triskele.edge.web import (
@@ -31,11 +31,9 @@ from triskele.edge.web import (
 from triskele.edge.web.rendering import PageRequest, PageRoute, environment, failure, static_file, viewer_of
 from triskele.edge.web.sessions import PREFIX, SESSIONS
 from triskele.errors import NotFound, TriskeleError, Unavailable
-from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.edge.http.app import AppContext
-    from triskele.edge.http.metrics import Metrics
 
 _MAX_PROOF = 200
 ROUTES: tuple[PageRoute, ...] = (
@@ -51,7 +49,7 @@ ROUTES: tuple[PageRoute, ...] = (
 )
 
 
-def pages(context: AppContext, metrics: Metrics) -> ASGIApp:
+def build(context: AppContext) -> ASGIApp:
     """Build the application; the guard has checked host, origin and session."""
 
     async def exchange(request: Request) -> Response:
@@ -76,7 +74,7 @@ def pages(context: AppContext, metrics: Metrics) -> ASGIApp:
             Route(f"{PREFIX}/sign-out", leave, methods=["POST"]),
             Route(f"{PREFIX}/static/{{name}}", file, methods=["GET"]),
             *(
-                Route(f"{PREFIX}{each.path}", _Served(each, context, metrics).endpoint(), methods=[each.method])
+                Route(f"{PREFIX}{each.path}", _Served(each, context).endpoint(), methods=[each.method])
                 for each in ROUTES
             ),
         ],
@@ -91,10 +89,9 @@ def pages(context: AppContext, metrics: Metrics) -> ASGIApp:
 class _Served:
     """A route with its checks and its log entries."""
 
-    def __init__(self, route: PageRoute, context: AppContext, metrics: Metrics) -> None:
+    def __init__(self, route: PageRoute, context: AppContext) -> None:
         self._route = route
         self._context = context
-        self._metrics = metrics
 
     def endpoint(self) -> Callable[[Request], Awaitable[Response]]:
         """What serves the route, in a thread."""
@@ -116,12 +113,17 @@ class _Served:
             self._context.log(f"page {self._route.handler.__name__} failed: {error_place(error)}")
             fault = Unavailable("a fault inside triskele: its log says where")
             response = failure(viewer_of(principal), fault, is_script=_is_script(request))
-        self._note(request, policy, response, time.perf_counter() - started)
+        target = str(request.path_params.get("id", ""))[:64]
+        address = request.client.host if request.client else ""
+        access = Access(principal, f"page {self._route.path or '/'}", target, response.status_code, address)
+        is_change = self._route.method == "POST" and self._route.scope != READ
+        is_audited = is_change or response.status_code in (403, 429)
+        self._context.note(access, response, time.perf_counter() - started, policy if is_audited else None)
         return response
 
     def _policy(self, principal: Principal) -> AccessPolicy:
         policy = self._context.policy
-        return SingleOwner(self._context.open_store) if policy is None or principal.user is None else policy
+        return self._context.single_owner if policy is None or principal.user is None else policy
 
     def _allowed(self, request: PageRequest) -> Response:
         if self._route.is_local and request.principal.user is not None:
@@ -129,33 +131,6 @@ class _Served:
         request.principal.require(self._route.scope)
         request.policy.admit(request.principal)
         return self._route.handler(request)
-
-    def _note(self, request: Request, policy: AccessPolicy, response: Response, took_s: float) -> None:
-        operation, status = f"page {self._route.path or '/'}", response.status_code
-        principal: Principal = request.scope[PRINCIPAL]
-        target = str(request.path_params.get("id", ""))[:64]
-        address = request.client.host if request.client else ""
-        self._metrics.count("triskele_requests_total", operation=operation, status=str(status))
-        self._metrics.observe("triskele_request_seconds", took_s, operation=operation)
-        is_change = self._route.method == "POST" and self._route.scope != READ
-        if is_change or status in (403, 429):
-            try:
-                policy.audit(Access(principal, operation, target, status, address))
-            except Exception as error:
-                self._context.log(f"the audit log cannot be written: {error_place(error)}")
-        if self._context.log_request is not None:
-            self._context.log_request(
-                {
-                    "at": timestamps.to_text(timestamps.now()),
-                    "operation": operation,
-                    "status": status,
-                    "ms": round(took_s * 1000, 1),
-                    "user": principal.user,
-                    "key": principal.key,
-                    "id": target,
-                    "from": address,
-                }
-            )
 
 
 def _is_script(request: Request) -> bool:
