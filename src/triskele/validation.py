@@ -14,7 +14,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeVar, get_args
 
-from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.replies import GranteeKind, Subject
 from triskele.requests import FusionName, LegName, OrderName, RerankName
@@ -24,6 +23,7 @@ from triskele.text.words import SENTENCE_END
 from triskele.types import Link, LinkKind, Memory, Origin, Role, Scope, Sensitivity, Sort
 
 if TYPE_CHECKING:
+    from triskele.config import MemorySettings
     from triskele.requests import Draft
 
 SHORTEST_PREFIX = 4
@@ -340,7 +340,7 @@ def narrowed(
     )
 
 
-Check = Callable[[Any, MemorySettings], Any]
+Check = Callable[[Any, "MemorySettings"], Any]
 
 
 def _named(what: str) -> Check:

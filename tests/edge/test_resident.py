@@ -183,7 +183,7 @@ def test_what_a_prompt_was_given_is_noted_without_another_prompt(host: Host) -> 
 
 
 def test_the_log_says_why_a_prompt_got_nothing_without_its_text(host: Host) -> None:
-    host.configure(idle_minutes=2, least_confidence=1)
+    host.configure(idle_minutes=2, budget_tokens=10)
     with LocalEngine(config.load(host.environ), host.home) as engine:
         assert host.hook("user-prompt-submit", PROMPT).stdout == b""
         engine.remember("The kettle of the plant shop is red", project="")
@@ -204,7 +204,7 @@ def test_the_log_names_what_is_wrong_with_an_event(host: Host) -> None:
 
 
 def test_after_a_change_of_settings_the_same_process_answers_with_the_new_ones(host: Host) -> None:
-    other = "Mara waters the plants on Fridays too"
+    other = f"Mara waters the plants on Fridays too{', and the herbs beside them' * 30}"
     with LocalEngine(config.load(host.environ), host.home) as engine:
         for text in (FACT, other):
             engine.remember(text, project="")
@@ -215,8 +215,8 @@ def test_after_a_change_of_settings_the_same_process_answers_with_the_new_ones(h
 
     assert given() == 2
     before = resident.health(host.place)
-    host.configure(idle_minutes=2, least_confidence=1)
-    assert given() == 0
+    host.configure(idle_minutes=2, budget_tokens=100)
+    assert given() == 1
     after = resident.health(host.place)
     assert before is not None and after is not None and before["pid"] == after["pid"]
 

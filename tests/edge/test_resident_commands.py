@@ -45,14 +45,14 @@ def resident(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineHost
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[RemoteEngine]:
     """The engines that commands opened in the background process."""
     engines: list[RemoteEngine] = []
-    real = connect.open_resident
+    real = command_line.open_resident
 
     def open_resident(environ: Any) -> RemoteEngine | None:
         engine = real(environ)
         engines.extend([engine] if engine is not None else [])
         return engine
 
-    monkeypatch.setattr(connect, "open_resident", open_resident)
+    monkeypatch.setattr(command_line, "open_resident", open_resident)
     return engines
 
 
@@ -258,7 +258,7 @@ def test_a_resident_that_ends_before_it_answers_is_reported(
 
 
 def test_errors_of_the_resident_are_those_of_the_engine(resident: EngineHost, run: Run) -> None:
-    engine = connect.open_resident(os.environ)
+    engine = command_line.open_resident(os.environ)
     assert engine is not None
     with pytest.raises(NotAllowed), engine:
         raise NotAllowed
@@ -266,6 +266,46 @@ def test_errors_of_the_resident_are_those_of_the_engine(resident: EngineHost, ru
         engine.stats()
     with pytest.raises(BadInput):
         connect.store_of(engine)
+
+
+# What only the owner of a store can do
+
+UPKEEP = (
+    "backup copy.db",
+    "restore copy.db --yes",
+    "reindex",
+    "doctor --deep",
+    "models list",
+    "projects list",
+    "projects rename shop store",
+    "projects rename store shop",
+    "curate",
+    "learn talk.jsonl --dial strict",
+    "sync --status",
+    "graph rebuild",
+    "graph extract --dry-run",
+    "graph relations",
+    "secrets rotate --renew",
+    "export out.jsonl",
+    "import out.jsonl",
+    "export out.archive --format archive --private",
+    "import out.archive --dry-run --keep-origin",
+    "review list",
+)
+
+
+def test_upkeep_opens_the_store_beside_the_resident(run: Run, resident: EngineHost, opened: list[RemoteEngine]) -> None:
+    run("add", "The password of the build box is hunter2-Xy9!")
+    turn = {"type": "user", "sessionId": "s1", "message": {"role": "user", "content": "Remember that the lab closes"}}
+    Path("talk.jsonl").write_text(json.dumps(turn) + "\n")
+    for number, line in enumerate(UPKEEP):
+        opened.clear()
+        assert run(*line.split()).code == 0, line
+        assert len(opened) == (line == "review list"), line
+        text = f"Memory {number} is written after {line.split()[0]}"
+        assert run("add", text, "--json").json["action"] == "added"
+        assert text in run("recall", text, "--limit", "1").out
+        assert len(opened) >= 2, line
 
 
 # Related memories, about which `add` asks

@@ -36,6 +36,8 @@ _READ_ELSEWHERE = frozenset(
         " VAULT_KEY"
     ).split()
 )
+# What no run ignores: knowing that costs no look at the settings.
+NEVER_IGNORED = {*_READ_ELSEWHERE, "TRISKELE_HOME", "TRISKELE_PROJECT", "TRISKELE_SERVER", "TRISKELE_STORE"}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -68,6 +70,10 @@ class Invocation:
         """The settings of this run; a store that the command names is used itself."""
         settings = self.settings()
         return settings if self.store is None else replace(settings, server=replace(settings.server, url=""))
+
+    def embeds_here(self) -> bool:
+        """Whether this machine embeds the memories, rather than a server."""
+        return self.has_resident or not self.chosen().server.url
 
     def address(self) -> str:
         """Where the memory of this run is."""
@@ -110,9 +116,9 @@ class Invocation:
         is_plain = self.store is None and _AT_STORE.isdisjoint(self.arguments) and "TRISKELE_DEBUG" not in os.environ
         if not (self.asks_resident and is_short and is_plain):
             return None
-        from triskele.edge.process import connect
+        from triskele.edge.process import command_line
 
-        engine = connect.open_resident(os.environ)
+        engine = command_line.open_resident(os.environ)
         self.has_resident = engine is not None
         return engine
 

@@ -15,7 +15,7 @@ import click
 
 from triskele import __version__
 from triskele.edge.cli.help import did_you_mean, unknown_command, write_more
-from triskele.edge.cli.invocation import Invocation, examples, global_options, ignored_variables
+from triskele.edge.cli.invocation import NEVER_IGNORED, Invocation, examples, global_options, ignored_variables
 from triskele.edge.error_messages import error_line, printable_line
 from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError, Unavailable, VaultLocked
 
@@ -210,7 +210,7 @@ class Commands(click.Group):
 
 def _warn_of_variables() -> None:
     """Warn of environment variables that have no effect."""
-    if not any(name.startswith("TRISKELE_") for name in os.environ):
+    if not any(name.startswith("TRISKELE_") and name not in NEVER_IGNORED for name in os.environ):
         return
     from triskele import config
 

@@ -204,10 +204,12 @@ def _score(hit: Hit, short: ShortIds) -> Iterator[Text]:
 
 
 def _reason(hit: Hit, short: ShortIds) -> str:
-    # Imported here: commands that recall nothing need no numpy.
-    from triskele.recall.reasons import sentence
-
-    return sentence(hit, lambda id: short.get(id, id)) if hit.reason else ""
+    successor_of = hit.stands_for
+    return (
+        hit.reason
+        if successor_of is None
+        else hit.reason.replace(successor_of, short.get(successor_of, successor_of), 1)
+    )
 
 
 def why_not_view(explained: WhyNot, change: str | None) -> Iterator[Text]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.edge.cli.code import named_code
 from triskele.edge.cli.emit import Document, change_in_options, emit, memory_document, shown, times
 from triskele.edge.cli.help import EverydayCommand
 from triskele.edge.cli.invocation import Invocation, common, examples
@@ -37,7 +36,6 @@ from triskele.edge.cli.options import (
 )
 from triskele.edge.cli.store_view import stats_view
 from triskele.edge.cli.view import note
-from triskele.edge.process import connect
 from triskele.edge.shapes import shown_content
 from triskele.replies import Verdict
 from triskele.types import JournalEntry, LinkKind, Memory, Sort
@@ -93,8 +91,7 @@ def recall(
 
         def view() -> Iterator[RenderableType]:
             short = engine.shorten(ids_in(answer))
-            embeds_here = invocation.has_resident or not connect.server_of(engine.settings)
-            yield from answer_view(answer, short, explain=explain, times=moments, embeds_here=embeds_here)
+            yield from answer_view(answer, short, explain=explain, times=moments, embeds_here=invocation.embeds_here())
             if project and not answer.hits and project not in engine.stats().by_project:
                 advice = "`triskele projects list` shows the projects"
                 yield note(f"No memory belongs to a project called {project}; {advice}.")
@@ -137,6 +134,8 @@ def why_not(
 @common
 def show(invocation: Invocation, id: str) -> None:
     """Show one memory with all its details and links."""
+    from triskele.edge.cli.code import named_code
+
     with invocation.open_existing() as engine:
         memory = engine.get(id)
         definitions = named_code(invocation, memory)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import wraps
@@ -29,8 +28,6 @@ from triskele.edge.http.connections import (
     ServerConnection,
 )
 from triskele.edge.http.operations import BY_METHOD, Operation
-from triskele.edge.process.command_line import PATH as COMMAND_LINE
-from triskele.edge.process.command_line import CommandLine
 from triskele.engine.protocol import Agents, Concepts, Curation, Engine, Sharing
 from triskele.errors import AccessDenied, BadInput, NotFound, TriskeleError, Unavailable
 from triskele.replies import ExportReport, Injection
@@ -386,12 +383,12 @@ def connect(url: str, key: str, *, project: str = "", settings: Settings | None 
     return RemoteEngine(ServerConnection(url, key), project=project, settings=settings)
 
 
-def connect_resident(address: Address) -> RemoteEngine | None:
-    """Open the memory in the background process for this command; None if it does not answer this command."""
+def connect_resident(address: Address, path: str, headers: Mapping[str, str]) -> RemoteEngine | None:
+    """Open the memory in the background process; None if it refuses at this path to answer."""
+    connection = ResidentConnection(address, headers)
     try:
-        connection = ResidentConnection(address, CommandLine.of_process(os.getcwd()).headers())
-        reply = connection.request("POST", COMMAND_LINE, headers={}, wait_s=_START_S)
-    except (Unavailable, OSError):
+        reply = connection.request("POST", path, {}, wait_s=_START_S)
+    except Unavailable:
         return None
     return RemoteEngine(connection, project=json.loads(reply.content)["project"]) if reply.status == OK else None
 

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from triskele import __version__
+from triskele.edge.hook import client
 from triskele.errors import BadInput, Conflict, Unavailable
 
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine
+    from triskele.engine.protocol import Engine
 
 PATH = "/command-line"
 _FOLDER, _ENVIRONMENT, _VERSION = "X-Triskele-Folder", "X-Triskele-Environment", "X-Triskele-Version"
@@ -68,6 +70,18 @@ class CommandLine:
         if replace(settings, project=own.project, origins=own.origins, agents=agents) != own:
             raise Conflict("the command has other settings than the background process")
         return engine.working_in(Path(self.folder), settings.project)
+
+
+def open_resident(environ: Mapping[str, str]) -> Engine | None:
+    """Open the memory in the background process; None if none serves this command."""
+    address = client.address(environ)
+    if not address.is_tcp and not os.path.exists(address.socket(client.HTTP)):
+        return None
+    from triskele.edge.http.client import connect_resident
+
+    with suppress(OSError):
+        return connect_resident(address, PATH, CommandLine.of_process(os.getcwd()).headers())
+    return None
 
 
 def embed_newest(engine: LocalEngine) -> None:

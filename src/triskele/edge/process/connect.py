@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from triskele.config import SERVER_KEY_FILE, SYNC_KEY_FILE, Settings, shown_url
 from triskele.edge.error_messages import store_elsewhere
-from triskele.edge.hook import client
 from triskele.errors import BadInput
 from triskele.validation import check_name
 
@@ -87,16 +86,6 @@ def open_server(settings: Settings, environ: Mapping[str, str], folder: Path) ->
         return memory.working_in(folder)
     memory.project = check_name(settings.project, "the project")
     return memory
-
-
-def open_resident(environ: Mapping[str, str]) -> Engine | None:
-    """Open the memory in the background process; None if none serves this command."""
-    address = client.address(environ)
-    if not address.is_tcp and not os.path.exists(address.socket(client.HTTP)):
-        return None
-    from triskele.edge.http.client import connect_resident
-
-    return connect_resident(address)
 
 
 @contextmanager

@@ -151,14 +151,9 @@ def http_address(text: str, *, is_public: bool = False) -> tuple[str, int]:
     )
 
 
-def is_on_disk(sock: Socket) -> bool:
-    """Whether a socket is a unix socket."""
-    return sock.family == getattr(socket, "AF_UNIX", None)
-
-
 def is_owner(connection: Socket) -> bool:
     """Whether the peer is a process of this user, if the system can tell."""
-    if not hasattr(socket, "SO_PEERCRED") or not is_on_disk(connection):
+    if not hasattr(socket, "SO_PEERCRED") or connection.family != socket.AF_UNIX:
         return True
     _, user, _ = struct.unpack(
         "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

@@ -191,13 +191,11 @@ def exit_now() -> None:
 
 
 def _refuse_second(place: Address, lock: ResidentLock) -> None:
-    from triskele.edge.hook.client import release
-
     if not lock.begin_start():
         raise Conflict("another process is starting to serve this data folder: try again in a moment")
     if not lock.acquire(_LOCK_S):
         found = health(place)
-        if found is not None and release(str(found["version"])) >= release(__version__):
+        if found is not None and client.release(str(found["version"])) >= client.release(__version__):
             raise Conflict(f"process {found['pid']} serves this data folder already (`triskele serve --stop` ends it)")
 
 
