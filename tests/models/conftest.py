@@ -11,7 +11,7 @@ from loopback import Book
 
 from triskele.models.egress import EgressClient
 from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
-from triskele.privacy.clearance import Cleared, clear_memory
+from triskele.privacy.clearance import ClearedText, clear_memory
 from triskele.types import Memory
 
 
@@ -84,10 +84,10 @@ SERVICES = {"openai": as_openai, "voyage": as_voyage, "cohere": as_cohere, "comp
 
 
 @pytest.fixture
-def clear(make_memory: Callable[..., Memory]) -> Callable[..., list[Cleared]]:
+def clear(make_memory: Callable[..., Memory]) -> Callable[..., list[ClearedText]]:
     """Texts of open memories, cleared."""
 
-    def cleared(*texts: str) -> list[Cleared]:
+    def cleared(*texts: str) -> list[ClearedText]:
         found = [clear_memory(make_memory(text)) for text in texts]
         return [text for text in found if text is not None]
 

@@ -20,7 +20,7 @@ from loopback import Book
 
 from triskele.errors import BadInput, Unavailable
 from triskele.models.egress import REST_S, Departure, EgressClient, Endpoint, EndpointUnavailable, Joined, NotCleared
-from triskele.privacy.clearance import Cleared, clear_memory
+from triskele.privacy.clearance import ClearedText, clear_memory
 from triskele.text import timestamps
 from triskele.types import Memory
 
@@ -80,7 +80,7 @@ def open_door(server: loopback.Loopback, book: Book, time: Time) -> Iterator[Cal
 
 
 @pytest.fixture
-def cleared(make_memory: Callable[..., Memory]) -> Cleared:
+def cleared(make_memory: Callable[..., Memory]) -> ClearedText:
     found = clear_memory(make_memory(TEXT))
     assert found is not None
     return found
@@ -91,7 +91,7 @@ def ask(door: EgressClient, *texts: object, path: str = "/echo", **fields: objec
 
 
 def test_cleared_text_passes_and_is_accounted_for(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, book: Book, cleared: Cleared
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, book: Book, cleared: ClearedText
 ) -> None:
     answer = ask(open_door(price_per_million=2.0), cleared, Joined(("query: ", cleared)), size=3)
     assert answer["said"] == [TEXT, f"query: {TEXT}"]
@@ -142,7 +142,7 @@ class Lookalike:
     ids=lambda value: type(value).__name__,
 )
 def test_nothing_else_passes(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, book: Book, cleared: Cleared, value: Any
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, book: Book, cleared: ClearedText, value: Any
 ) -> None:
     with pytest.raises(NotCleared) as caught:
         ask(open_door(), cleared, value)
@@ -157,7 +157,9 @@ def test_paths_are_words_too(open_door: Callable[..., EgressClient], server: loo
     assert server.seen == []
 
 
-def test_only_endpoints_of_the_settings_are_spoken_to(open_door: Callable[..., EgressClient], cleared: Cleared) -> None:
+def test_only_endpoints_of_the_settings_are_spoken_to(
+    open_door: Callable[..., EgressClient], cleared: ClearedText
+) -> None:
     for name in ("there", "http://127.0.0.1:9", ""):
         with pytest.raises(BadInput, match="requests go only to the endpoints in your settings"):
             open_door().post(name, "/echo", {"input": [cleared]}, used)
@@ -205,7 +207,7 @@ def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(key: str) 
 
 
 def test_retry_after_is_honoured(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, book: Book, time: Time, cleared: Cleared
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, book: Book, time: Time, cleared: ClearedText
 ) -> None:
     server.turns.extend([loopback.refuse(429, Retry_After="2"), loopback.refuse(503)])
     assert ask(open_door(), cleared)["said"] == [TEXT]
@@ -215,7 +217,7 @@ def test_retry_after_is_honoured(
 
 
 def test_retry_after_may_be_a_date(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, time: Time, cleared: Cleared
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, time: Time, cleared: ClearedText
 ) -> None:
     soon = format_datetime(timestamps.now() + timedelta(seconds=5), usegmt=True)
     server.turns.extend([loopback.refuse(429, Retry_After=soon), loopback.refuse(429, Retry_After="nan")])
@@ -224,7 +226,7 @@ def test_retry_after_may_be_a_date(
 
 
 def test_a_wait_beyond_the_time_allowed_is_not_waited_for(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, time: Time, cleared: Cleared
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, time: Time, cleared: ClearedText
 ) -> None:
     server.turns.append(loopback.refuse(429, Retry_After="3600"))
     with pytest.raises(EndpointUnavailable, match=r"quota is used up \(status 429, server_says_no\)"):
@@ -233,7 +235,7 @@ def test_a_wait_beyond_the_time_allowed_is_not_waited_for(
 
 
 def test_a_failure_that_passes_is_outlived_and_one_that_stays_is_told(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: Cleared
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: ClearedText
 ) -> None:
     server.turns.append(loopback.refuse(500))
     assert ask(open_door(), cleared)["said"] == [TEXT]
@@ -244,7 +246,7 @@ def test_a_failure_that_passes_is_outlived_and_one_that_stays_is_told(
 
 
 def test_after_a_failure_nobody_waits_for_the_same_again(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, time: Time, cleared: Cleared
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, time: Time, cleared: ClearedText
 ) -> None:
     door = open_door(attempts=1)
     server.turns.append(loopback.refuse(500))
@@ -258,7 +260,7 @@ def test_after_a_failure_nobody_waits_for_the_same_again(
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirects_are_not_followed(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: Cleared, status: int
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: ClearedText, status: int
 ) -> None:
     with loopback.serving(echo) as elsewhere:
         server.turns.append(loopback.refuse(status, Location=f"{elsewhere.url}/echo"))
@@ -271,7 +273,7 @@ def test_redirects_are_not_followed(
     ("status", "advice"), [(400, "refused the request"), (404, "does not know the model"), (403, "your key")]
 )
 def test_a_refusal_is_not_repeated(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: Cleared, status: int, advice: str
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: ClearedText, status: int, advice: str
 ) -> None:
     server.turns.append(loopback.refuse(status))
     with pytest.raises(EndpointUnavailable, match=advice):
@@ -281,7 +283,7 @@ def test_a_refusal_is_not_repeated(
 
 @pytest.mark.parametrize("turn", [loopback.hang, loopback.trickle, loopback.trickle_headers])
 def test_a_server_that_hangs_or_trickles_is_left(
-    server: loopback.Loopback, book: Book, cleared: Cleared, turn: loopback.Turn
+    server: loopback.Loopback, book: Book, cleared: ClearedText, turn: loopback.Turn
 ) -> None:
     door = EgressClient({"here": Endpoint(url=server.url, words=WORDS, timeout_s=0.3)}, book)
     server.turns.append(turn)
@@ -295,7 +297,7 @@ def test_a_server_that_hangs_or_trickles_is_left(
     door.close()
 
 
-def test_nobody_there(book: Book, cleared: Cleared, time: Time) -> None:
+def test_nobody_there(book: Book, cleared: ClearedText, time: Time) -> None:
     with loopback.serving(echo) as gone:
         pass
     door = EgressClient({"here": Endpoint(url=gone.url, words=WORDS)}, book, pause=time.pause)
@@ -306,7 +308,7 @@ def test_nobody_there(book: Book, cleared: Cleared, time: Time) -> None:
 
 
 def test_half_an_answer_is_none(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: Cleared
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: ClearedText
 ) -> None:
     server.turns.append(loopback.half)
     assert ask(open_door(), cleared)["said"] == [TEXT]
@@ -317,7 +319,7 @@ def test_half_an_answer_is_none(
 
 @pytest.mark.parametrize("answer", [b"", b"<html>", b"[" * 100_000, b"\xff\xfe"])
 def test_an_answer_that_is_not_json_is_told(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: Cleared, answer: bytes
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: ClearedText, answer: bytes
 ) -> None:
     server.turns.append(loopback.say(answer))
     with pytest.raises(EndpointUnavailable, match="not JSON"):
@@ -325,7 +327,7 @@ def test_an_answer_that_is_not_json_is_told(
 
 
 def test_the_size_of_an_answer_is_bounded(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: Cleared
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: ClearedText
 ) -> None:
     server.turns.append(loopback.say(b'"' + b"x" * 2000 + b'"'))
     with pytest.raises(EndpointUnavailable, match="more than 1,000 bytes"):
@@ -335,14 +337,14 @@ def test_the_size_of_an_answer_is_bounded(
 
 @pytest.mark.parametrize("usage", [{}, {"usage": None}, {"usage": {"total_tokens": "7"}}, {"usage": []}, [], "x"])
 def test_an_answer_without_a_bill_is_an_answer(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, book: Book, cleared: Cleared, usage: Any
+    open_door: Callable[..., EgressClient], server: loopback.Loopback, book: Book, cleared: ClearedText, usage: Any
 ) -> None:
     server.turns.append(loopback.say(usage))
     assert ask(open_door(), cleared) == usage
     assert book.bills == []
 
 
-def test_what_cannot_be_recorded_does_not_leave(server: loopback.Loopback, cleared: Cleared) -> None:
+def test_what_cannot_be_recorded_does_not_leave(server: loopback.Loopback, cleared: ClearedText) -> None:
     class Torn(Book):
         def leaving(self, departure: Departure) -> None:
             raise Unavailable("the ledger cannot be written")
@@ -369,7 +371,7 @@ TURNS = [
 def test_neither_key_nor_text_is_shown_anywhere(
     open_door: Callable[..., EgressClient],
     server: loopback.Loopback,
-    cleared: Cleared,
+    cleared: ClearedText,
     caplog: pytest.LogCaptureFixture,
     turn: loopback.Turn,
 ) -> None:
@@ -386,7 +388,7 @@ def test_neither_key_nor_text_is_shown_anywhere(
 
 
 def test_a_good_answer_leaves_neither_in_the_log(
-    open_door: Callable[..., EgressClient], cleared: Cleared, caplog: pytest.LogCaptureFixture
+    open_door: Callable[..., EgressClient], cleared: ClearedText, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     ask(open_door(), cleared)
@@ -395,7 +397,10 @@ def test_a_good_answer_leaves_neither_in_the_log(
 
 
 def test_the_environment_leads_nowhere(
-    open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: Cleared, monkeypatch: pytest.MonkeyPatch
+    open_door: Callable[..., EgressClient],
+    server: loopback.Loopback,
+    cleared: ClearedText,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with loopback.serving(echo) as proxy:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):

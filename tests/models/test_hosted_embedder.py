@@ -13,10 +13,10 @@ from loopback import Book
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.egress import Endpoint, NotCleared
 from triskele.models.hosted_embedder import SERVICES, EndpointEmbedder, HostedModel
-from triskele.privacy.clearance import Cleared
+from triskele.privacy.clearance import ClearedText
 
 Start = Callable[..., tuple[EndpointEmbedder, loopback.Loopback]]
-Clear = Callable[..., list[Cleared]]
+Clear = Callable[..., list[ClearedText]]
 EVERY = sorted(SERVICES)
 
 

@@ -13,7 +13,7 @@ from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.cross_encoder import Reranker
 from triskele.models.egress import EgressClient, NotCleared
 from triskele.models.hosted_reranker import SERVICES, EndpointCrossEncoder, HostedReranker
-from triskele.privacy.clearance import Cleared, clear_memory
+from triskele.privacy.clearance import ClearedText, clear_memory
 from triskele.types import Memory, Sensitivity
 
 Start = Callable[..., tuple[EndpointCrossEncoder, loopback.Loopback]]
@@ -69,7 +69,7 @@ def start(book: Book) -> Iterator[Start]:
 
 @pytest.fixture
 def clear(make_memory: Callable[..., Memory]) -> Callable[..., Any]:
-    def cleared(text: str, **details: Any) -> Cleared | None:
+    def cleared(text: str, **details: Any) -> ClearedText | None:
         return clear_memory(make_memory(text, **details))
 
     return cleared

@@ -20,7 +20,7 @@ from loopback import Book
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.models.egress import REST_S, Departure, EgressClient, NotCleared
 from triskele.models.llm import SERVICES, CommandLlm, EndpointLlm, HostedLlm, Llm, LlmCommand
-from triskele.privacy.clearance import Cleared, Quotes, clear_memory, clear_question
+from triskele.privacy.clearance import ClearedText, Quotes, clear_memory, clear_question
 from triskele.types import Memory
 
 PROMPT, END = "Answer this: ", "\nBe brief."
@@ -87,7 +87,7 @@ def as_anthropic(handler: loopback.Handler) -> None:
 
 
 @pytest.fixture
-def question() -> Cleared:
+def question() -> ClearedText:
     found = clear_question(TEXT, Quotes.of(()))
     assert found is not None
     return found
@@ -137,7 +137,7 @@ def ask(llm: Llm, *parts: Any, most_tokens: int = 200) -> str:
 
 
 @pytest.mark.parametrize("service", EVERY)
-def test_a_question_is_asked_and_answered(hosted: Start, book: Book, question: Cleared, service: str) -> None:
+def test_a_question_is_asked_and_answered(hosted: Start, book: Book, question: ClearedText, service: str) -> None:
     llm, server = hosted(service, price_per_million=2.0)
     assert ask(llm, PROMPT, question, END) == ANSWER
     assert llm.name == f"{service} tiny"
@@ -189,7 +189,7 @@ NOT_CLEARED = [TEXT, Lookalike(TEXT), TEXT.encode(), None, [PROMPT], 7]
 @pytest.mark.parametrize("part", NOT_CLEARED, ids=lambda part: type(part).__name__)
 @pytest.mark.parametrize("service", EVERY)
 def test_only_cleared_text_and_words_reach_a_service(
-    hosted: Start, book: Book, question: Cleared, service: str, part: Any
+    hosted: Start, book: Book, question: ClearedText, service: str, part: Any
 ) -> None:
     llm, server = hosted(service)
     with pytest.raises(NotCleared) as caught:
@@ -199,7 +199,7 @@ def test_only_cleared_text_and_words_reach_a_service(
 
 @pytest.mark.parametrize("service", EVERY)
 @pytest.mark.parametrize("status", [429, 500, 529])
-def test_a_failure_passes(hosted: Start, book: Book, question: Cleared, service: str, status: int) -> None:
+def test_a_failure_passes(hosted: Start, book: Book, question: ClearedText, service: str, status: int) -> None:
     llm, _ = hosted(service, loopback.refuse(status, Retry_After="1"), loopback.half)
     assert ask(llm, PROMPT, question) == ANSWER
     assert [departure.attempt for departure in book.departures] == [1, 2, 3]
@@ -232,7 +232,7 @@ def _shown(error: BaseException | None) -> str:
 @pytest.mark.parametrize("service", EVERY)
 @pytest.mark.parametrize("kind", BAD, ids=lambda name: name.replace(" ", "-"))
 def test_what_is_no_answer_is_told_without_text_or_key(
-    hosted: Start, question: Cleared, caplog: pytest.LogCaptureFixture, service: str, kind: str
+    hosted: Start, question: ClearedText, caplog: pytest.LogCaptureFixture, service: str, kind: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
     turn, told = BAD[kind]
@@ -244,14 +244,14 @@ def test_what_is_no_answer_is_told_without_text_or_key(
 
 
 @pytest.mark.parametrize("service", EVERY)
-def test_a_service_that_hangs_is_left(hosted: Start, question: Cleared, service: str) -> None:
+def test_a_service_that_hangs_is_left(hosted: Start, question: ClearedText, service: str) -> None:
     llm, _ = hosted(service, loopback.hang, timeout_s=0.3)
     with pytest.raises(ModelUnavailable, match=r"did not answer within 0\.3 s"):
         ask(llm, PROMPT, question)
 
 
 @pytest.mark.parametrize("service", EVERY)
-def test_a_wrong_key_is_told_once_and_not_shown(hosted: Start, question: Cleared, service: str) -> None:
+def test_a_wrong_key_is_told_once_and_not_shown(hosted: Start, question: ClearedText, service: str) -> None:
     llm, server = hosted(service, key="sk-wrong-9931")
     with pytest.raises(ModelUnavailable, match="refused the key") as caught:
         ask(llm, PROMPT, question)
@@ -290,7 +290,7 @@ UNUSABLE: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("service", "answer", "told"), UNUSABLE)
 def test_half_answers_and_refusals_are_no_answers(
-    hosted: Start, question: Cleared, service: str, answer: Any, told: str
+    hosted: Start, question: ClearedText, service: str, answer: Any, told: str
 ) -> None:
     llm, _ = hosted(service, loopback.say(answer))
     with pytest.raises(ModelUnavailable, match=told) as caught:
@@ -298,7 +298,7 @@ def test_half_answers_and_refusals_are_no_answers(
     assert ANSWER not in str(caught.value) and "help" not in str(caught.value)
 
 
-def test_what_a_model_thinks_is_not_its_answer(hosted: Start, question: Cleared) -> None:
+def test_what_a_model_thinks_is_not_its_answer(hosted: Start, question: ClearedText) -> None:
     thought = chat(f"\n<think>the mill?\nor the weir</think>\n\n{ANSWER} <think>\n")
     assert ask(hosted("compatible", loopback.say(thought))[0], PROMPT, question) == f"{ANSWER} <think>"
     blocks = message({"type": "thinking", "thinking": "the weir", "signature": "x"}, text("by "), text("the mill"))
@@ -311,7 +311,7 @@ ECHO = "print('heard', sys.stdin.read())"
 
 
 def test_a_command_reads_its_input_and_prints_its_answer(
-    run: Run, book: Book, question: Cleared, make_memory: Callable[..., Memory]
+    run: Run, book: Book, question: ClearedText, make_memory: Callable[..., Memory]
 ) -> None:
     memory = make_memory("the heron nests by the mill")
     assert ask(run(ECHO), PROMPT, question, END, clear_memory(memory)) == f"heard {PROMPT}{TEXT}{END}{memory.content}"
@@ -322,7 +322,7 @@ def test_a_command_reads_its_input_and_prints_its_answer(
 
 
 def test_a_command_sees_the_text_in_its_input_alone(
-    run: Run, question: Cleared, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, question: ClearedText, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", loopback.KEY)
     monkeypatch.setenv("HTTPS_PROXY", "http://elsewhere")
@@ -340,7 +340,7 @@ def test_a_command_sees_the_text_in_its_input_alone(
 
 @pytest.mark.parametrize("part", NOT_CLEARED, ids=lambda part: type(part).__name__)
 def test_only_cleared_text_and_words_reach_a_command(
-    run: Run, book: Book, question: Cleared, tmp_path: Path, part: Any
+    run: Run, book: Book, question: ClearedText, tmp_path: Path, part: Any
 ) -> None:
     ran = tmp_path / "ran"
     with pytest.raises(NotCleared) as caught:
@@ -348,7 +348,7 @@ def test_only_cleared_text_and_words_reach_a_command(
     assert TEXT not in str(caught.value) and not ran.exists() and book.departures == []
 
 
-def test_a_command_is_not_run_unless_it_can_be_recorded(run: Run, question: Cleared, tmp_path: Path) -> None:
+def test_a_command_is_not_run_unless_it_can_be_recorded(run: Run, question: ClearedText, tmp_path: Path) -> None:
     class Torn(Book):
         def leaving(self, departure: Departure) -> None:
             raise Unavailable("the ledger cannot be written")
@@ -374,7 +374,7 @@ FAILING: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("kind", FAILING, ids=lambda name: name.replace(" ", "-"))
 def test_a_command_that_fails_is_told_without_text_or_arguments(
-    run: Run, question: Cleared, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], kind: str
+    run: Run, question: ClearedText, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], kind: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
     code, told = FAILING[kind]
@@ -400,7 +400,7 @@ LINGERING = {
 
 
 @pytest.mark.parametrize("kind", LINGERING, ids=lambda name: name.replace(" ", "-"))
-def test_nothing_of_a_command_lives_on(run: Run, question: Cleared, tmp_path: Path, kind: str) -> None:
+def test_nothing_of_a_command_lives_on(run: Run, question: ClearedText, tmp_path: Path, kind: str) -> None:
     code, told = LINGERING[kind]
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -418,7 +418,7 @@ def test_nothing_of_a_command_lives_on(run: Run, question: Cleared, tmp_path: Pa
 
 
 def test_a_command_has_the_time_that_the_settings_give(
-    run: Run, question: Cleared, monkeypatch: pytest.MonkeyPatch
+    run: Run, question: ClearedText, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[float] = []
 
@@ -431,7 +431,7 @@ def test_a_command_has_the_time_that_the_settings_give(
     assert given == [7]
 
 
-def test_after_hanging_a_command_rests(run: Run, book: Book, question: Cleared) -> None:
+def test_after_hanging_a_command_rests(run: Run, book: Book, question: ClearedText) -> None:
     now = [100.0]
     llm = run("time.sleep(600 if sys.stdin.read() else 0)", timeout_s=0.2, clock=lambda: now[0])
     for told in ("did not answer", "failed recently", "failed recently"):
@@ -472,7 +472,7 @@ def test_commands_that_cannot_be_meant_are_refused(arguments: tuple[str, ...], t
         LlmCommand(arguments=arguments)
 
 
-def test_a_program_that_is_not_there_is_told(book: Book, question: Cleared, tmp_path: Path) -> None:
+def test_a_program_that_is_not_there_is_told(book: Book, question: ClearedText, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("no program")
     for first in ("no-such-program-here", str(plain), str(tmp_path)):
@@ -483,7 +483,7 @@ def test_a_program_that_is_not_there_is_told(book: Book, question: Cleared, tmp_
 
 
 def test_a_projects_folder_offers_no_program(
-    book: Book, question: Cleared, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    book: Book, question: ClearedText, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     planted = tmp_path / "asker"
     planted.write_text("#!/bin/sh\necho planted\n")

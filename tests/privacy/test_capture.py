@@ -16,7 +16,7 @@ from triskele.errors import Unavailable
 from triskele.models.egress import _Writer
 from triskele.models.llm import CommandLlm
 from triskele.privacy import clearance
-from triskele.privacy.clearance import Cleared, Quotes
+from triskele.privacy.clearance import ClearedText, Quotes
 from triskele.recall import expansion, runtime
 from triskele.recall.hosted import egress_log, egress_policy, services
 from triskele.store import truth_rows, writer
@@ -59,15 +59,15 @@ def test_of_a_thousand_secrets_nothing_leaves(
         assert len({row.id for row in engine.store.sealed()}) >= count
 
 
-def _unchecked(text: str, source: str = "") -> Cleared:
-    return Cleared(text, clearance._MADE_HERE, source)
+def _unchecked(text: str, source: str = "") -> ClearedText:
+    return ClearedText(text, clearance._MADE_HERE, source)
 
 
-def _any_memory(memory: Memory) -> Cleared:
+def _any_memory(memory: Memory) -> ClearedText:
     return _unchecked(memory.content, memory.id)
 
 
-def _any_question(_: egress_policy.EgressPolicy, text: str) -> tuple[Cleared, str]:
+def _any_question(_: egress_policy.EgressPolicy, text: str) -> tuple[ClearedText, str]:
     return _unchecked(text), ""
 
 

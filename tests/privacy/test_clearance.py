@@ -15,7 +15,7 @@ import secret_samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.privacy.clearance import Cleared, Quotes, clear_memory, clear_question
+from triskele.privacy.clearance import ClearedText, Quotes, clear_memory, clear_question
 from triskele.types import Memory, Sensitivity
 
 PRIVATE = [
@@ -33,32 +33,32 @@ class Fake:
     text: str = "secret"
 
 
-def _all_ways_around(cleared: Cleared) -> list[Callable[[], Any]]:
+def _all_ways_around(cleared: ClearedText) -> list[Callable[[], Any]]:
     def bare() -> Any:
-        return object.__new__(Cleared).text
+        return object.__new__(ClearedText).text
 
     def bare_and_filled() -> Any:
-        made = object.__new__(Cleared)
-        object.__setattr__(made, "_Cleared__text", "secret")
+        made = object.__new__(ClearedText)
+        object.__setattr__(made, "_ClearedText__text", "secret")
         return made.text
 
     def subclass() -> Any:
-        return type("Mine", (Cleared,), {})
+        return type("Mine", (ClearedText,), {})
 
     return [
-        lambda: Cleared("secret", None),
-        lambda: Cleared("secret", object()),
-        lambda: Cleared("secret", made=True),
-        lambda: Cleared("secret"),  # type: ignore[call-arg]
+        lambda: ClearedText("secret", None),
+        lambda: ClearedText("secret", object()),
+        lambda: ClearedText("secret", made=True),
+        lambda: ClearedText("secret"),  # type: ignore[call-arg]
         bare,
         bare_and_filled,
         subclass,
         lambda: setattr(cleared, "text", "secret"),
-        lambda: setattr(cleared, "_Cleared__text", "secret"),
+        lambda: setattr(cleared, "_ClearedText__text", "secret"),
         lambda: copy.copy(cleared),
         lambda: copy.deepcopy(cleared),
         lambda: pickle.dumps(cleared),
-        lambda: copy.replace(cleared, text="secret") if hasattr(copy, "replace") else Cleared("secret", None),
+        lambda: copy.replace(cleared, text="secret") if hasattr(copy, "replace") else ClearedText("secret", None),
     ]
 
 

@@ -15,14 +15,14 @@ from loopback import Book
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.models.egress import EgressClient, NotCleared
 from triskele.models.llm import EndpointLlm, HostedLlm
-from triskele.privacy.clearance import Cleared, Quotes, clear_question
+from triskele.privacy.clearance import ClearedText, Quotes, clear_question
 from triskele.recall.expansion import LOW_CONFIDENCE, MOST_REWRITES, ORIGINAL, WORDS, fused, rewrites
 from triskele.types import Ranking
 
 QUESTION = "Where does the heron nest?"
 
 
-def cleared(text: str) -> Cleared:
+def cleared(text: str) -> ClearedText:
     found = clear_question(text, Quotes.of(()))
     assert found is not None
     return found
@@ -35,9 +35,9 @@ class Told:
 
     def __init__(self, answer: str) -> None:
         self.answer = answer
-        self.asked: list[tuple[str | Cleared, ...]] = []
+        self.asked: list[tuple[str | ClearedText, ...]] = []
 
-    def complete(self, parts: Sequence[str | Cleared], *, most_tokens: int) -> str:
+    def complete(self, parts: Sequence[str | ClearedText], *, most_tokens: int) -> str:
         self.asked.append(tuple(parts))
         return self.answer
 
@@ -120,7 +120,7 @@ def test_a_question_is_asked_between_fixed_words_and_only_its_beginning() -> Non
     rewrites(llm, cleared("x" * 9000))
     ((before, question, after),) = llm.asked
     assert {before, after} == WORDS
-    assert isinstance(question, Cleared) and question.text == "x" * 2000
+    assert isinstance(question, ClearedText) and question.text == "x" * 2000
 
 
 def _chat(answer: str, ended: str = "stop") -> dict[str, Any]:

@@ -22,7 +22,7 @@ from triskele.types import SpokenTurn
 
 if TYPE_CHECKING:
     from triskele.models.llm import Llm
-    from triskele.privacy.clearance import Cleared
+    from triskele.privacy.clearance import ClearedText
     from triskele.store.access import StoreAccess
 
 RULE = "language model"
@@ -46,7 +46,7 @@ class _Shown(NamedTuple):
     position: int
     turn: SpokenTurn
     sentences: tuple[str, ...]
-    cleared: Cleared | None
+    cleared: ClearedText | None
 
     @property
     def size(self) -> int:
@@ -125,7 +125,7 @@ class FactReader:
         return echo.recognised(self._host.store, sentence, project=self._project) is not None
 
 
-def _texts(batch: Sequence[_Shown]) -> Iterator[tuple[str, Cleared]]:
+def _texts(batch: Sequence[_Shown]) -> Iterator[tuple[str, ClearedText]]:
     for entry in batch:
         assert entry.cleared is not None, "a turn that must stay here is in no batch"
         yield entry.turn.role, entry.cleared

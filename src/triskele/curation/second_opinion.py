@@ -14,7 +14,7 @@ from triskele.types import Sensitivity
 
 if TYPE_CHECKING:
     from triskele.models.llm import Llm
-    from triskele.privacy.clearance import Cleared
+    from triskele.privacy.clearance import ClearedText
     from triskele.types import Memory
 
 _VERDICTS = {"same": Verdict.NOOP, "more": Verdict.UPDATE, "replaced": Verdict.SUPERSEDE}
@@ -26,7 +26,7 @@ _OPPOSED = 0.3
 def reconsidered(
     decisions: Sequence[PairDecision],
     llm: Llm,
-    clear: Callable[[Memory], Cleared | None],
+    clear: Callable[[Memory], ClearedText | None],
     *,
     may_call: Callable[[], bool],
 ) -> list[PairDecision]:
@@ -53,7 +53,9 @@ def reconsidered(
     return [result[id(decision)] for decision in decisions]
 
 
-def _cleared(decision: PairDecision, clear: Callable[[Memory], Cleared | None]) -> tuple[Cleared, Cleared] | None:
+def _cleared(
+    decision: PairDecision, clear: Callable[[Memory], ClearedText | None]
+) -> tuple[ClearedText, ClearedText] | None:
     assert decision.old is not None
     if any(side.sensitivity is not Sensitivity.OPEN for side in (decision.old, decision.new)):
         return None

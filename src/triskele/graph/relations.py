@@ -25,7 +25,7 @@ from triskele.types import TRUST, LinkKind, Memory, Scope, Sensitivity, Sort
 
 if TYPE_CHECKING:
     from triskele.models.llm import Llm
-    from triskele.privacy.clearance import Cleared
+    from triskele.privacy.clearance import ClearedText
 
 _TRIPLES, _RELATIONS, _NAMES = "triples", "relation-meanings", "triple-names"
 _PAGE = 500
@@ -294,7 +294,7 @@ class RelationReader:
                     holders.setdefault(part, []).append(memory.id)
         return holders
 
-    def _cleared(self, text: str) -> Cleared | None:
+    def _cleared(self, text: str) -> ClearedText | None:
         return self._host.egress_policy.question(text)[0]
 
     def _all_triples(self) -> Iterator[Triple]:

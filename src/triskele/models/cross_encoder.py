@@ -32,7 +32,7 @@ Readable = TypeVar("Readable")
 
 
 class CrossEncoder(Protocol[Text]):
-    """A model that scores texts for a query; local models read `str`, hosted ones only `Cleared`."""
+    """A model that scores texts for a query; local models read `str`, hosted ones only `ClearedText`."""
 
     @property
     def name(self) -> str:

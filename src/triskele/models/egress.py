@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from triskele.errors import BadInput, TriskeleError, Unavailable
 from triskele.models.deadlines import within
-from triskele.privacy.clearance import Cleared
+from triskele.privacy.clearance import ClearedText
 from triskele.text import timestamps
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class NotCleared(TriskeleError, TypeError):
 class Joined:
     """One string made of cleared text and of the endpoint's own words, such as a prompt before a query."""
 
-    parts: tuple[str | Cleared, ...]
+    parts: tuple[str | ClearedText, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,7 +391,7 @@ class _Writer:
         return self._text(value)
 
     def _text(self, value: object) -> str:
-        if type(value) is not Cleared:
+        if type(value) is not ClearedText:
             return self.word(value)
         text = _SURROGATES.sub("\ufffd", value.text)
         self.texts += 1

@@ -13,7 +13,7 @@ from triskele.config import HOSTED
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.egress import EgressClient, Endpoint, EndpointUnavailable, Joined
 from triskele.models.embedder import Family, family
-from triskele.privacy.clearance import Cleared
+from triskele.privacy.clearance import ClearedText
 
 if TYPE_CHECKING:
     import numpy as np
@@ -218,12 +218,12 @@ class EndpointEmbedder:
             raise ModelUnavailable(f"{self._name} returned no vector")
         return len(vectors[0])
 
-    def encode_query(self, text: Cleared) -> NDArray[np.float32]:
+    def encode_query(self, text: ClearedText) -> NDArray[np.float32]:
         """The unit vector of one query; characters beyond the first window are dropped."""
         vector: NDArray[np.float32] = self._vectors([text.part(0, self._window)], "query")[0]
         return vector
 
-    def encode_documents(self, texts: Sequence[Cleared]) -> NDArray[np.float32]:
+    def encode_documents(self, texts: Sequence[ClearedText]) -> NDArray[np.float32]:
         """The unit vectors of documents, in their order; long documents are read in windows."""
         import numpy as np
 
@@ -246,7 +246,7 @@ class EndpointEmbedder:
     def _window(self) -> int:
         return self._model.window_characters or self._model.protocol.window_characters
 
-    def _vectors(self, texts: Sequence[Cleared], role: str) -> NDArray[np.float32]:
+    def _vectors(self, texts: Sequence[ClearedText], role: str) -> NDArray[np.float32]:
         import numpy as np
 
         from triskele.models.outputs import checked_vectors
@@ -271,19 +271,19 @@ class EndpointEmbedder:
             raise ModelUnavailable(str(error)) from None
 
 
-def _prompted(prompt: str, text: Cleared) -> object:
-    content: str | Cleared = text if text.text.strip() else _BLANK
+def _prompted(prompt: str, text: ClearedText) -> object:
+    content: str | ClearedText = text if text.text.strip() else _BLANK
     return Joined((prompt, content)) if prompt else content
 
 
-def _windows(text: Cleared, size: int) -> list[Cleared]:
+def _windows(text: ClearedText, size: int) -> list[ClearedText]:
     starts = range(0, max(1, len(text.text)), size)[:_MOST_WINDOWS]
     return [text.part(start, start + size) for start in starts]
 
 
-def _batches(texts: Sequence[Cleared], service: EmbeddingService) -> Iterator[list[Cleared]]:
+def _batches(texts: Sequence[ClearedText], service: EmbeddingService) -> Iterator[list[ClearedText]]:
     """Consecutive texts, as many as a request may hold."""
-    batch: list[Cleared] = []
+    batch: list[ClearedText] = []
     characters = 0
     for text in texts:
         size = len(text.text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.egress import EgressClient, Endpoint, EndpointUnavailable
-from triskele.privacy.clearance import Cleared
+from triskele.privacy.clearance import ClearedText
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,7 +78,7 @@ class EndpointCrossEncoder:
     def prepare(self) -> None:
         """Do nothing: the weights are on the server."""
 
-    def score(self, question: Cleared, texts: Sequence[Cleared]) -> NDArray[np.float32]:
+    def score(self, question: ClearedText, texts: Sequence[ClearedText]) -> NDArray[np.float32]:
         """Score every text for the query, in one request."""
         from triskele.models.outputs import checked_scores
 

@@ -25,7 +25,7 @@ from triskele.models.egress import (
     Ledger,
     NotCleared,
 )
-from triskele.privacy.clearance import Cleared
+from triskele.privacy.clearance import ClearedText
 from triskele.text import timestamps
 
 COMMAND = "command"
@@ -49,7 +49,7 @@ class Llm(Protocol):
     def name(self) -> str:
         """The name shown in errors."""
 
-    def complete(self, parts: Sequence[str | Cleared], *, most_tokens: int) -> str:
+    def complete(self, parts: Sequence[str | ClearedText], *, most_tokens: int) -> str:
         """The complete reply to the joined parts: cleared texts, and words that the model was configured with."""
 
 
@@ -172,7 +172,7 @@ class EndpointLlm:
         """Service and model."""
         return f"{self._model.service} {self._model.model}"
 
-    def complete(self, parts: Sequence[str | Cleared], *, most_tokens: int) -> str:
+    def complete(self, parts: Sequence[str | ClearedText], *, most_tokens: int) -> str:
         """The complete reply to the joined parts, sent as one user message."""
         protocol = self._model.protocol
         message = {"role": "user", "content": Joined(tuple(parts))}
@@ -240,7 +240,7 @@ class CommandLlm:
         """The program's name."""
         return f"the command {self._command.program}"
 
-    def complete(self, parts: Sequence[str | Cleared], *, most_tokens: int) -> str:
+    def complete(self, parts: Sequence[str | ClearedText], *, most_tokens: int) -> str:
         """What the command prints for the joined parts; it does not get the limit of tokens."""
         text = "".join(self._allowed(part) for part in parts)
         left_s = self._rests_until - self._clock()
@@ -253,7 +253,7 @@ class CommandLlm:
         return _checked(self.name, printed, most_tokens)
 
     def _allowed(self, part: object) -> str:
-        if type(part) is Cleared:
+        if type(part) is ClearedText:
             return part.text
         if type(part) is str and part in self._command.words:
             return part
@@ -327,8 +327,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(_LAST_WAIT_S)
 
 
-def _departure(endpoint: str, parts: Sequence[str | Cleared]) -> Departure:
-    texts = [part for part in parts if isinstance(part, Cleared)]
+def _departure(endpoint: str, parts: Sequence[str | ClearedText]) -> Departure:
+    texts = [part for part in parts if isinstance(part, ClearedText)]
     return Departure(
         endpoint=endpoint,
         host=COMMAND,

@@ -28,7 +28,7 @@ _MADE_HERE = object()
 
 
 @final
-class Cleared:
+class ClearedText:
     """Text cleared for sending; only the functions of this module create it."""
 
     __slots__ = ("__made", "__source", "__text")
@@ -36,25 +36,25 @@ class Cleared:
     def __init__(self, text: str, made: object, source: str = "") -> None:
         if made is not _MADE_HERE:
             raise TypeError("only clear_memory and clear_question create cleared text")
-        object.__setattr__(self, "_Cleared__text", text)
-        object.__setattr__(self, "_Cleared__made", made)
-        object.__setattr__(self, "_Cleared__source", source)
+        object.__setattr__(self, "_ClearedText__text", text)
+        object.__setattr__(self, "_ClearedText__made", made)
+        object.__setattr__(self, "_ClearedText__source", source)
 
     @property
     def text(self) -> str:
         """The text that may be sent."""
-        if getattr(self, "_Cleared__made", None) is not _MADE_HERE:
+        if getattr(self, "_ClearedText__made", None) is not _MADE_HERE:
             raise TypeError("this text was not cleared")
-        return str(getattr(self, "_Cleared__text"))  # noqa: B009
+        return str(getattr(self, "_ClearedText__text"))  # noqa: B009
 
     @property
     def source(self) -> str:
         """The id of the memory that holds this text; empty for a question."""
-        return str(getattr(self, "_Cleared__source"))  # noqa: B009
+        return str(getattr(self, "_ClearedText__source"))  # noqa: B009
 
-    def part(self, start: int, end: int) -> Cleared:
+    def part(self, start: int, end: int) -> ClearedText:
         """A part of the text, for models with a window."""
-        return Cleared(self.text[start:end], _MADE_HERE, self.source)
+        return ClearedText(self.text[start:end], _MADE_HERE, self.source)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError("cleared text never changes")
@@ -66,23 +66,23 @@ class Cleared:
         raise TypeError("cleared text cannot be copied or pickled: clear the text again")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cleared) and self.text == other.text
+        return isinstance(other, ClearedText) and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.text)
 
     def __repr__(self) -> str:
-        return f"<Cleared, {len(self.text)} characters>"
+        return f"<ClearedText, {len(self.text)} characters>"
 
 
-def clear_memory(memory: Memory) -> Cleared | None:
+def clear_memory(memory: Memory) -> ClearedText | None:
     """The content of an open memory; None for private and secret ones."""
-    return Cleared(memory.content, _MADE_HERE, memory.id) if memory.sensitivity.value == _OPEN else None
+    return ClearedText(memory.content, _MADE_HERE, memory.id) if memory.sensitivity.value == _OPEN else None
 
 
-def clear_question(text: str, quotes: Quotes) -> Cleared | None:
+def clear_question(text: str, quotes: Quotes) -> ClearedText | None:
     """The question; None if it holds a secret or quotes a private text, in any encoding."""
-    return None if quotes.shares(text) or any(map(find, readings(text))) else Cleared(text, _MADE_HERE)
+    return None if quotes.shares(text) or any(map(find, readings(text))) else ClearedText(text, _MADE_HERE)
 
 
 # Stop words of English and German, and words of nearly every question.

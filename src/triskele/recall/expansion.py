@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from triskele import validation
 from triskele.errors import BadInput, Unavailable
 from triskele.models.llm import Llm
-from triskele.privacy.clearance import Cleared
+from triskele.privacy.clearance import ClearedText
 from triskele.recall.candidates import with_contribution
 from triskele.recall.fusion import Candidate, FusionConfig, fuse
 from triskele.text.words import fold
@@ -46,7 +46,7 @@ _QUOTES = [tuple(pair.split()) for pair in ("** **", '" "', "' '", "` `", "“ �
 _STOPS = " .,;?!¿¡…。？！"
 
 
-def rewrites(llm: Llm, question: Cleared) -> list[str]:
+def rewrites(llm: Llm, question: ClearedText) -> list[str]:
     """Up to 3 other wordings of a query; empty if the answer contains no usable one."""
     answer = llm.complete((_ASKING, question.part(0, _LONGEST_QUESTION), _END), most_tokens=_MOST_TOKENS)
     found: dict[str, str] = {}

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from triskele.config import Settings
     from triskele.models.embedder import Embedder
     from triskele.models.llm import Llm
-    from triskele.privacy.clearance import Cleared
+    from triskele.privacy.clearance import ClearedText
     from triskele.replies import Erasure
     from triskele.requests import Details, RecallOptions
     from triskele.store.protocols import Maintenance, OwnerStore
@@ -32,11 +32,11 @@ class LaterWrites(Protocol):
 class EgressRules(Protocol):
     """Which texts may leave the machine."""
 
-    def question(self, text: str) -> tuple[Cleared | None, str]:
+    def question(self, text: str) -> tuple[ClearedText | None, str]:
         """Clear a question, or say why it stays here."""
         ...
 
-    def memory(self, memory: Memory) -> Cleared | None:
+    def memory(self, memory: Memory) -> ClearedText | None:
         """Clear the text of a memory; None if it stays here."""
         ...
 

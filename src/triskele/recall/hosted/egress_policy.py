@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from triskele.errors import Unavailable
-from triskele.privacy.clearance import Cleared, Quotes, Shingles, clear_memory, clear_question, holds_word
+from triskele.privacy.clearance import ClearedText, Quotes, Shingles, clear_memory, clear_question, holds_word
 from triskele.privacy.detect import find
 from triskele.privacy.encodings import readings
 from triskele.store.protocols import Cursor, OwnerStore, SealedRow
@@ -39,7 +39,7 @@ class EgressPolicy:
         self._withheld: set[str] = set()
         self._read: set[_Source] = set()
 
-    def question(self, text: str) -> tuple[Cleared | None, str]:
+    def question(self, text: str) -> tuple[ClearedText | None, str]:
         """The cleared query, or None with the reason why it stays on this machine."""
         with self._lock:
             self._refresh()
@@ -49,7 +49,7 @@ class EgressPolicy:
             cleared = None if is_quoting else clear_question(text, self._private)
         return cleared, "" if cleared is not None else QUOTES_SOMETHING
 
-    def memory(self, memory: Memory) -> Cleared | None:
+    def memory(self, memory: Memory) -> ClearedText | None:
         """The text of an open memory; None if it looks like or quotes a secret, or nearly repeats a withheld text."""
         with self._lock:
             self._refresh()

@@ -19,7 +19,7 @@ from triskele.models.egress import EgressClient, Endpoint
 from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
 from triskele.models.hosted_reranker import EndpointCrossEncoder, HostedReranker
 from triskele.models.llm import COMMAND, CommandLlm, EndpointLlm, HostedLlm, Llm, LlmCommand
-from triskele.privacy.clearance import Cleared
+from triskele.privacy.clearance import ClearedText
 from triskele.recall.expansion import WORDS, QueryRewriter
 from triskele.recall.hosted.egress_log import StoreLedger
 from triskele.recall.hosted.egress_policy import EgressPolicy
@@ -84,7 +84,7 @@ class LocalReviewer(_Reviewer[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class HostedReviewer(_Reviewer[Cleared]):
+class HostedReviewer(_Reviewer[ClearedText]):
     """A hosted cross-encoder: it reads open memories and cleared queries; other memories keep their places."""
 
     egress_policy: EgressPolicy
