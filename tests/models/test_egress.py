@@ -428,7 +428,7 @@ CLIENTS = {
 HUB = {"huggingface_hub", "sentence_transformers", "transformers", "torch"}
 HUB_ROOMS = {"models/hub.py"}
 # The user's own server, named by the caller of `triskele.connect` or by the settings.
-SERVER_ROOMS = {"edge/http/client.py"}
+SERVER_ROOMS = {"edge/http/connections.py"}
 # Whoever meets other processes of this machine: sockets on the disk, or ports of loopback where there are none. None
 # of them may know a client of HTTP, and an address that is not loopback's is refused in `listener.http_address`.
 LOCAL = {"socket", "_socket"}
