@@ -332,8 +332,8 @@ def sqlite_path(url: str) -> Path:
 def shown_url(url: str) -> str:
     """The address of a store without user and password, for messages and names."""
     scheme, separator, rest = url.partition("://")
-    place, slash, path = rest.partition("/")
-    return url if scheme == "sqlite" else f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}"
+    host, slash, path = rest.partition("/")
+    return url if scheme == "sqlite" else f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 class _Source:

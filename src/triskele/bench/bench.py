@@ -102,13 +102,13 @@ def _measured(
     measured: dict[str, Measured] = {}
     queries, qrels = benchmark.queries, benchmark.data.qrels
     for one in arms:
-        found = checkpoint.load(one)
-        if found is None:
+        scored = checkpoint.load(one)
+        if scored is None:
             if one.plan is not None and one.plan.asks_meaning:
                 harness.precompute(benchmark.texts())
-            found = measure(harness, one, queries, qrels, unanswerable=benchmark.unanswerable, progress=progress)
-            checkpoint.save(one, found)
-        measured[one.name] = found
+            scored = measure(harness, one, queries, qrels, unanswerable=benchmark.unanswerable, progress=progress)
+            checkpoint.save(one, scored)
+        measured[one.name] = scored
     return measured
 
 
@@ -151,7 +151,7 @@ def _abstention(one: Measured, benchmark: Benchmark) -> dict[str, Any]:
 def _manifest(benchmark: Benchmark, arms: Sequence[Arm], *, model: str | None, seed: int) -> dict[str, Any]:
     """Everything that is needed to repeat the run."""
     data = benchmark.data
-    known = {query.id for query in data.queries}
+    query_ids = {query.id for query in data.queries}
     return results.environment(arms, seed=seed) | {
         "model": model,
         "data_sha256": data.sha256,
@@ -164,7 +164,7 @@ def _manifest(benchmark: Benchmark, arms: Sequence[Arm], *, model: str | None, s
             "unanswerable": len(benchmark.unanswerable),
             "left_out": data.left_out(),
             "labels_skipped": dict(data.skipped),
-            "labels_of_unknown_queries": sum(len(labels) for id, labels in data.qrels.items() if id not in known),
+            "labels_of_unknown_queries": sum(len(labels) for id, labels in data.qrels.items() if id not in query_ids),
         },
         "window_characters": MAX_CHARACTERS,
         "run_depth": RUN_DEPTH,
@@ -188,9 +188,9 @@ class Checkpoint:
 
     def __init__(self, cache: Path, benchmark: Benchmark) -> None:
         parent = cache / "unfinished" / benchmark.data.sha256[:16]
-        asked = [query.id for query in (*benchmark.queries, *benchmark.unanswerable)]
+        query_ids = [query.id for query in (*benchmark.queries, *benchmark.unanswerable)]
         self._benchmark = benchmark
-        self._folder = parent / _digest([_program(), repr(benchmark.windows), repr(asked), str(benchmark.depth)])
+        self._folder = parent / _digest([_program(), repr(benchmark.windows), repr(query_ids), str(benchmark.depth)])
         for other in parent.glob("*"):
             if other != self._folder:
                 shutil.rmtree(other, ignore_errors=True)
@@ -232,13 +232,13 @@ def _program() -> str:
 
 
 def _sources(folder: Traversable) -> list[str]:
-    found = []
+    texts = []
     for path in sorted(folder.iterdir(), key=lambda path: path.name):
         if path.is_dir():
-            found += _sources(path)
+            texts += _sources(path)
         elif path.name.endswith(".py"):
-            found.append(path.read_text(encoding="utf-8"))
-    return found
+            texts.append(path.read_text(encoding="utf-8"))
+    return texts
 
 
 def _digest(parts: Sequence[str]) -> str:

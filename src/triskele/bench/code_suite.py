@@ -109,7 +109,7 @@ def arms(names: Sequence[str] | None = None, embedder: Embedder | None = None) -
     from triskele.code.rules import RULES, SEED_PENALTIES
 
     lexical = CodePlan(dense=0.0)
-    known = {
+    plans = {
         BASELINE: replace(lexical, without=frozenset(RULES), weights=_baseline_weights()),
         WORDS: replace(lexical, without=frozenset(RULES)),
         LEXICAL: lexical,
@@ -117,11 +117,11 @@ def arms(names: Sequence[str] | None = None, embedder: Embedder | None = None) -
         "penalties:seed": replace(lexical, penalties=SEED_PENALTIES),
     }
     if embedder is not None:
-        known |= {DEFAULT: CodePlan(), **{f"fusion:{name}": CodePlan(fusion=name) for name in ("dbsf", "sum", "rrf")}}
-    unknown = [name for name in names or () if name not in known]
+        plans |= {DEFAULT: CodePlan(), **{f"fusion:{name}": CodePlan(fusion=name) for name in ("dbsf", "sum", "rrf")}}
+    unknown = [name for name in names or () if name not in plans]
     if unknown:
-        raise BadInput(f"unknown arm {unknown[0]!r}: the known ones are {', '.join(known)}")
-    return {name: known[name] for name in names or known}
+        raise BadInput(f"unknown arm {unknown[0]!r}: the known ones are {', '.join(plans)}")
+    return {name: plans[name] for name in names or plans}
 
 
 def _baseline_weights() -> Any:
@@ -152,11 +152,11 @@ def run_suite(
         progress(f"measuring {tree}", number, len(used))
         root = _folder(folder, tree, suite.trees[tree])
         search = _indexed(home, root, embedder)
-        made = {name: make(root) for name, make in (others or {}).items()}
+        rankers = {name: make(root) for name, make in (others or {}).items()}
         for case in (case for case in suite.cases if case.tree == tree):
             for name, plan in plans.items():
                 runs[name][case.id] = search.ranked_paths(case.question, plan, limit=DEPTH)
-            for name, ranker in made.items():
+            for name, ranker in rankers.items():
                 runs[name][case.id] = list(dict.fromkeys(ranker(case.question)))[:DEPTH]
     return _report(suite, runs, [name for name in baselines if name in runs] or list(runs)[:1], seed)
 
@@ -211,7 +211,7 @@ def _report(suite: CodeSuite, runs: Mapping[str, Run], baselines: Sequence[str],
 
 def _groups(suite: CodeSuite, queries: Sequence[BenchQuery]) -> dict[str, list[int]]:
     groups: dict[str, list[int]] = {"all": list(range(len(queries)))}
-    for place, (case, query) in enumerate(zip(suite.cases, queries, strict=True)):
+    for position, (case, query) in enumerate(zip(suite.cases, queries, strict=True)):
         for group in (f"half:{half(query)}", f"type:{case.type}", f"tree:{case.tree}"):
-            groups.setdefault(group, []).append(place)
+            groups.setdefault(group, []).append(position)
     return dict(sorted(groups.items()))

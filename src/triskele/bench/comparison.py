@@ -66,19 +66,19 @@ def compare(
 ) -> list[Comparison]:
     """Every arm against the baseline, per stratum and metric; all comparisons of one metric are one Holm family."""
     arms = [name for name in scores if name != baseline]
-    found: dict[tuple[str, str, str], Paired] = {}
+    pairs: dict[tuple[str, str, str], Paired] = {}
     for stratum, places in strata.items():
         if arms and places:
             rows = _differences(scores, arms, baseline, places)
             names = ((name, stratum, metric) for name in arms for metric in COMPARED)
-            found |= zip(names, paired(rows, seed=seed), strict=True)
+            pairs |= zip(names, paired(rows, seed=seed), strict=True)
     corrected: dict[tuple[str, str, str], float] = {}
     for metric in COMPARED:
-        family = [key for key in found if key[2] == metric]
-        corrected |= zip(family, holm([found[key].p for key in family]), strict=True)
+        family = [key for key in pairs if key[2] == metric]
+        corrected |= zip(family, holm([pairs[key].p for key in family]), strict=True)
     return [
-        _comparison(key, baseline, len(strata[key[1]]), found[key], corrected[key])
-        for key in sorted(found, key=lambda key: arms.index(key[0]))
+        _comparison(key, baseline, len(strata[key[1]]), pairs[key], corrected[key])
+        for key in sorted(pairs, key=lambda key: arms.index(key[0]))
     ]
 
 
@@ -121,12 +121,12 @@ def detectable(differences: Floats) -> list[float | None]:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction of a family of p values."""
-    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    order = sorted(range(len(p_values)), key=lambda position: p_values[position])
     corrected = [0.0] * len(p_values)
     worst = 0.0
-    for step, place in enumerate(order):
-        worst = max(worst, min(1.0, (len(p_values) - step) * p_values[place]))
-        corrected[place] = worst
+    for step, position in enumerate(order):
+        worst = max(worst, min(1.0, (len(p_values) - step) * p_values[position]))
+        corrected[position] = worst
     return corrected
 
 
@@ -185,12 +185,12 @@ def _quantiles(ordered: Floats, shares: Floats) -> Floats:
     """One quantile of each row of ordered numbers, interpolated linearly."""
     import numpy as np
 
-    at = shares * (ordered.shape[1] - 1)
-    low = np.floor(at).astype(int)
+    positions = shares * (ordered.shape[1] - 1)
+    low = np.floor(positions).astype(int)
     high = np.minimum(low + 1, ordered.shape[1] - 1)
     rows = np.arange(len(ordered))
-    found: Floats = ordered[rows, low] + (at - low) * (ordered[rows, high] - ordered[rows, low])
-    return found
+    quantiles: Floats = ordered[rows, low] + (positions - low) * (ordered[rows, high] - ordered[rows, low])
+    return quantiles
 
 
 def _p_values(differences: Floats, seed: int, resamples: int) -> Floats:

@@ -93,37 +93,36 @@ class CaptureReport:
     dial: str
     conversations: int
     labelled: int
-    kept: int
+    captured: int
     right: int
-    found: int
+    matched: int
 
     @property
     def precision(self) -> float:
         """The share of what is kept that should be."""
-        return self.right / self.kept if self.kept else 1.0
+        return self.right / self.captured if self.captured else 1.0
 
     @property
     def recall(self) -> float:
         """The share of what should be kept that is."""
-        return self.found / self.labelled if self.labelled else 1.0
+        return self.matched / self.labelled if self.labelled else 1.0
 
 
 def measure_capture(half: str, dial: str = "normal") -> CaptureReport:
     """What the rules keep of the labelled conversations of the sample data."""
     text = (resources.files("triskele.samples") / "curation" / "conversations.jsonl").read_text(encoding="utf-8")
     chosen = [row for line in text.splitlines() if (row := json.loads(line))["half"] == half]
-    kept = right = found = 0
+    captured = right = matched = 0
     for row in chosen:
         turns = [SpokenTurn(role, said, session=str(row["id"])) for role, said in row["turns"]]
         texts = [each.text.casefold() for each in capture.sorted_out(capture.capture(turns), dial)[0]]
         keys = [key.casefold() for key in row["keep"]]
-        kept += len(texts)
+        captured += len(texts)
         right += sum(any(key in text for key in keys) for text in texts)
-        found += sum(any(key in text for text in texts) for key in keys)
+        matched += sum(any(key in text for text in texts) for key in keys)
     labelled = sum(len(row["keep"]) for row in chosen)
-    return CaptureReport(
-        half=half, dial=dial, conversations=len(chosen), labelled=labelled, kept=kept, right=right, found=found
-    )
+    counts = {"labelled": labelled, "captured": captured, "right": right, "matched": matched}
+    return CaptureReport(half=half, dial=dial, conversations=len(chosen), **counts)
 
 
 def _acted(relation: Relation) -> Verdict:

@@ -89,10 +89,10 @@ def half(query: BenchQuery) -> Half:
 
 def strata(queries: Iterable[BenchQuery]) -> dict[str, list[int]]:
     """The positions of the queries of each type, types in alphabetical order."""
-    found: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     for position, query in enumerate(queries):
-        found.setdefault(query.type, []).append(position)
-    return dict(sorted(found.items()))
+        positions.setdefault(query.type, []).append(position)
+    return dict(sorted(positions.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Window:
 
 def windows(documents: Iterable[BenchDocument], limit: int = MAX_CHARACTERS) -> list[Window]:
     """Every document cut at sentence or word boundaries; an empty document has no window."""
-    found: list[Window] = []
+    rows: list[Window] = []
     positions: dict[tuple[str | None, str], int] = {}
     for document in documents:
         for text in _pieces(document.text, limit):
@@ -121,8 +121,8 @@ def windows(documents: Iterable[BenchDocument], limit: int = MAX_CHARACTERS) -> 
                 session = (document.scope, document.session)
                 position = positions[session] = positions.get(session, -1) + 1
             details = (_importance(document), _created(document), *_said_by(document))
-            found.append(Window(document.id, text, document.scope, document.session, position, *details))
-    return found
+            rows.append(Window(document.id, text, document.scope, document.session, position, *details))
+    return rows
 
 
 def _pieces(text: str, limit: int) -> list[str]:
@@ -133,16 +133,16 @@ def _pieces(text: str, limit: int) -> list[str]:
 
 def _created(document: BenchDocument) -> datetime | None:
     """The date of a document, in ISO form or in a form of the public conversations."""
-    given = document.meta.get("created") or document.meta.get("date")
-    if not isinstance(given, str):
+    date = document.meta.get("created") or document.meta.get("date")
+    if not isinstance(date, str):
         return None
     try:
-        return timestamps.parse(given)
+        return timestamps.parse(date)
     except BadInput:
         pass
     for form in _DATE_FORMS:
         try:
-            return datetime.strptime(given, form).replace(tzinfo=UTC)
+            return datetime.strptime(date, form).replace(tzinfo=UTC)
         except ValueError:
             continue
     return None
@@ -158,7 +158,7 @@ def _said_by(document: BenchDocument) -> tuple[str | None, Role | None]:
 
 
 def _importance(document: BenchDocument) -> float:
-    given = document.meta.get("importance")
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
+    importance = document.meta.get("importance")
+    if isinstance(importance, bool) or not isinstance(importance, int | float) or not 0 <= importance <= 1:
         return DEFAULT_IMPORTANCE
-    return float(given)
+    return float(importance)

@@ -124,8 +124,8 @@ class RankFusion:
 
     def _lifts(self, leg: str, top: int) -> bool:
         """Whether the first of this leg passes the last of the top ranks from the rank below."""
-        others = [other for other in self.weights if other != leg]
-        below = max((self.score(other, top + 1) for other in others), default=0.0)
+        other_legs = [other for other in self.weights if other != leg]
+        below = max((self.score(other, top + 1) for other in other_legs), default=0.0)
         return below + self.score(leg, 1) > self.bar(leg, top)
 
 
@@ -145,8 +145,8 @@ def identical_arms(runs: Mapping[str, Run]) -> Iterator[GuardFinding]:
     for name, run in runs.items():
         tops = tuple(document for found in run.values() for document, _ in found[:TOP])
         alike.setdefault(hash(tops), []).append(name)
-    for first, *others in alike.values():
-        for other in others:
+    for first, *repeats in alike.values():
+        for other in repeats:
             message = f"{other} ranks the first {TOP} of every query as {first} does: this set cannot compare them."
             yield GuardFinding("structure", Severity.NOTE, message, other)
 
@@ -225,9 +225,9 @@ def shared_ids(documents: Sequence[BenchDocument], right: Mapping[str, Collectio
     for number, (query, ids) in enumerate(right.items()):
         pairs += [(query, id) for id in sorted(ids) if _contains(query, id)]
         start = number * _COMPARED % len(documents)
-        others = [each.id for each in documents[start : start + _COMPARED] if each.id not in ids]
-        by_chance += sum(_contains(query, id) for id in others)
-        compared += len(others)
+        unlabelled = [each.id for each in documents[start : start + _COMPARED] if each.id not in ids]
+        by_chance += sum(_contains(query, id) for id in unlabelled)
+        compared += len(unlabelled)
     expected = by_chance / max(1, compared) * sum(map(len, right.values()))
     is_named = any(_is_name(query) and _is_name(id) for query, id in pairs)
     if pairs and len(pairs) > 10 * expected and (is_named or len(pairs) >= _MIN_NUMBERS):
@@ -253,8 +253,8 @@ def telling_names(documents: Sequence[BenchDocument], gold: Collection[str]) -> 
 def _gives_away(holders: Sequence[str], gold: Collection[str], documents: int) -> bool:
     """Whether relevant documents are at least twice as frequent among the holders as among the others."""
     right = sum(id in gold for id in holders)
-    others = documents - len(holders)
-    return right > 0 and others > 0 and right / len(holders) >= 2 * (len(gold) - right) / others
+    rest = documents - len(holders)
+    return right > 0 and rest > 0 and right / len(holders) >= 2 * (len(gold) - right) / rest
 
 
 def shared_values(documents: Sequence[BenchDocument], gold: Collection[str]) -> Iterator[GuardFinding]:
@@ -281,10 +281,10 @@ def _features(document: BenchDocument) -> Iterator[tuple[str, str]]:
 def verbatim_queries(documents: Sequence[BenchDocument], queries: Sequence[BenchQuery]) -> Iterator[GuardFinding]:
     """Queries that occur word for word in the indexed texts, unless their type says so."""
     words = {query.id: _words(query.text) for query in queries}
-    found = _holders({id: own for id, own in words.items() if len(own) >= _START}, documents)
+    document_of = _holders({id: own for id, own in words.items() if len(own) >= _START}, documents)
     for kind in sorted({query.type for query in queries}):
         those = [query.id for query in queries if query.type == kind]
-        hits = [f"{id} in {found[id]}" for id in those if id in found]
+        hits = [f"{id} in {document_of[id]}" for id in those if id in document_of]
         if hits and not kind.lower().startswith(_EXPECTED_VERBATIM):
             severity = Severity.ALARM if len(hits) > _MAX_VERBATIM * len(those) else Severity.NOTE
             message = f"{len(hits):,} of {len(those):,} queries of {kind} occur word for word in an indexed text."
@@ -296,14 +296,14 @@ def _holders(queries: Mapping[str, Words], documents: Sequence[BenchDocument]) -
     starts: dict[Words, list[str]] = {}
     for id, words in queries.items():
         starts.setdefault(words[:_START], []).append(id)
-    found: dict[str, str] = {}
+    document_of: dict[str, str] = {}
     for document in documents:
         words = _words(document.text)
         for at, start in enumerate(zip(*(words[shift:] for shift in range(_START)), strict=False)):
             for id in starts.get(start, ()):
                 if words[at : at + len(queries[id])] == queries[id]:
-                    found.setdefault(id, document.id)
-    return found
+                    document_of.setdefault(id, document.id)
+    return document_of
 
 
 def _contains(query: str, document: str) -> bool:
@@ -349,12 +349,12 @@ def built_from_arms(
     about: Mapping[str, Any], queries: Sequence[BenchQuery], arms: Collection[str]
 ) -> Iterator[GuardFinding]:
     """Strata made from the results of an arm: they show that arm at its best."""
-    made: set[tuple[str, str]] = set()
+    sources: set[tuple[str, str]] = set()
     for query in queries:
-        given = about.get("built_from")
-        of_stratum = given.get(query.type) if isinstance(given, Mapping) else given
-        made |= {(query.type, name) for source in (of_stratum, query.meta.get("built_from")) for name in _names(source)}
-    for stratum, source in sorted(made):
+        declared = about.get("built_from")
+        named = declared.get(query.type) if isinstance(declared, Mapping) else declared
+        sources |= {(query.type, name) for source in (named, query.meta.get("built_from")) for name in _names(source)}
+    for stratum, source in sorted(sources):
         measured = [name for name in arms if name.split(":")[0] == source]
         if measured:
             message = f"{stratum} was built from {source}, which is measured on it: there its values are not evidence."

@@ -261,8 +261,8 @@ def depth_of(windows: Sequence[Window]) -> int:
 def best_documents(documents: Iterable[RankedDocument], depth: int) -> list[tuple[str, float]]:
     """Each document with the score of its best window, best first; ties are ordered by id."""
     scores: dict[str, float] = {}
-    for each in documents:
-        scores[each.document] = max(each.score, scores.get(each.document, each.score))
+    for document in documents:
+        scores[document.document] = max(document.score, scores.get(document.document, document.score))
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:depth]
 
 

@@ -78,12 +78,12 @@ def measure(
     statistics = LegStatistics()
     has_confidence = arm.has_confidence and bool(unanswerable)
     for done, query in enumerate(queries, start=1):
-        found = retriever.search(query.text, query.scope)
-        run[query.id] = harness.ranking(found.documents)
+        answer = retriever.search(query.text, query.scope)
+        run[query.id] = harness.ranking(answer.documents)
         if arm.plan is not None:
-            statistics.add(query.id, found.documents, relevant(query.id, qrels))
+            statistics.add(query.id, answer.documents, relevant(query.id, qrels))
         if has_confidence:
-            confidence[query.id] = found.confidence
+            confidence[query.id] = answer.confidence
         if done % _PROGRESS_EVERY == 0 or done == len(queries):
             progress(arm.name, done, len(queries))
     if has_confidence:
@@ -132,17 +132,17 @@ class LegStatistics:
     def add(self, query: str, ranking: Sequence[RankedDocument], relevant: frozenset[str]) -> None:
         """Count one query: its ranking, best first, and its relevant documents."""
         best: dict[str, RankedDocument] = {}
-        for each in ranking:
-            best.setdefault(each.document, each)
+        for document in ranking:
+            best.setdefault(document.document, document)
         top = list(islice(best.values(), LOOKED_AT))
-        for each in top:
-            for leg, evidence in each.legs.items():
+        for document in top:
+            for leg, evidence in document.legs.items():
                 self._raw.setdefault(leg, array("d")).append(evidence.score)
         self._queries += 1
-        for each in top[:TOP]:
-            legs = tuple(leg for leg, evidence in each.legs.items() if evidence.rank <= TOP)
+        for document in top[:TOP]:
+            legs = tuple(leg for leg, evidence in document.legs.items() if evidence.rank <= TOP)
             self._retrieved[legs] += 1
-            self._hits[legs] += each.document in relevant
+            self._hits[legs] += document.document in relevant
         self._changed.update(changing_legs(top))
         self.relevant[query] = {id: _leg_ranks(best[id]) for id in sorted(relevant) if id in best}
 

@@ -98,13 +98,13 @@ def abstention(answerable: Sequence[float], others: Mapping[str, Sequence[float]
 
 def _separation(answerable: Sequence[float], others: Sequence[float]) -> dict[str, Any]:
     """AUROC, and precision at the threshold as if both kinds were equally frequent."""
-    kept = sum(value >= THRESHOLD for value in answerable) / len(answerable)
+    coverage = sum(value >= THRESHOLD for value in answerable) / len(answerable)
     wrong = sum(value >= THRESHOLD for value in others) / len(others)
     return {
         "n": len(others),
         "auroc": auroc(answerable, others),
-        "precision": kept / (kept + wrong) if kept + wrong else None,
-        "coverage": kept,
+        "precision": coverage / (coverage + wrong) if coverage + wrong else None,
+        "coverage": coverage,
     }
 
 

@@ -154,9 +154,9 @@ class FtsBaseline:
         try:
             for operator in (" AND ", " OR "):
                 query = operator.join(f'"{word}"' for word in words)
-                found = self._rows(_MATCH, [query], scope, limit)
-                if found:
-                    return found
+                rows = self._rows(_MATCH, [query], scope, limit)
+                if rows:
+                    return rows
             return []
         except apsw.SQLError:
             return self._rows(_LIKE, [f"%{text}%"] * 2, scope, limit)

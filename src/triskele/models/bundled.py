@@ -130,8 +130,8 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 def release(fingerprint: str) -> int:
     """The number of the release that shipped some weights; 0 for any other model."""
-    found = _RELEASE.match(fingerprint)
-    return int(found[1] or 1) if found else 0
+    match = _RELEASE.match(fingerprint)
+    return int(match[1] or 1) if match else 0
 
 
 def kept_names(home: Path) -> list[str]:
@@ -167,9 +167,9 @@ def _kept_folder(home: Path, fingerprint: str) -> Path:
 
 def embedder_in(folder: Path) -> BundledEmbedder:
     """The embedder over a folder of weights, shared by those who use it at the same time: a server has many owners."""
-    found = BundledEmbedder(folder)
+    embedder = BundledEmbedder(folder)
     with _lock:
-        return _others.setdefault((folder, found.fingerprint), found)
+        return _others.setdefault((folder, embedder.fingerprint), embedder)
 
 
 def bundled() -> BundledEmbedder:

@@ -84,12 +84,12 @@ class ExportedCrossEncoder:
 
         session, tokenizer = self._runtime()
         pairs = tokenizer.encode_batch([(readable(question), readable(text)) for text in texts])
-        given = {
+        inputs = {
             "input_ids": np.array([pair.ids for pair in pairs], dtype=np.int64),
             "attention_mask": np.array([pair.attention_mask for pair in pairs], dtype=np.int64),
             "token_type_ids": np.array([pair.type_ids for pair in pairs], dtype=np.int64),
         }
-        outputs = run(session, given, self._folder)
+        outputs = run(session, inputs, self._folder)
         return checked_scores(str(self._folder), outputs.get("logits", next(iter(outputs.values()))), len(texts))
 
     def _runtime(self) -> tuple[Any, Any]:
@@ -113,12 +113,12 @@ class ExportedCrossEncoder:
 
 
 def _number(config: Mapping[str, Any], name: str, default: int, *, least: int) -> int:
-    given = config.get(name)
-    if given is None:
+    value = config.get(name)
+    if value is None:
         return default
-    if type(given) is not int or given < least:
-        raise ModelUnavailable(f"The config.json of a model is invalid: {name} is {given!r}")
-    return given
+    if type(value) is not int or value < least:
+        raise ModelUnavailable(f"The config.json of a model is invalid: {name} is {value!r}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Reranker(Generic[Readable]):
         if len(read) < 2:
             return Reranking(rows, {}, missing=f"{self.name} has nothing to compare")
         try:
-            found = self._scored(question, list(read.values()))
+            logits = self._scored(question, list(read.values()))
         except TimeoutError:
             return Reranking(rows, {}, missing=f"{self.name} took longer than {self._timeout_s:g} s")
         except Unavailable as error:
@@ -162,7 +162,7 @@ class Reranker(Generic[Readable]):
         except Exception as error:
             # A model of a third party may raise anything; the ranking is kept.
             return Reranking(rows, {}, missing=f"{self.name} fails ({type(error).__name__})")
-        scores = dict(zip(read, found.tolist(), strict=True))
+        scores = dict(zip(read, logits.tolist(), strict=True))
         order = reordered(rows, scores)
         return Reranking(order, scores, agreement(rows, order, scores))
 
@@ -189,9 +189,9 @@ def reordered(rows: Sequence[int], scores: Mapping[int, float]) -> tuple[int, ..
 
 def agreement(before: Sequence[int], after: Sequence[int], scored: Mapping[int, float]) -> Agreement:
     """Compare two orders of the same rows."""
-    place = {row: number for number, row in enumerate(after)}
+    rank = {row: number for number, row in enumerate(after)}
     pairs = list(combinations([row for row in before if row in scored], 2))
-    same = sum(place[first] < place[second] for first, second in pairs)
+    same = sum(rank[first] < rank[second] for first, second in pairs)
     tau = 2 * same / len(pairs) - 1 if pairs else 1.0
     top = set(before[:_TOP])
     return Agreement(tau, len(top & set(after[:_TOP])) / len(top) if top else 1.0)

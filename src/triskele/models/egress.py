@@ -208,10 +208,10 @@ class EgressClient:
         failure = _Failure("is never called: its attempts are set to 0")
         for attempt in range(1, endpoint.attempts + 1):
             self._ledger.leaving(_departure(request, attempt))
-            found = self._tried(request, ends - self._clock())
-            if isinstance(found, bytes):
-                return found
-            failure = found
+            reply = self._tried(request, ends - self._clock())
+            if isinstance(reply, bytes):
+                return reply
+            failure = reply
             wait_s = _backoff(attempt) if failure.wait_s is None else failure.wait_s
             if not failure.is_transient or attempt == endpoint.attempts or wait_s >= ends - self._clock():
                 break

@@ -48,9 +48,9 @@ _FAMILIES = (
 def family(*names: str) -> Family:
     """The family of the first name that matches a pattern; a family without prompts if none matches."""
     for name in names:
-        for pattern, found in _FAMILIES:
+        for pattern, known_family in _FAMILIES:
             if re.search(pattern, name.lower()):
-                return found
+                return known_family
     return Family()
 
 

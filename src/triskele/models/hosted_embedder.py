@@ -171,9 +171,9 @@ class HostedModel:
     @property
     def prompts(self) -> Family:
         """The prompts before a query and before a document: as set, or as the model's family needs them."""
-        known = family(self.model) if self.protocol.wants_prompts else Family()
-        query = known.query if self.query_prompt is None else self.query_prompt
-        return Family(query, known.document if self.document_prompt is None else self.document_prompt)
+        usual = family(self.model) if self.protocol.wants_prompts else Family()
+        query = usual.query if self.query_prompt is None else self.query_prompt
+        return Family(query, usual.document if self.document_prompt is None else self.document_prompt)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -252,12 +252,12 @@ class EndpointEmbedder:
         from triskele.models.outputs import checked_vectors
 
         prompt = self._model.prompts.query if role == "query" else self._model.prompts.document
-        made = []
+        parts = []
         for batch in _batches(texts, self._model.protocol):
             answer = self._post([_prompted(prompt, text) for text in batch], role)
             rows = self._model.protocol.vectors(answer)
-            made.append(checked_vectors(self._name, rows, len(batch), self.dimensions))
-        return np.concatenate(made)
+            parts.append(checked_vectors(self._name, rows, len(batch), self.dimensions))
+        return np.concatenate(parts)
 
     def _post(self, texts: Sequence[object], role: str) -> Any:
         protocol = self._model.protocol

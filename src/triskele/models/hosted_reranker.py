@@ -94,7 +94,7 @@ class EndpointCrossEncoder:
     def _in_order(self, answer: Any, entries: str, count: int) -> list[Any]:
         """The scores in the order of the texts; the services return the best first."""
         try:
-            found = {int(entry["index"]): entry["relevance_score"] for entry in answer[entries]}
-            return [found[number] for number in range(count)]
+            scores = {int(entry["index"]): entry["relevance_score"] for entry in answer[entries]}
+            return [scores[number] for number in range(count)]
         except (LookupError, TypeError, ValueError):
             raise ModelUnavailable(f"{self.name} did not return a score for every text") from None

@@ -28,10 +28,10 @@ class HubEmbedder:
 
     def __init__(self, folder: Path, name: str, settings: Family | None = None) -> None:
         self._folder = folder
-        given, known = settings or Family(), family(name, folder.resolve().name)
+        chosen, usual = settings or Family(), family(name, folder.resolve().name)
         prompts = read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
-        self._query = given.query or str(prompts.get("query") or known.query)
-        self._document = given.document or str(prompts.get("document") or prompts.get("passage") or known.document)
+        self._query = chosen.query or str(prompts.get("query") or usual.query)
+        self._document = chosen.document or str(prompts.get("document") or prompts.get("passage") or usual.document)
         mark = weights_mark(sorted([*folder.rglob("*.safetensors"), *folder.rglob("*.json")]), self._document)
         self._fingerprint = f"{name.replace('/', '-')}@{mark}"
         self._dimensions = _length(folder)
@@ -108,10 +108,10 @@ class HubCrossEncoder:
         model = self._model()
         pairs = [(readable(question), readable(text)) for text in texts]
         try:
-            found = model.predict(pairs, batch_size=len(pairs), show_progress_bar=False, convert_to_numpy=True)
+            scores = model.predict(pairs, batch_size=len(pairs), show_progress_bar=False, convert_to_numpy=True)
         except Exception as error:
             raise ModelUnavailable(f"The model {self._name} fails: {type(error).__name__}") from error
-        return checked_scores(self._name, found, len(texts))
+        return checked_scores(self._name, scores, len(texts))
 
     def _model(self) -> Any:
         with self._loading:

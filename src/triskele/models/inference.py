@@ -121,8 +121,8 @@ class TokenWindow:
 
 def cut(text: int, tokens: int, capacity: int, most: int = MAX_WINDOWS) -> list[TokenWindow]:
     """Cut a text into consecutive windows; tokens beyond the last window are dropped."""
-    kept = min(tokens, most * capacity)
-    return [TokenWindow(text, start, min(start + capacity, kept)) for start in range(0, max(1, kept), capacity)]
+    end = min(tokens, most * capacity)
+    return [TokenWindow(text, start, min(start + capacity, end)) for start in range(0, max(1, end), capacity)]
 
 
 def batches(windows: Sequence[TokenWindow], budget: int = BATCH_TOKENS) -> Iterator[list[TokenWindow]]:
@@ -184,10 +184,10 @@ class BundledRuntime:
         return sentences, tokens
 
 
-def _encoding(found: Tokenized, pieces: Sequence[Piece]) -> Encoding:
+def _encoding(tokenized: Tokenized, pieces: Sequence[Piece]) -> Encoding:
     """One text: the mean of its windows' sentence vectors by token count, and all token vectors."""
     pieces = sorted(pieces, key=lambda piece: piece[0].start)
-    kept = pieces[-1][0].stop
+    end = pieces[-1][0].stop
     sentence = pieces[0][1]
     if len(pieces) > 1:
         weights = np.array([window.length for window, _, _ in pieces], dtype=np.float32)
@@ -196,8 +196,8 @@ def _encoding(found: Tokenized, pieces: Sequence[Piece]) -> Encoding:
     return Encoding(
         sentence=np.array(sentence, dtype=np.float32),
         tokens=np.concatenate([tokens for _, _, tokens in pieces]),
-        token_ids=np.array(found.ids[:kept], dtype=np.int32),
-        spans=np.array(found.offsets[:kept], dtype=np.int32).reshape(-1, 2),
+        token_ids=np.array(tokenized.ids[:end], dtype=np.int32),
+        spans=np.array(tokenized.offsets[:end], dtype=np.int32).reshape(-1, 2),
     )
 
 
@@ -221,20 +221,20 @@ class CrossRuntime:
 
     def logits(self, question: str, texts: Sequence[str], contexts: Sequence[Context]) -> Floats:
         """One logit for each text; rows of equal length are run together."""
-        asked = self._read([question], QUERY_TOKENS)[0]
+        question_ids = self._read([question], QUERY_TOKENS)[0]
         behind = [self._behind(context) for context in contexts] or [[]] * len(texts)
         rows = [
-            [self.first, *asked, self.last, *text, self.last, *context][: self.capacity]
+            [self.first, *question_ids, self.last, *text, self.last, *context][: self.capacity]
             for text, context in zip(self._read(texts, TEXT_TOKENS), behind, strict=True)
         ]
-        found = np.empty(len(rows), dtype=np.float32)
+        logits = np.empty(len(rows), dtype=np.float32)
         # Padding a row to the longest costs more than running it alone.
         for _, same in groupby(sorted(range(len(rows)), key=lambda at: len(rows[at])), key=lambda at: len(rows[at])):
             places = list(same)
             ids = np.array([rows[place] for place in places], dtype=np.int64)
             outputs = run(self.session, {"input_ids": ids, _MASK: np.ones_like(ids)}, self.folder)
-            found[places] = checked_scores("The bundled cross-encoder", outputs["logits"], len(places))
-        return found
+            logits[places] = checked_scores("The bundled cross-encoder", outputs["logits"], len(places))
+        return logits
 
     def _behind(self, context: Context) -> list[int]:
         """The tokens behind a text: its date, then the turns before it, nearest first."""
@@ -246,7 +246,7 @@ class CrossRuntime:
     def _read(self, texts: Sequence[str], most: int) -> list[list[int]]:
         """The first tokens of some texts."""
         cut_short = [readable(text[: most * _TOKEN_CHARACTERS]) for text in texts]
-        return [found.ids[:most] for found in self.tokenizer.encode_batch(cut_short, add_special_tokens=False)]
+        return [tokenized.ids[:most] for tokenized in self.tokenizer.encode_batch(cut_short, add_special_tokens=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +291,8 @@ class ExportedRuntime:
         for batch in batches(windows):
             for _, same in groupby(batch, key=lambda window: len(read[window.text].prompt)):
                 group = list(same)
-                for window, *made in zip(group, *self._run([(read[w.text], w) for w in group]), strict=True):
-                    pieces[window.text].append((window, made[0], made[1]))
+                for window, *vectors in zip(group, *self._run([(read[w.text], w) for w in group]), strict=True):
+                    pieces[window.text].append((window, vectors[0], vectors[1]))
         return [self._encoding(text, parts) for text, parts in zip(read, pieces, strict=True)]
 
     def _capacity(self, text: _Text) -> int:
@@ -303,9 +303,9 @@ class ExportedRuntime:
 
     def _read(self, texts: Sequence[str], prompt: str) -> list[_Text]:
         # Prompt and text are tokenized together, as in training: a word after a space differs from one at the start.
-        found = self.tokenizer.encode_batch([prompt + text for text in texts], add_special_tokens=False)
+        tokenized = self.tokenizer.encode_batch([prompt + text for text in texts], add_special_tokens=False)
         read = []
-        for tokens in found:
+        for tokens in tokenized:
             spans = np.array(tokens.offsets, dtype=np.int32).reshape(-1, 2)
             own = int((spans[:, 1] <= len(prompt)).sum()) if prompt else 0
             ids = np.array(tokens.ids, dtype=np.int64)
@@ -319,8 +319,8 @@ class ExportedRuntime:
             [[*self.before, *t.prompt, *t.ids[w.start : w.stop].tolist(), *self.after] for t, w in rows], dtype=np.int64
         )
         positions = np.broadcast_to(np.arange(ids.shape[1], dtype=np.int64), ids.shape)
-        given = {"input_ids": ids, _MASK: np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        outputs = run(self.session, given | {"position_ids": positions}, self.export.folder)
+        inputs = {"input_ids": ids, _MASK: np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        outputs = run(self.session, inputs | {"position_ids": positions}, self.export.folder)
         name = str(self.export.folder)
         hidden = next((outputs[n].astype(np.float32, copy=False) for n in _HIDDEN if n in outputs), None)
         if hidden is not None and hidden.shape[:2] != ids.shape:
@@ -351,9 +351,9 @@ class ExportedRuntime:
         sentence = averaged(self.export.name, np.stack([vector for _, vector, _ in pieces]), lengths)
         if not self.export.has_tokens:
             return without_tokens(sentence)
-        kept = pieces[-1][0].stop
+        end = pieces[-1][0].stop
         tokens = np.concatenate([tokens for _, _, tokens in pieces])
-        return Encoding(sentence, tokens, text.ids[:kept].astype(np.int32), text.spans[:kept])
+        return Encoding(sentence, tokens, text.ids[:end].astype(np.int32), text.spans[:end])
 
 
 def special_tokens(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -39,16 +39,16 @@ def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a model folder."""
     path = folder / MANIFEST_FILE
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
         return Manifest(
-            name=str(found["name"]),
-            dimensions=int(found["dimensions"]),
-            token_dimensions=int(found["token_dimensions"]),
-            max_tokens=int(found["max_tokens"]),
-            graph_sha256=str(found["sha256"][GRAPH_FILE]),
-            tokenizer_sha256=str(found["sha256"][TOKENIZER_FILE]),
-            cross_name=str(found.get("cross", "")),
-            cross_sha256=str(found["sha256"].get(CROSS_FILE, "")),
+            name=str(document["name"]),
+            dimensions=int(document["dimensions"]),
+            token_dimensions=int(document["token_dimensions"]),
+            max_tokens=int(document["max_tokens"]),
+            graph_sha256=str(document["sha256"][GRAPH_FILE]),
+            tokenizer_sha256=str(document["sha256"][TOKENIZER_FILE]),
+            cross_name=str(document.get("cross", "")),
+            cross_sha256=str(document["sha256"].get(CROSS_FILE, "")),
         )
     except OSError as error:
         raise ModelUnavailable(f"The model's manifest cannot be read: {path} ({error.strerror})") from error

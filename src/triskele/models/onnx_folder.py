@@ -52,13 +52,13 @@ def read_export(folder: Path, settings: Family | None = None) -> Export:
     graph = find_graph(folder)
     config = read_json(folder / "config.json")
     original = str(config.get("_name_or_path") or "")
-    known = family(folder.resolve().name, original)
+    usual = family(folder.resolve().name, original)
     prompts = read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
-    given = settings or Family()
+    asked_for = settings or Family()
     chosen = Family(
-        given.query or str(prompts.get("query") or known.query),
-        given.document or str(prompts.get("document") or prompts.get("passage") or known.document),
-        given.pooling or _pooling(folder) or known.pooling,
+        asked_for.query or str(prompts.get("query") or usual.query),
+        asked_for.document or str(prompts.get("document") or prompts.get("passage") or usual.document),
+        asked_for.pooling or _pooling(folder) or usual.pooling,
     )
     if chosen.pooling not in POOLINGS:
         raise BadInput(f"the pooling of the model in {folder} is unknown: set it to mean, cls, last or graph")
@@ -114,21 +114,21 @@ class ExportedEmbedder:
 
 def find_graph(folder: Path) -> Path:
     """The path of the graph in a model folder."""
-    for place in GRAPHS:
-        if (folder / place).is_file():
-            return folder / place
+    for name in GRAPHS:
+        if (folder / name).is_file():
+            return folder / name
     raise ModelUnavailable(f"No model in {folder}: expected {' or '.join(GRAPHS)} with {TOKENIZER_FILE} next to it")
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty if there is no file."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise ModelUnavailable(f"The settings of a model cannot be read: {path} ({type(error).__name__})") from error
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def files_of(graph: Path, *others: Path) -> list[Path]:
@@ -164,10 +164,10 @@ def _pooling(folder: Path) -> str:
     config = read_json(folder / "1_Pooling" / "config.json")
     mode = config.get("pooling_mode")
     modes = [mode] if mode else [flag.removeprefix(_FLAG) for flag in config if flag.startswith(_FLAG) and config[flag]]
-    known = [_POOLING_NAMES.get(mode, "") for mode in modes if isinstance(mode, str)]
-    if modes and (len(known) != 1 or not known[0] or config.get("include_prompt") is False):
+    poolings = [_POOLING_NAMES.get(mode, "") for mode in modes if isinstance(mode, str)]
+    if modes and (len(poolings) != 1 or not poolings[0] or config.get("include_prompt") is False):
         raise ModelUnavailable(f"The model in {folder} has an unsupported pooling: {modes}")
-    return known[0] if known else ""
+    return poolings[0] if poolings else ""
 
 
 def _refuse_unknown_modules(folder: Path) -> None:

@@ -18,17 +18,17 @@ def checked_vectors(model: str, rows: object, count: int, dimensions: int) -> ND
     """Unit vectors of the right number and length, or an error that names the model."""
     try:
         with np.errstate(over="ignore"):
-            found = np.asarray(rows, dtype=np.float32)
+            vectors = np.asarray(rows, dtype=np.float32)
     except (ValueError, TypeError, OverflowError):
         raise ModelUnavailable(f"{model} returned vectors that are not lists of numbers") from None
-    if found.ndim != 2 or len(found) != count:
-        raise ModelUnavailable(f"{model} returned {len(found) if found.ndim else 0} vectors for {count} texts")
-    if found.shape[1] != dimensions:
+    if vectors.ndim != 2 or len(vectors) != count:
+        raise ModelUnavailable(f"{model} returned {len(vectors) if vectors.ndim else 0} vectors for {count} texts")
+    if vectors.shape[1] != dimensions:
         raise ModelUnavailable(
-            f"{model} returned vectors of {found.shape[1]} dimensions, expected {dimensions}:"
-            f" set its dimensions to {found.shape[1]} and run `triskele reindex`"
+            f"{model} returned vectors of {vectors.shape[1]} dimensions, expected {dimensions}:"
+            f" set its dimensions to {vectors.shape[1]} and run `triskele reindex`"
         )
-    return unit(model, found)
+    return unit(model, vectors)
 
 
 def unit(model: str, found: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -26,9 +26,9 @@ def is_cut(text: str, pieces: Sequence[str]) -> bool:
     if len(pieces) < 2:
         return False
     # Notes lose the indent of their lines.
-    kept = ["".join(piece.split()) for piece in pieces]
+    squeezed = ["".join(piece.split()) for piece in pieces]
     return any(
-        all("".join(text[found.start : found.end].split()) not in piece for piece in kept) for found in find(text)
+        all("".join(text[found.start : found.end].split()) not in piece for piece in squeezed) for found in find(text)
     )
 
 
@@ -114,8 +114,8 @@ def label_of(kind: str) -> str:
 def title_for(text: str, findings: Sequence[Finding]) -> str:
     """The kinds of the secrets, then plain words around them; without findings only the kind."""
     labels = list(dict.fromkeys(_LABELS[finding.kind] for finding in findings)) or ["Secret"]
-    said = {word.lower() for label in labels for word in label.split()}
-    words = [word for word in _words_around(text, findings) if word.lower() not in said]
+    label_words = {word.lower() for label in labels for word in label.split()}
+    words = [word for word in _words_around(text, findings) if word.lower() not in label_words]
     return ", ".join(filter(None, [" and ".join(labels[:2]), " ".join(words[:_MAX_WORDS])]))
 
 

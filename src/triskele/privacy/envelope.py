@@ -70,11 +70,11 @@ class KeyDocument:
     def from_json(cls, stored: str) -> KeyDocument:
         """Parse the document; refuses unknown formats."""
         try:
-            said = json.loads(stored)
-            number = said["format"]
+            document = json.loads(stored)
+            number = document["format"]
             if number == FORMAT:
-                pending = Wrap(**said["pending"]) if said["pending"] else None
-                return cls(str(said["name"]), int(said["generation"]), Wrap(**said["current"]), pending)
+                pending = Wrap(**document["pending"]) if document["pending"] else None
+                return cls(str(document["name"]), int(document["generation"]), Wrap(**document["current"]), pending)
         except (KeyError, TypeError, ValueError, RecursionError):
             raise VaultDamaged("the document of the vault's keys is damaged: restore the store from a backup") from None
         raise VaultLocked(f"the vault has format {number}, this version knows {FORMAT}: update triskele")
@@ -204,8 +204,8 @@ class Vault:
 
         key = self._keys.get(generation)
         if key is None:
-            known = "it is closed" if not self._keys else f"it holds {_listed(self._keys)}"
-            raise lost(f"the vault has no key of generation {generation} ({known})", "restore the store from a backup")
+            held = "it is closed" if not self._keys else f"it holds {_listed(self._keys)}"
+            raise lost(f"the vault has no key of generation {generation} ({held})", "restore the store from a backup")
         return AESGCM(key)
 
     def _bound(self, head: bytes, id: str, version: int) -> bytes:

@@ -146,10 +146,10 @@ def is_iban(text: str) -> bool:
 def _end_of(written: str, length: int) -> int | None:
     """Where the first `length` characters end, not counting spaces; words in capitals may follow an IBAN."""
     count = 0
-    for place, character in enumerate(written):
+    for position, character in enumerate(written):
         count += character != " "
         if count == length:
-            return place + 1 if place + 1 == len(written) or written[place + 1] == " " else None
+            return position + 1 if position + 1 == len(written) or written[position + 1] == " " else None
     return None
 
 

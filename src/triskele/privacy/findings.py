@@ -22,19 +22,19 @@ class Finding:
 
 def merge(findings: Iterable[Finding]) -> list[Finding]:
     """Findings in order of place; overlapping ones become one, with the kind of the earliest rule."""
-    kept: list[Finding] = []
+    merged: list[Finding] = []
     ranked = sorted(enumerate(findings), key=lambda pair: (pair[1].start, pair[0]))
     best = -1
     for rank, finding in ranked:
-        if kept and finding.start < kept[-1].end:
-            last = kept[-1]
+        if merged and finding.start < merged[-1].end:
+            last = merged[-1]
             named = finding if rank < best else last
-            kept[-1] = replace(named, start=last.start, end=max(last.end, finding.end))
+            merged[-1] = replace(named, start=last.start, end=max(last.end, finding.end))
             best = min(rank, best)
         else:
-            kept.append(finding)
+            merged.append(finding)
             best = rank
-    return kept
+    return merged
 
 
 def matches_near(

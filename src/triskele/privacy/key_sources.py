@@ -93,9 +93,9 @@ class Passphrase:
         from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
         salt, memory, rounds, lanes = _argon_details(details)
-        said = unicodedata.normalize("NFC", self.passphrase).encode(errors="surrogatepass")
+        passphrase = unicodedata.normalize("NFC", self.passphrase).encode(errors="surrogatepass")
         maker = Argon2id(salt=salt, length=KEY_BYTES, iterations=rounds, lanes=lanes, memory_cost=memory)
-        return bytearray(maker.derive(said))
+        return bytearray(maker.derive(passphrase))
 
 
 def _argon_details(details: Details) -> tuple[bytes, int, int, int]:
@@ -270,18 +270,18 @@ class SystemKeyring:
     def fresh(self) -> dict[str, Any]:
         """Store a new key under a separate name, so that the old one stays until it is no longer needed."""
         name = secrets.token_hex(8)
-        kept = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
-        _asked(lambda: self.store.set_password(_SERVICE, name, kept))
-        if _asked(lambda: self.store.get_password(_SERVICE, name)) != kept:
+        encoded = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+        _asked(lambda: self.store.set_password(_SERVICE, name, encoded))
+        if _asked(lambda: self.store.get_password(_SERVICE, name)) != encoded:
             raise VaultLocked("the keyring did not keep the key: use a passphrase or a key file")
         return {"entry": name}
 
     def key(self, details: Details) -> bytearray:
         """The key under the name in the details."""
-        kept = _asked(lambda: self.store.get_password(_SERVICE, str(details.get("entry", ""))))
-        if kept is None:
+        entry = _asked(lambda: self.store.get_password(_SERVICE, str(details.get("entry", ""))))
+        if entry is None:
             raise lost("the keyring has no key for this vault", "unlock or restore the keyring of your system")
-        return _decoded(kept.encode(), "the entry of the keyring")
+        return _decoded(entry.encode(), "the entry of the keyring")
 
 
 def _asked(call: Callable[[], Answer]) -> Answer:

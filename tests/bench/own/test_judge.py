@@ -60,7 +60,7 @@ def test_a_grade_is_kept_at_once_and_a_question_is_judged_with_its_last_one(
 ) -> None:
     session = JudgingSession(OwnHarness(engine), seed=1)
     first = session.item()
-    assert first is not None and (first.place, first.places, first.questions_left) == (1, 4, 2)
+    assert first is not None and (first.number, first.total, first.questions_left) == (1, 4, 2)
     session.grade(3)
     assert _labels(engine) == {(first.question.id, first.memory.id): 3}
     assert questions_of(engine)[first.question.id].judged is None
@@ -85,7 +85,7 @@ def test_undo_returns_to_the_last_pair_even_of_a_finished_question(engine: Local
     _finish(session)
     assert session.undo()
     back = session.item()
-    assert back is not None and back.question.id == first.question.id and back.place == 4
+    assert back is not None and back.question.id == first.question.id and back.number == 4
     assert back.question.judged is None
     assert len(_labels(engine)) == 3
     assert [session.undo() for _ in range(4)] == [True, True, True, False]

@@ -67,20 +67,20 @@ FORMATS = {
 
 def load_public(path: Path) -> LoadedDataset | None:
     """The public data set at a path, found by file names, else by content; None if a folder holds none."""
-    found = {file: form for form in FORMATS.values() for file in form.offers(path)} or _recognised(path)
-    if len(found) > 1:
-        raise BadInput(f"{path} holds several data sets: name one of {', '.join(sorted(map(str, found)))}")
-    for file, form in found.items():
+    files = {file: form for form in FORMATS.values() for file in form.offers(path)} or _recognised(path)
+    if len(files) > 1:
+        raise BadInput(f"{path} holds several data sets: name one of {', '.join(sorted(map(str, files)))}")
+    for file, form in files.items():
         return form.load(file)
     if path.is_file():
-        known = ", ".join(form.about for form in FORMATS.values())
-        raise BadInput(f"{path}: unknown data set format; the known ones are {known}")
+        names = ", ".join(form.about for form in FORMATS.values())
+        raise BadInput(f"{path}: unknown data set format; the known ones are {names}")
     return None
 
 
 def _recognised(path: Path) -> dict[Path, DatasetFormat]:
     """JSON files whose first object has the keys of a format."""
-    known: dict[Path, DatasetFormat] = {}
+    form_of: dict[Path, DatasetFormat] = {}
     for file in islice((f for f in files_at(path) if f.name.removesuffix(".gz").endswith(".json")), _MAX_PEEKS):
         try:
             keys = frozenset(key for first in islice(list_items(Source(file)), 1) for key in first.values)
@@ -91,17 +91,17 @@ def _recognised(path: Path) -> dict[Path, DatasetFormat]:
             continue
         fitting = [form for form in FORMATS.values() if any(marks <= keys for marks in form.keys)]
         if fitting:
-            known[file] = fitting[0]
-    return known
+            form_of[file] = fitting[0]
+    return form_of
 
 
 def _load_folder(folder: Path) -> Dataset:
     digest = Digest()
     corpus, queries, labels = (digest.source(_file(folder, name)) for name in _FILES)
     documents = tuple(_documents(corpus))
-    asked = tuple(_queries(queries))
+    questions = tuple(_queries(queries))
     qrels = _qrels(labels, {document.id for document in documents})
-    return Dataset(folder.resolve().name, documents, asked, qrels, digest.hexdigest(), _about(folder))
+    return Dataset(folder.resolve().name, documents, questions, qrels, digest.hexdigest(), _about(folder))
 
 
 def _file(folder: Path, name: str) -> Path:

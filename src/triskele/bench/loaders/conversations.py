@@ -45,7 +45,7 @@ def load_locomo(path: Path) -> LoadedDataset:
 
 
 def _add_locomo_turns(builder: DatasetBuilder, scope: str, conversation: Fields) -> None:
-    numbers = sorted(int(found[1]) for key in conversation.values if (found := _SESSION.fullmatch(key)))
+    numbers = sorted(int(match[1]) for key in conversation.values if (match := _SESSION.fullmatch(key)))
     for session in (f"session_{number}" for number in numbers):
         date = conversation.optional_text(f"{session}_date_time")
         dated = {"date": date} if date else {}
@@ -67,8 +67,8 @@ def _ask_locomo(builder: DatasetBuilder, scope: str, number: int, question: Fiel
         raise question.wrong(f"has a category that is not one of 1 to {len(LOCOMO_TYPES)}: {category}")
     id = f"{scope}/q{number:03d}"
     builder.ask(question.where, BenchQuery(id, question.text("question"), LOCOMO_TYPES[category], scope))
-    given = question.texts("evidence") if question.values.get("evidence") is not None else []
-    for name in (name for evidence in given for name in _EVIDENCE_BREAK.split(evidence) if name):
+    lists = question.texts("evidence") if question.values.get("evidence") is not None else []
+    for name in (name for evidence in lists for name in _EVIDENCE_BREAK.split(evidence) if name):
         _label_locomo(builder, id, scope, name)
 
 
@@ -89,7 +89,7 @@ def _label_locomo(builder: DatasetBuilder, query: str, scope: str, name: str) ->
 class _Session:
     """One chat of a haystack."""
 
-    given: str
+    id_in_set: str
     id: str
     date: str
     turns: list[Fields]
@@ -138,20 +138,20 @@ def _add_session(builder: DatasetBuilder, scope: str, session: _Session) -> None
 
 def _label_longmemeval(builder: DatasetBuilder, item: Fields, question: str, sessions: list[_Session]) -> None:
     answers = set(item.texts("answer_session_ids"))
-    builder.skip(OUTSIDE_HAYSTACK, len(answers - {session.given for session in sessions}))
+    builder.skip(OUTSIDE_HAYSTACK, len(answers - {session.id_in_set for session in sessions}))
     turns = [(session, number, turn) for session in sessions for number, turn in enumerate(session.turns)]
     gold = [(session, number) for session, number, turn in turns if turn.values.get("has_answer") is True]
-    user = [(s, number) for s, number, turn in turns if s.given in answers and turn.values["role"] == "user"]
+    user = [(s, number) for s, number, turn in turns if s.id_in_set in answers and turn.values["role"] == "user"]
     for session, number in gold or user:
         builder.label(question, session.turn_id(number))
 
 
 def _iso(date: str) -> str:
     """A date such as 2023/05/20 (Sat) 02:21 in ISO form; other forms are unchanged."""
-    found = _DATE.fullmatch(date)
-    if found is None:
+    match = _DATE.fullmatch(date)
+    if match is None:
         return date
-    year, month, day, time = found.groups()
+    year, month, day, time = match.groups()
     return f"{year}-{month}-{day}" + (f"T{time}" if time else "")
 
 

@@ -63,9 +63,9 @@ def load_beir(path: Path) -> LoadedDataset:
     if queries is None:
         raise BadInput(f"{folder} has no {_QUERIES} or {_QUERIES}.gz")
     _add_documents(builder, folder)
-    asked = _read_queries(builder.source(queries))
+    rows = _read_queries(builder.source(queries))
     labels = _read_labels(builder.source(path))
-    for where, query in asked:
+    for where, query in rows:
         if query.id in labels:
             builder.ask(where, query)
     _add_labels(builder, labels, path)
@@ -94,22 +94,22 @@ def load_trec(path: Path) -> LoadedDataset:
 
 
 def _topics(folder: Path) -> Path:
-    found = [file for file in files_at(folder) if _TOPICS.fullmatch(file.name)]
-    if not found:
+    topics = [file for file in files_at(folder) if _TOPICS.fullmatch(file.name)]
+    if not topics:
         raise BadInput(f"{folder} has no {_QUERIES} and no topics.tsv")
-    if len(found) > 1:
-        raise BadInput(f"{folder} has several files of queries: {', '.join(file.name for file in found)}")
-    return found[0]
+    if len(topics) > 1:
+        raise BadInput(f"{folder} has several files of queries: {', '.join(file.name for file in topics)}")
+    return topics[0]
 
 
 def _read_topics(source: Source) -> list[tuple[str, BenchQuery]]:
-    asked = []
+    rows = []
     for where, line in source.lines():
         id, tab, text = line.partition("\t")
         if not tab or not id.strip() or "\t" in text.strip():
             raise BadInput(f"{where}: is not a query id and a text with one tab between")
-        asked.append((where, BenchQuery(id.strip(), cleaned(text), DEFAULT_TYPE, None)))
-    return asked
+        rows.append((where, BenchQuery(id.strip(), cleaned(text), DEFAULT_TYPE, None)))
+    return rows
 
 
 def _add_documents(builder: DatasetBuilder, folder: Path) -> None:
@@ -151,21 +151,21 @@ def _read_labels(source: Source) -> Labels:
 
 def _add_labels(builder: DatasetBuilder, labels: Labels, path: Path) -> None:
     """Add judgements of known documents; the others are counted."""
-    kept = 0
+    added = 0
     for query, judged in labels.items():
-        known = {document: grade for document, grade in judged.items() if builder.has(document)}
-        builder.skip(UNKNOWN_DOCUMENTS, len(judged) - len(known))
-        for document, grade in known.items():
+        grades = {document: grade for document, grade in judged.items() if builder.has(document)}
+        builder.skip(UNKNOWN_DOCUMENTS, len(judged) - len(grades))
+        for document, grade in grades.items():
             builder.label(query, document, grade)
-            kept += 1
-    if not kept:
+            added += 1
+    if not added:
         raise BadInput(f"{path}: labels no document of the corpus next to it")
 
 
 def multi_hop_files(path: Path) -> list[Path]:
     """The files of questions that have a corpus next to them; the path of a corpus selects its questions."""
-    found = {_questions(file) for file in files_at(path) if file.name.removesuffix(".gz").endswith(".json")}
-    return sorted(file for file in found if file is not None)
+    questions = {_questions(file) for file in files_at(path) if file.name.removesuffix(".gz").endswith(".json")}
+    return sorted(file for file in questions if file is not None)
 
 
 def load_multi_hop(path: Path) -> LoadedDataset:

@@ -270,8 +270,8 @@ class _Scanner:
         """The JSON value that starts here."""
         while True:
             try:
-                found, self._position = _DECODER.raw_decode(self._buffer, self._position)
-                return found
+                value, self._position = _DECODER.raw_decode(self._buffer, self._position)
+                return value
             except json.JSONDecodeError as error:
                 problem = f"is not valid JSON ({error.msg})"
                 if not self._is_cut(error):
@@ -361,10 +361,10 @@ class DatasetBuilder:
         if id in self._documents:
             raise record.wrong(f"repeats the id {id!r}")
         # The same conversation is part of many haystacks: its text is held once.
-        kept = self._texts.setdefault(text, text)
-        place = (scope, session)
-        self._documents[id] = BenchDocument(id, kept, scope, session, self._positions[place], meta)
-        self._positions[place] += 1
+        shared_text = self._texts.setdefault(text, text)
+        conversation = (scope, session)
+        self._documents[id] = BenchDocument(id, shared_text, scope, session, self._positions[conversation], meta)
+        self._positions[conversation] += 1
 
     def ask(self, where: str, query: BenchQuery) -> None:
         """Add a query."""
@@ -388,8 +388,8 @@ class DatasetBuilder:
 
     def build(self) -> LoadedDataset:
         """Everything that was added, as a data set."""
-        for what, found in (("documents", self._documents), ("questions", self._queries)):
-            if not found:
+        for what, rows in (("documents", self._documents), ("questions", self._queries)):
+            if not rows:
                 raise BadInput(f"{self._path}: has no {what}")
         dataset = Dataset(
             name=self._name,

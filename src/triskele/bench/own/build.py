@@ -87,36 +87,36 @@ def build(engine: LocalEngine, *, size: int, seed: int) -> BuildResult:
     engine.after_answer.flush()
     memories = in_use(engine)
     result = BuildResult(wanted=size // len(TYPES))
-    known = questions_of(engine)
-    stale = [id for id, each in known.items() if not each.judged and not set(each.sources) <= memories.keys()]
+    stored = questions_of(engine)
+    stale = [id for id, each in stored.items() if not each.judged and not set(each.sources) <= memories.keys()]
     delete_questions(engine.store, stale)
     result.dropped = len(stale)
-    kept = {id: each for id, each in known.items() if id not in stale}
-    result.added = _added(engine, memories, kept, result, seed)
+    current = {id: each for id, each in stored.items() if id not in stale}
+    result.added = _added(engine, memories, current, result, seed)
     save_questions(engine.store, result.added)
-    result.questions = kept | {each.id: each for each in result.added}
+    result.questions = current | {each.id: each for each in result.added}
     return result
 
 
 def _added(
-    engine: LocalEngine, memories: Mapping[str, Memory], kept: Mapping[str, Question], result: BuildResult, seed: int
+    engine: LocalEngine, memories: Mapping[str, Memory], current: Mapping[str, Question], result: BuildResult, seed: int
 ) -> list[Question]:
     """New questions, logged ones first, until there are enough of each type."""
-    counts = Counter(question.type for question in kept.values())
-    known = set(kept)
+    counts = Counter(question.type for question in current.values())
+    ids = set(current)
     added: list[Question] = []
 
-    def take(found: Iterable[Question], *types: str) -> None:
-        for question in found:
-            if question.id not in known and counts[question.type] < result.wanted:
-                known.add(question.id)
+    def take(questions: Iterable[Question], *types: str) -> None:
+        for question in questions:
+            if question.id not in ids and counts[question.type] < result.wanted:
+                ids.add(question.id)
                 counts[question.type] += 1
                 added.append(question)
             if all(counts[type] >= result.wanted for type in types):
                 return
 
     # Each generator asks about a memory once, also over several builds.
-    used = {(source, each.generator) for each in kept.values() for source in each.sources}
+    used = {(source, each.generator) for each in current.values() for source in each.sources}
     chosen = spread((memory for memory in memories.values() if is_open(memory)), seed)
     take(_from_log(engine, memories, result), EXACT, PARAPHRASE)
     take(_exacts((memory for memory in chosen if (memory.id, PHRASE) not in used), engine), EXACT)
@@ -127,14 +127,14 @@ def _added(
 
 
 def _from_log(engine: LocalEngine, memories: Mapping[str, Memory], result: BuildResult) -> Iterator[Question]:
-    for asked in measures.logged_queries(engine.store):
-        top = memories.get(asked.hits[0]) if asked.hits else None
-        if len(engine.lexical.analyzer.query_terms(asked.text)) < 2:
+    for logged in measures.logged_queries(engine.store):
+        top = memories.get(logged.hits[0]) if logged.hits else None
+        if len(engine.lexical.analyzer.query_terms(logged.text)) < 2:
             result.refused["log: a single word"] += 1
         elif top is not None and not is_open(top):
             result.refused["log: about a private memory"] += 1
         else:
-            yield _logged(asked, top, engine)
+            yield _logged(logged, top, engine)
 
 
 def _logged(asked: LoggedQuery, top: Memory | None, engine: LocalEngine) -> Question:
@@ -234,21 +234,23 @@ def words(text: str, index: LexicalIndex) -> list[WeightedWord]:
     """The words of a text in order, one per position."""
     tokens = sorted(index.analyzer.tokens(text), key=lambda token: (token.start, -token.end))
     rarity = index.view().rarity({token.text for token in tokens})
-    found: list[WeightedWord] = []
+    weighted: list[WeightedWord] = []
     for token in tokens:
-        if found and token.start == found[-1].start and token.end == found[-1].end:
+        if weighted and token.start == weighted[-1].start and token.end == weighted[-1].end:
             # An identifier is as rare as its rarest part; the whole is one of the parts.
-            found[-1] = WeightedWord(found[-1].text, token.start, token.end, max(found[-1].rarity, rarity[token.text]))
-        elif not found or token.start >= found[-1].end:
-            found.append(WeightedWord(text[token.start : token.end], token.start, token.end, rarity[token.text]))
-    return found
+            weighted[-1] = WeightedWord(
+                weighted[-1].text, token.start, token.end, max(weighted[-1].rarity, rarity[token.text])
+            )
+        elif not weighted or token.start >= weighted[-1].end:
+            weighted.append(WeightedWord(text[token.start : token.end], token.start, token.end, rarity[token.text]))
+    return weighted
 
 
 def salient_phrase(text: str, index: LexicalIndex) -> str | None:
     """The rarest two or three consecutive words; None if the text has only stop words."""
-    found = words(text, index)
+    weighted = words(text, index)
     for length in (3, 2, 1):
-        runs = [found[at : at + length] for at in range(len(found) - length + 1)]
+        runs = [weighted[at : at + length] for at in range(len(weighted) - length + 1)]
         runs = [run for run in runs if _is_phrase(run, text)]
         if runs:
             best = max(runs, key=lambda run: (sum(word.rarity for word in run), -run[0].start))
@@ -278,15 +280,15 @@ def reworded(memory: Memory, index: LexicalIndex) -> str | None:
 
 
 def _labels(memory: Memory) -> list[str]:
-    given = [*re.split(r"[\s,;]+", memory.keywords), *(word for tag in memory.tags for word in tag.split())]
-    return [word for word in dict.fromkeys(map(str.lower, given)) if word and word not in STOP_WORDS][:3]
+    labels = [*re.split(r"[\s,;]+", memory.keywords), *(word for tag in memory.tags for word in tag.split())]
+    return [word for word in dict.fromkeys(map(str.lower, labels)) if word and word not in STOP_WORDS][:3]
 
 
 def overlap(question: str, text: str, analyzer: Analyzer) -> float:
     """The share of a question's terms that a text contains."""
-    asked = analyzer.query_terms(question)
+    wanted = analyzer.query_terms(question)
     terms = set(analyzer.terms(text))
-    return sum(term in terms for term in asked) / len(asked) if asked else 1.0
+    return sum(term in terms for term in wanted) / len(wanted) if wanted else 1.0
 
 
 # Pairs
@@ -308,21 +310,21 @@ def pairs(engine: LocalEngine, memories: Sequence[Memory], limit: int) -> list[P
     Linked pairs come first; without a model there are none.
     """
     vectors = _vectors(engine, memories)
-    found: dict[frozenset[str], Pair] = {}
+    pair_of: dict[frozenset[str], Pair] = {}
     for pair in (*_linked(engine, memories), *_sharing(engine, memories)):
-        if len(found) >= limit:
+        if len(pair_of) >= limit:
             break
         name = frozenset({pair.one.id, pair.other.id})
-        if name not in found and _is_far(pair, vectors):
-            found[name] = pair
-    return list(found.values())
+        if name not in pair_of and _is_far(pair, vectors):
+            pair_of[name] = pair
+    return list(pair_of.values())
 
 
 def _linked(engine: LocalEngine, memories: Sequence[Memory]) -> Iterator[Pair]:
-    known = {memory.id: memory for memory in memories}
-    for link in engine.store.links(list(known)):
-        if link.kind is not LinkKind.SUPERSEDES and link.source in known and link.target in known:
-            yield Pair(known[link.source], known[link.target], LINKS)
+    by_id = {memory.id: memory for memory in memories}
+    for link in engine.store.links(list(by_id)):
+        if link.kind is not LinkKind.SUPERSEDES and link.source in by_id and link.target in by_id:
+            yield Pair(by_id[link.source], by_id[link.target], LINKS)
 
 
 def _sharing(engine: LocalEngine, memories: Sequence[Memory]) -> Iterator[Pair]:
@@ -339,9 +341,9 @@ def _sharing(engine: LocalEngine, memories: Sequence[Memory]) -> Iterator[Pair]:
 
 def _names(memory: Memory, engine: LocalEngine) -> list[str]:
     """Tags, names and identifiers: a rare word of everyday language connects nothing."""
-    found = words(memory.content, engine.lexical)
-    names = [word.text for word in found if not word.is_stop_word and word.text[1:].lower() != word.text[1:]]
-    names += [word.text for word, before in zip(found[1:], found, strict=False) if _is_name(word, before, memory)]
+    weighted = words(memory.content, engine.lexical)
+    names = [word.text for word in weighted if not word.is_stop_word and word.text[1:].lower() != word.text[1:]]
+    names += [word.text for word, before in zip(weighted[1:], weighted, strict=False) if _is_name(word, before, memory)]
     return list(dict.fromkeys([*memory.tags, *names]))
 
 
@@ -356,15 +358,15 @@ def _vectors(engine: LocalEngine, memories: Iterable[Memory]) -> Mapping[str, ND
     if semantic is None:
         return {}
     wanted = {memory.content_hash for memory in memories}
-    found: dict[str, NDArray[np.float32]] = {}
+    vectors: dict[str, NDArray[np.float32]] = {}
     last = 0
     while page := engine.store.vectors.page(semantic.embedder.fingerprint, after=last):
-        known = [(digest, raw) for _, digest, raw in page if digest in wanted]
-        rows, is_sound = sound_rows([raw for _, raw in known], semantic.embedder.dimensions)
-        sound = compress((digest for digest, _ in known), is_sound)
-        found |= zip(sound, restored(rows), strict=True)
+        records = [(digest, raw) for _, digest, raw in page if digest in wanted]
+        rows, is_sound = sound_rows([raw for _, raw in records], semantic.embedder.dimensions)
+        sound = compress((digest for digest, _ in records), is_sound)
+        vectors |= zip(sound, restored(rows), strict=True)
         last = page[-1][0]
-    return found
+    return vectors
 
 
 def _is_far(pair: Pair, vectors: Mapping[str, NDArray[np.float32]]) -> bool:

@@ -184,22 +184,24 @@ def compare_models(engine: LocalEngine, model: SemanticIndex, progress: Progress
     # A plan that was adopted with one of them rests with the other.
     arms = own_arm(NOW, engine), own_arm(NOW, engine, model)
     judged = judgeable(judged_set(current), arms)
-    found = None
+    gate = None
     if len(judged.questions) >= MIN_QUESTIONS:
         queries, qrels = judged.queries(), judged.qrels
         ranked = [
             measure(harness, arm, queries, qrels, progress=progress).ranked()
             for harness, arm in zip((current, other), arms, strict=True)
         ]
-        found = compare_rankings(judged, *ranked, improve=False)
+        gate = compare_rankings(judged, *ranked, improve=False)
     past = _past_questions(engine)
     shared = _shared_hits((current, other), arms, past, progress)
-    return ModelComparison(questions=len(judged.questions), gate=found, past=len(past), shared=shared)
+    return ModelComparison(questions=len(judged.questions), gate=gate, past=len(past), shared=shared)
 
 
 def _past_questions(engine: LocalEngine) -> list[Question]:
-    asked = list({(each.text, each.project): each for each in measures.logged_queries(engine.store)}.values())
-    return [make_question(each.text, "past", "recall log", project=each.project) for each in asked[:MAX_PAST_QUESTIONS]]
+    logged = list({(each.text, each.project): each for each in measures.logged_queries(engine.store)}.values())
+    return [
+        make_question(each.text, "past", "recall log", project=each.project) for each in logged[:MAX_PAST_QUESTIONS]
+    ]
 
 
 def _shared_hits(

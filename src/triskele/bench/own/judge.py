@@ -52,8 +52,8 @@ _MAX_QUESTION_CHARACTERS = 2000
 def pool(harness: OwnHarness, question: Question, seed: int) -> list[str]:
     """The top ten of several arms and the memories that the question was made from, shuffled."""
     arms = [own_arm(name, harness.engine) for name in POOLED]
-    found = {id for one in arms for id in harness.search(one, question.text, question.project)[:POOL_DEPTH]}
-    ids = sorted((found | set(question.sources)) & harness.memories.keys())
+    retrieved = {id for one in arms for id in harness.search(one, question.text, question.project)[:POOL_DEPTH]}
+    ids = sorted((retrieved | set(question.sources)) & harness.memories.keys())
     random.Random(f"{seed} {question.id}").shuffle(ids)
     return ids
 
@@ -80,8 +80,8 @@ class JudgingItem:
 
     question: Question
     memory: Memory
-    place: int
-    places: int
+    number: int
+    total: int
     questions_left: int
 
 
@@ -188,7 +188,7 @@ def agreement(given: Sequence[Label], known: Labels, questions: Mapping[str, Que
     own = [label for label in given if questions[label.question].type != MULTI_HOP]
     shared = [(known[label.pair].grade, label.grade) for label in own if _is_by_hand(known.get(label.pair))]
     kappa = cohen_kappa(shared)
-    made = sum(questions[label.question].generator.casefold() == by.casefold() for label in own)
+    written_by_judge = sum(questions[label.question].generator.casefold() == by.casefold() for label in own)
     return JudgeAgreement(
         by=by,
         labels=len(own),
@@ -196,7 +196,7 @@ def agreement(given: Sequence[Label], known: Labels, questions: Mapping[str, Que
         kappa=kappa,
         kappa_binary=cohen_kappa([(one >= ANSWERS, other >= ANSWERS) for one, other in shared]),
         left_to_hand=len(given) - len(own),
-        reason=_reason_to_refuse(kappa, len(shared), len(own), made, by),
+        reason=_reason_to_refuse(kappa, len(shared), len(own), written_by_judge, by),
     )
 
 
@@ -209,9 +209,9 @@ def cohen_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
     if not pairs:
         return None
     n = len(pairs)
-    ones, others = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
+    first, second = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
     agreed = sum(one == other for one, other in pairs) / n
-    by_chance = sum(ones[grade] * others[grade] for grade in ones) / n**2
+    by_chance = sum(first[grade] * second[grade] for grade in first) / n**2
     return None if by_chance == 1 else (agreed - by_chance) / (1 - by_chance)
 
 
@@ -236,23 +236,23 @@ def _reason_to_refuse(kappa: float | None, by_hand: int, labels: int, made: int,
 
 def import_questions(engine: LocalEngine, path: Path) -> list[Question]:
     """Add the questions of a file that are not known yet; memories named in `ids` get the highest grade."""
-    known = questions_of(engine)
+    stored = questions_of(engine)
     read = [_imported(row, place, engine) for place, row in read_lines(path)]
     if not read:
         raise BadInput(f"{path} holds no questions")
-    fresh = {each.id: each for each in read if each.id not in known}
+    fresh = {each.id: each for each in read if each.id not in stored}
     save_questions(engine.store, fresh.values())
-    given = [Label(each.id, memory, GRADES[-1]) for each in fresh.values() for memory in each.sources]
-    save_labels(engine.store, given, fresh)
+    labels = [Label(each.id, memory, GRADES[-1]) for each in fresh.values() for memory in each.sources]
+    save_labels(engine.store, labels, fresh)
     return list(fresh.values())
 
 
 def import_grades(engine: LocalEngine, path: Path) -> list[Label]:
     """Import grades by hand from a file; every question in it counts as judged."""
-    known = questions_of(engine)
-    given = read_labels(path, engine, known, by=HAND)
-    _keep(engine, given, known, HAND)
-    return given
+    questions = questions_of(engine)
+    labels = read_labels(path, engine, questions, by=HAND)
+    _keep(engine, labels, questions, HAND)
+    return labels
 
 
 def import_labels(engine: LocalEngine, path: Path, by: str) -> JudgeAgreement:
@@ -260,13 +260,13 @@ def import_labels(engine: LocalEngine, path: Path, by: str) -> JudgeAgreement:
     name = validation.check_name(by, "the judge's name")
     if not name or name.casefold() == HAND:
         raise BadInput(f"not a name for another judge: {by!r}")
-    known, present = questions_of(engine), load_labels(engine.store)
-    given = read_labels(path, engine, known, by=name)
-    found = agreement(given, present, known, name)
-    if found.is_accepted:
-        own = [label for label in given if known[label.question].type != MULTI_HOP]
-        _keep(engine, [each for each in own if not _is_by_hand(present.get(each.pair))], known, name)
-    return found
+    questions, present = questions_of(engine), load_labels(engine.store)
+    labels = read_labels(path, engine, questions, by=name)
+    agreed = agreement(labels, present, questions, name)
+    if agreed.is_accepted:
+        own = [label for label in labels if questions[label.question].type != MULTI_HOP]
+        _keep(engine, [each for each in own if not _is_by_hand(present.get(each.pair))], questions, name)
+    return agreed
 
 
 def _keep(engine: LocalEngine, given: Sequence[Label], known: dict[str, Question], by: str) -> None:
@@ -301,20 +301,20 @@ def _imported(row: dict[str, Any], place: str, engine: LocalEngine) -> Question:
 def read_labels(path: Path, engine: LocalEngine, questions: Mapping[str, Question], *, by: str) -> list[Label]:
     """The labels of a file; a question is named by its id or its text, a memory by the beginning of its id."""
     by_text = {question.text.casefold(): question.id for question in questions.values()}
-    found: Labels = {}
-    for place, row in read_lines(path):
-        named = _text_of(row, "question", place)
+    labels: Labels = {}
+    for location, row in read_lines(path):
+        named = _text_of(row, "question", location)
         question = named if named in questions else by_text.get(" ".join(named.split()).casefold())
         if question is None:
-            raise BadInput(f"{place}: no question {named[:60]!r} (see `triskele eval build --json`)")
+            raise BadInput(f"{location}: no question {named[:60]!r} (see `triskele eval build --json`)")
         grade = row.get("grade")
         if isinstance(grade, bool) or grade not in GRADES:
-            raise BadInput(f"{place}: a grade is 0, 1, 2 or 3, not {grade!r}")
-        label = Label(question, _memory_id(_text_of(row, "memory", place), engine, place), int(grade), by)
-        found[label.pair] = label
-    if not found:
+            raise BadInput(f"{location}: a grade is 0, 1, 2 or 3, not {grade!r}")
+        label = Label(question, _memory_id(_text_of(row, "memory", location), engine, location), int(grade), by)
+        labels[label.pair] = label
+    if not labels:
         raise BadInput(f"{path} holds no labels")
-    return list(found.values())
+    return list(labels.values())
 
 
 def _memory_id(named: str, engine: LocalEngine, place: str) -> str:

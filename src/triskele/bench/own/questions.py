@@ -56,8 +56,8 @@ def make_question(text: str, type: str, generator: str, *, project: str | None =
     """A question whose id follows from its words and project, so that the same question exists once."""
     words = " ".join(text.split())
     digest = hashlib.sha256(f"{project}\n{words.casefold()}".encode()).hexdigest()[:12]
-    made = Question(id=digest, text=words, type=type, generator=generator, project=project, **details)
-    return replace(made, about=made.about or made.sources)
+    question = Question(id=digest, text=words, type=type, generator=generator, project=project, **details)
+    return replace(question, about=question.about or question.sources)
 
 
 def save_questions(store: OwnerStore, questions: Iterable[Question]) -> None:
@@ -127,8 +127,8 @@ def judging_state(engine: LocalEngine) -> JudgingState:
 
 def load_labels(store: OwnerStore) -> Labels:
     """Every label by question and memory."""
-    found = (Label(**value) for value in store.documents.all(LABEL).values())
-    return {label.pair: label for label in found}
+    labels = (Label(**value) for value in store.documents.all(LABEL).values())
+    return {label.pair: label for label in labels}
 
 
 def save_labels(store: OwnerStore, labels: Iterable[Label], questions: Mapping[str, Question]) -> None:
@@ -164,9 +164,9 @@ class JudgedSet:
 
     def only(self, holds: Callable[[Question], bool], reason: str) -> JudgedSet:
         """The questions that satisfy a condition; the others are counted under the reason."""
-        kept = tuple(question for question in self.questions if holds(question))
-        gone = len(self.questions) - len(kept)
-        return replace(self, questions=kept, left_out=self.left_out | ({reason: gone} if gone else {}))
+        questions = tuple(question for question in self.questions if holds(question))
+        gone = len(self.questions) - len(questions)
+        return replace(self, questions=questions, left_out=self.left_out | ({reason: gone} if gone else {}))
 
     def queries(self) -> list[BenchQuery]:
         """The questions as queries of a benchmark."""
@@ -185,14 +185,14 @@ def judged_set(harness: OwnHarness) -> JudgedSet:
         if label.memory in harness.memories:
             qrels.setdefault(label.question, {})[label.memory] = label.grade
     left_out: Counter[str] = Counter()
-    kept: list[Question] = []
+    questions: list[Question] = []
     for question in questions_of(harness.engine).values():
         reason = _reason_to_leave_out(question, list(qrels.get(question.id, {}).values()))
         if reason is None:
-            kept.append(question)
+            questions.append(question)
         else:
             left_out[reason] += 1
-    return JudgedSet(tuple(kept), qrels, dict(left_out))
+    return JudgedSet(tuple(questions), qrels, dict(left_out))
 
 
 def _reason_to_leave_out(question: Question, grades: Sequence[int]) -> str | None:

@@ -35,8 +35,8 @@ def run(
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Measure arms on the judged questions, compare each with the baseline, and keep the result."""
-    asked = arms or (*DEFAULT_ARMS, *((NOW,) if engine.adopted() else ()))
-    chosen = [own_arm(name, engine) for name in dict.fromkeys((baseline, *asked))]
+    names = arms or (*DEFAULT_ARMS, *((NOW,) if engine.adopted() else ()))
+    chosen = [own_arm(name, engine) for name in dict.fromkeys((baseline, *names))]
     with OwnHarness(engine, progress) as harness:
         judged = judgeable(judged_set(harness), chosen)
         measured = measure_own(harness, chosen, judged, progress)

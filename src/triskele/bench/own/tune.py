@@ -99,10 +99,10 @@ def tune(engine: LocalEngine, *, budget: int = BUDGET, seed: int = 7, progress: 
     if len(judged.questions) < MIN_QUESTIONS:
         return _too_few(judged)
     arms = configurations(engine, budget)
-    found = {name: one.scores for name, one in measure_own(harness, arms, judged, progress).items()}
+    scores_of = {name: one.scores for name, one in measure_own(harness, arms, judged, progress).items()}
     result = decide(
-        {name: scores[DECIDES] for name, scores in found.items()},
-        {name: scores["mrr"] for name, scores in found.items()},
+        {name: scores[DECIDES] for name, scores in scores_of.items()},
+        {name: scores["mrr"] for name, scores in scores_of.items()},
         judged,
         arms,
         seed,
@@ -127,8 +127,8 @@ def configurations(engine: LocalEngine, budget: int) -> list[Arm]:
     now = own_arm(NOW, engine)
     shipped = Arm(name="shipped", about="what recall does as shipped", plan=Plan())
     plans = {one.name: one.plan for one in (shipped, *map(arm, GRID)) if one.plan is not None}
-    others = [Arm(name=name, about=name, plan=plan) for name, plan in plans.items() if plan != now.plan]
-    return [now, *others[:budget]]
+    candidates = [Arm(name=name, about=name, plan=plan) for name, plan in plans.items() if plan != now.plan]
+    return [now, *candidates[:budget]]
 
 
 def decide(quality: Table, mrr: Table, judged: JudgedSet, arms: Sequence[Arm], seed: int) -> TuningResult:
@@ -171,8 +171,8 @@ def split(judged: JudgedSet, seed: int) -> list[NDArray[np.int64]]:
     import numpy as np
 
     groups: dict[str, list[int]] = {}
-    for place, question in enumerate(judged.questions):
-        groups.setdefault(_subject(question, judged), []).append(place)
+    for position, question in enumerate(judged.questions):
+        groups.setdefault(_subject(question, judged), []).append(position)
     ordered = [groups[name] for name in sorted(groups)]
     random.Random(seed).shuffle(ordered)
     folds: list[list[int]] = [[] for _ in range(FOLDS)]

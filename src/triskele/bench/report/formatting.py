@@ -65,10 +65,10 @@ def listing(names: Sequence[str]) -> str:
 
 def grouped(pairs: Iterable[tuple[str, str]]) -> str:
     """Pairs of a name and an item as a phrase: "a on x and y; b on z"."""
-    found: dict[str, list[str]] = {}
+    items_of: dict[str, list[str]] = {}
     for name, item in pairs:
-        found.setdefault(name, []).append(item)
-    return "; ".join(f"{name} on {listing(items)}" for name, items in found.items())
+        items_of.setdefault(name, []).append(item)
+    return "; ".join(f"{name} on {listing(items)}" for name, items in items_of.items())
 
 
 def questions(count: int) -> str:

@@ -29,14 +29,20 @@ _TOLERANCE = 1e-9
 @cache
 def _environment() -> Environment:
     loader = PackageLoader("triskele.bench.report", "templates")
-    found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     numbers = (formatting.metric_name, formatting.value, formatting.signed, formatting.interval, formatting.questions)
     drawings = (charts.forest, charts.recall_curves, charts.time_scale)
     filters = (*numbers, formatting.detectable, formatting.p_value, *drawings, decision, facts, sentence)
-    found.filters |= {function.__name__: function for function in filters}
-    found.filters |= {"meaning": formatting.MEANINGS.__getitem__, "sign": _SIGNS.__getitem__, "count": "{:,}".format}
-    found.globals |= {"interval": formatting.INTERVAL, "threshold": THRESHOLD, "looked_at": LOOKED_AT, "top": TOP}
-    return found
+    environment.filters |= {function.__name__: function for function in filters}
+    environment.filters |= {
+        "meaning": formatting.MEANINGS.__getitem__,
+        "sign": _SIGNS.__getitem__,
+        "count": "{:,}".format,
+    }
+    environment.globals |= {"interval": formatting.INTERVAL, "threshold": THRESHOLD, "looked_at": LOOKED_AT, "top": TOP}
+    return environment
 
 
 def page(

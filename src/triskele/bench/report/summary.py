@@ -123,24 +123,24 @@ class ReportView:
 
     def metrics(self) -> list[str]:
         """The compared metrics that the report has, the headline first."""
-        known = [metric for metric in COMPARED if metric in self.arms[self.baseline]["overall"]]
-        return sorted(known, key=lambda metric: metric != HEADLINE)
+        measured = [metric for metric in COMPARED if metric in self.arms[self.baseline]["overall"]]
+        return sorted(measured, key=lambda metric: metric != HEADLINE)
 
     def value(self, arm: str, group: Group, metric: str) -> float | None:
         """An arm's mean over a group."""
         summary = self.arms[arm]
         if group.is_half:
-            found = summary["halves"][group.key.removeprefix(_HALF)]
+            figures = summary["halves"][group.key.removeprefix(_HALF)]
         else:
-            found = summary["overall"] if group.key == OVERALL else summary["strata"][group.key]
-        number: float | None = found[metric]
+            figures = summary["overall"] if group.key == OVERALL else summary["strata"][group.key]
+        number: float | None = figures[metric]
         return number
 
     def best(self, group: Group, metric: str) -> list[str]:
         """The arms with the highest value; empty if nothing was measured."""
         values = {name: self.value(name, group, metric) for name in self.arms}
-        known = [number for number in values.values() if number is not None]
-        return [name for name, number in values.items() if known and number == max(known)]
+        numbers = [number for number in values.values() if number is not None]
+        return [name for name, number in values.items() if numbers and number == max(numbers)]
 
     def comparison(self, arm: str, group: Group, metric: str) -> Mapping[str, Any] | None:
         """The comparison of an arm with the baseline, None if it was not tested."""
@@ -157,24 +157,24 @@ def sentence(view: ReportView) -> str:
     overall = view.groups()[0]
     best = view.best(overall, HEADLINE)
     top = value(view.value(best[0], overall, HEADLINE))
-    asked = f"On {questions(overall.n)} of {view.dataset}"
+    scope = f"On {questions(overall.n)} of {view.dataset}"
     if not view.challengers:
-        return f"{asked}, {best[0]} reaches {_FIRST} {top}; there is no other arm to compare it with."
+        return f"{scope}, {best[0]} reaches {_FIRST} {top}; there is no other arm to compare it with."
     if view.baseline in best:
         shared = f", shared with {listing(best[1:])}" if len(best) > 1 else ""
-        return f"{asked}, no arm ranks better than the baseline {view.baseline}: {_FIRST} {top}{shared}."
-    lead = f"{asked}, {listing(best)} {'ranks' if len(best) == 1 else 'rank'} best: {_FIRST} {top}"
+        return f"{scope}, no arm ranks better than the baseline {view.baseline}: {_FIRST} {top}{shared}."
+    lead = f"{scope}, {listing(best)} {'ranks' if len(best) == 1 else 'rank'} best: {_FIRST} {top}"
     below = value(view.value(view.baseline, overall, HEADLINE))
     return f"{lead} against {below} of the baseline {view.baseline}, {_significance(view, best[0], overall)}."
 
 
 def _significance(view: ReportView, arm: str, group: Group) -> str:
-    found = view.comparison(arm, group, HEADLINE)
-    if found is None:
+    row = view.comparison(arm, group, HEADLINE)
+    if row is None:
         return "which was not tested"
-    text = f"{signed(found['delta'])} ({INTERVAL} {interval(found)}, {p_value(found['p_holm'])} after Holm)"
-    if decision(found) is Decision.UNDECIDED:
-        return f"but the difference of {text} is not distinguishable from chance ({detectable(found)})"
+    text = f"{signed(row['delta'])} ({INTERVAL} {interval(row)}, {p_value(row['p_holm'])} after Holm)"
+    if decision(row) is Decision.UNDECIDED:
+        return f"but the difference of {text} is not distinguishable from chance ({detectable(row)})"
     return f"a clear difference of {text}"
 
 
@@ -194,8 +194,8 @@ def facts(view: ReportView) -> list[str]:
 
 def _other_metrics(view: ReportView) -> Iterator[str]:
     overall = view.groups()[0]
-    others = [metric for metric in view.metrics() if metric != HEADLINE]
-    text = grouped((listing(view.best(overall, metric)), metric_name(metric)) for metric in others)
+    metrics = [metric for metric in view.metrics() if metric != HEADLINE]
+    text = grouped((listing(view.best(overall, metric)), metric_name(metric)) for metric in metrics)
     if text:
         yield f"Highest on the other metrics: {text}."
 
@@ -207,17 +207,19 @@ def _kinds(view: ReportView) -> Iterator[str]:
 
 
 def _decided(view: ReportView) -> Iterator[str]:
-    found = view.decisions(view.groups()[0], HEADLINE)
+    decisions = view.decisions(view.groups()[0], HEADLINE)
     for wanted in (Decision.BETTER, Decision.WORSE):
-        names = [name for name, decided in found.items() if decided is wanted]
+        names = [name for name, decided in decisions.items() if decided is wanted]
         if names:
             yield f"Clearly {wanted} than {view.baseline} overall, on {_FIRST}: {listing(names)}."
 
 
 def _undecided(view: ReportView) -> Iterator[str]:
     overall = view.groups()[0]
-    found = [(name, metric) for metric in view.metrics() for name in _open(view, overall, metric)]
-    text = grouped((name, f"{metric_name(metric)}{_least(view, name, overall, metric)}") for name, metric in found)
+    open_metrics = [(name, metric) for metric in view.metrics() for name in _open(view, overall, metric)]
+    text = grouped(
+        (name, f"{metric_name(metric)}{_least(view, name, overall, metric)}") for name, metric in open_metrics
+    )
     if text:
         yield f"Not distinguishable from {view.baseline} overall{_BRACKETS}: {text}."
     kinds = [(name, group) for group in view.kinds() for name in _open(view, group, HEADLINE)]
@@ -227,8 +229,8 @@ def _undecided(view: ReportView) -> Iterator[str]:
 
 
 def _least(view: ReportView, name: str, group: Group, metric: str) -> str:
-    found = view.comparison(name, group, metric)
-    return "" if found is None or found["mde"] is None else f" ({found['mde']:.3f})"
+    row = view.comparison(name, group, metric)
+    return "" if row is None or row["mde"] is None else f" ({row['mde']:.3f})"
 
 
 def _open(view: ReportView, group: Group, metric: str) -> list[str]:
@@ -239,8 +241,8 @@ def _untested(view: ReportView) -> Iterator[str]:
     """Tests are against the baseline only: say that a lead over the second best is not tested."""
     overall = view.groups()[0]
     values = {name: view.value(name, overall, HEADLINE) or 0.0 for name in view.challengers}
-    best, *others = sorted(values, key=lambda name: -values[name])
-    behind = next((name for name in others if values[name] < values[best]), None)
+    best, *rest = sorted(values, key=lambda name: -values[name])
+    behind = next((name for name in rest if values[name] < values[best]), None)
     if behind is not None:
         yield (
             f"Every test is against {view.baseline}: the lead of {best} over {behind}, "

@@ -291,6 +291,6 @@ def capture_document(report: CaptureReport) -> Document:
 def capture_scores(reports: Sequence[CaptureReport]) -> Iterator[RenderableType]:
     """What the rules keep of the labelled conversations."""
     for report in reports:
-        precision = f"{report.right} of {report.kept} kept texts are right ({report.precision:.3f})"
-        recall = f"{report.found} of {report.labelled} found ({report.recall:.3f})"
+        precision = f"{report.right} of {report.captured} kept texts are right ({report.precision:.3f})"
+        recall = f"{report.matched} of {report.labelled} found ({report.recall:.3f})"
         yield note(f"Capture, half {report.half}, {report.conversations} conversations: {precision}, {recall}")

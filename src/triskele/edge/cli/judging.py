@@ -66,7 +66,7 @@ def _view(item: JudgingItem, message: str) -> Iterator[RenderableType]:
 
     memory = item.memory
     details = [memory.category, day(memory.created_at), *memory.tags]
-    yield note(f"{plural(item.questions_left, 'question')} left · memory {item.place} of {item.places}", QUIET)
+    yield note(f"{plural(item.questions_left, 'question')} left · memory {item.number} of {item.total}", QUIET)
     yield from (note(""), note(item.question.text, MATCH), Rule(style=QUIET))
     yield Padding(note(memory.content), (0, 2))
     yield Padding(note(" · ".join(details), QUIET), (0, 2))
