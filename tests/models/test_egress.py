@@ -432,7 +432,7 @@ SERVER_ROOMS = {"edge/http/connections.py"}
 # Whoever meets other processes of this machine: sockets on the disk, or ports of loopback where there are none. None
 # of them may know a client of HTTP, and an address that is not loopback's is refused in `listener.http_address`.
 LOCAL = {"socket", "_socket"}
-LOCAL_ROOMS = {"edge/hook/client.py", "edge/process/listener.py", "edge/mcp/connector.py"}
+LOCAL_ROOMS = {"edge/hook/client.py", "edge/process/listener.py", "edge/mcp/bridge.py"}
 
 
 def _named(tree: ast.AST) -> Iterator[str]:
