@@ -29,7 +29,7 @@ from peer import NAME as PEER
 from peer import HybridPeer, open_peer
 
 from triskele.bench.datasets import Window
-from triskele.bench.retrievers import FtsBaseline
+from triskele.bench.harness import FtsBaseline
 from triskele.engine.local import LocalEngine
 from triskele.index.name_linking import read_names
 

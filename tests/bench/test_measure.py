@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from triskele.bench.harness import RankedDocument
 from triskele.bench.measure import LegRank, LegStatistics, changing_legs, moments
-from triskele.bench.retrievers import RankedDocument
 from triskele.types import LegEvidence
 
 

@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from triskele.bench.datasets import Window
-from triskele.bench.retrievers import FtsBaseline
+from triskele.bench.harness import FtsBaseline
 
 
 def built(*texts: str, importance: tuple[float, ...] = (), scopes: tuple[str, ...] = ()) -> FtsBaseline:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from triskele.bench import metrics
 from triskele.bench.arms import Arm
 from triskele.bench.datasets import BenchQuery, Qrels
-from triskele.bench.harness import Harness, Progress, quiet
-from triskele.bench.retrievers import RankedDocument, Retriever
+from triskele.bench.harness import Harness, Progress, RankedDocument, Retriever, quiet
 
 if TYPE_CHECKING:
     from triskele.bench.metrics import Scores

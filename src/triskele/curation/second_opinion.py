@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from triskele.privacy.clearance import ClearedText
     from triskele.types import Memory
 
+    Clear = Callable[[Memory], ClearedText | None]
+
 _VERDICTS = {"same": Verdict.NOOP, "more": Verdict.UPDATE, "replaced": Verdict.SUPERSEDE}
 # It agrees, but a text that it read may have instructed it to: never enough to apply without a review.
 _SUPPORTED = SURE - 0.02
@@ -24,11 +26,7 @@ _OPPOSED = 0.3
 
 
 def reconsidered(
-    decisions: Sequence[PairDecision],
-    llm: Llm,
-    clear: Callable[[Memory], ClearedText | None],
-    *,
-    may_call: Callable[[], bool],
+    decisions: Sequence[PairDecision], llm: Llm, clear: Clear, *, may_call: Callable[[], bool]
 ) -> list[PairDecision]:
     """The decisions, those that are not sure with the model's opinion; unchanged if it fails or may not be asked.
 
@@ -53,9 +51,7 @@ def reconsidered(
     return [result[id(decision)] for decision in decisions]
 
 
-def _cleared(
-    decision: PairDecision, clear: Callable[[Memory], ClearedText | None]
-) -> tuple[ClearedText, ClearedText] | None:
+def _cleared(decision: PairDecision, clear: Clear) -> tuple[ClearedText, ClearedText] | None:
     assert decision.old is not None
     if any(side.sensitivity is not Sensitivity.OPEN for side in (decision.old, decision.new)):
         return None

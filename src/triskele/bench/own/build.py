@@ -234,16 +234,14 @@ def words(text: str, index: LexicalIndex) -> list[WeightedWord]:
     """The words of a text in order, one per position."""
     tokens = sorted(index.analyzer.tokens(text), key=lambda token: (token.start, -token.end))
     rarity = index.view().rarity({token.text for token in tokens})
-    weighted: list[WeightedWord] = []
+    spans: list[WeightedWord] = []
     for token in tokens:
-        if weighted and token.start == weighted[-1].start and token.end == weighted[-1].end:
+        if spans and token.start == spans[-1].start and token.end == spans[-1].end:
             # An identifier is as rare as its rarest part; the whole is one of the parts.
-            weighted[-1] = WeightedWord(
-                weighted[-1].text, token.start, token.end, max(weighted[-1].rarity, rarity[token.text])
-            )
-        elif not weighted or token.start >= weighted[-1].end:
-            weighted.append(WeightedWord(text[token.start : token.end], token.start, token.end, rarity[token.text]))
-    return weighted
+            spans[-1] = WeightedWord(spans[-1].text, token.start, token.end, max(spans[-1].rarity, rarity[token.text]))
+        elif not spans or token.start >= spans[-1].end:
+            spans.append(WeightedWord(text[token.start : token.end], token.start, token.end, rarity[token.text]))
+    return spans
 
 
 def salient_phrase(text: str, index: LexicalIndex) -> str | None:

@@ -198,10 +198,8 @@ def compare_models(engine: LocalEngine, model: SemanticIndex, progress: Progress
 
 
 def _past_questions(engine: LocalEngine) -> list[Question]:
-    logged = list({(each.text, each.project): each for each in measures.logged_queries(engine.store)}.values())
-    return [
-        make_question(each.text, "past", "recall log", project=each.project) for each in logged[:MAX_PAST_QUESTIONS]
-    ]
+    past = list({(each.text, each.project): each for each in measures.logged_queries(engine.store)}.values())
+    return [make_question(each.text, "past", "recall log", project=each.project) for each in past[:MAX_PAST_QUESTIONS]]
 
 
 def _shared_hits(

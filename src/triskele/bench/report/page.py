@@ -17,9 +17,8 @@ from triskele.bench.comparison import Decision, decision
 from triskele.bench.datasets import BenchQuery
 from triskele.bench.measure import LOOKED_AT, TOP, Measured
 from triskele.bench.metrics import THRESHOLD
-from triskele.bench.report import charts, formatting
-from triskele.bench.report.formatting import signed
-from triskele.bench.report.summary import HEADLINE, ReportView, facts, sentence
+from triskele.bench.report import charts, summary
+from triskele.bench.report.summary import HEADLINE, ReportView, signed
 
 _SIGNS = {Decision.BETTER: "▲", Decision.WORSE: "▼", Decision.UNDECIDED: "○"}
 _MAX_CHARACTERS = 400
@@ -29,20 +28,18 @@ _TOLERANCE = 1e-9
 @cache
 def _environment() -> Environment:
     loader = PackageLoader("triskele.bench.report", "templates")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    numbers = (formatting.metric_name, formatting.value, formatting.signed, formatting.interval, formatting.questions)
+    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    numbers = (summary.metric_name, summary.value, summary.signed, summary.interval, summary.questions)
     drawings = (charts.forest, charts.recall_curves, charts.time_scale)
-    filters = (*numbers, formatting.detectable, formatting.p_value, *drawings, decision, facts, sentence)
-    environment.filters |= {function.__name__: function for function in filters}
-    environment.filters |= {
-        "meaning": formatting.MEANINGS.__getitem__,
+    filters = (*numbers, summary.detectable, summary.p_value, *drawings, decision, summary.facts, summary.sentence)
+    jinja.filters |= {function.__name__: function for function in filters}
+    jinja.filters |= {
+        "meaning": summary.MEANINGS.__getitem__,
         "sign": _SIGNS.__getitem__,
         "count": "{:,}".format,
     }
-    environment.globals |= {"interval": formatting.INTERVAL, "threshold": THRESHOLD, "looked_at": LOOKED_AT, "top": TOP}
-    return environment
+    jinja.globals |= {"interval": summary.INTERVAL, "threshold": THRESHOLD, "looked_at": LOOKED_AT, "top": TOP}
+    return jinja
 
 
 def page(

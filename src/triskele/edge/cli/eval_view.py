@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triskele.bench.comparison import UNDERPOWERED_BELOW, Decision, decision
-from triskele.bench.report.formatting import detectable
+from triskele.bench.report.summary import detectable
 from triskele.edge.cli.view import BAD, GOOD, ID, MATCH, QUIET, WARNING, note, number, plan_label, plural, table
 
 if TYPE_CHECKING:

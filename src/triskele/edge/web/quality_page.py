@@ -12,7 +12,7 @@ from triskele.bench.comparison import decision
 from triskele.bench.own import gate as gates
 from triskele.bench.own import run
 from triskele.bench.own.questions import judging_state
-from triskele.bench.report.formatting import interval, metric_name, signed
+from triskele.bench.report.summary import interval, metric_name, signed
 from triskele.edge.web.rendering import PageRequest, PageRoute, fragment, page
 
 METRICS = ("ndcg@10", "recall@5", "recall@10", "mrr")
