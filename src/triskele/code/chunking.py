@@ -36,12 +36,12 @@ def line_of(starts: Sequence[int], byte: int) -> int:
 
 def windows(source: bytes, starts: Sequence[int]) -> list[Span]:
     """Windows of 40 lines that share 8 with the next; for what no grammar reads."""
-    found: list[Span] = []
+    spans: list[Span] = []
     step = WINDOW_LINES - WINDOW_OVERLAP
     for first in range(0, max(len(starts) - WINDOW_OVERLAP, 1), step):
         last = first + WINDOW_LINES
-        found.append((starts[first], starts[last] if last < len(starts) else len(source)))
-    return found
+        spans.append((starts[first], starts[last] if last < len(starts) else len(source)))
+    return spans
 
 
 def pieces(root: Node, source: bytes) -> list[Span]:
@@ -66,16 +66,16 @@ def _units(root: Node) -> Iterator[Span]:
 
 def _merged(units: Iterator[Span], source: bytes) -> list[Span]:
     """Neighbours joined up to the size of a chunk; text between two units belongs to the second."""
-    found: list[Span] = []
+    spans: list[Span] = []
     begin, end = 0, 0
     for _, unit_end in units:
         if unit_end - begin > MAX_CHARACTERS and source[begin:end].strip():
-            found.append((begin, end))
+            spans.append((begin, end))
             begin = end
         end = max(end, unit_end)
     if source[begin:].strip():
-        found.append((begin, len(source)))
-    return [_trimmed(span, source) for span in found]
+        spans.append((begin, len(source)))
+    return [_trimmed(span, source) for span in spans]
 
 
 def _trimmed(span: Span, source: bytes) -> Span:

@@ -99,13 +99,13 @@ class CodeVectors:
         cosines = np.append(self._vectors @ vector, np.float32(np.nan))
         chunks, cards = cosines[self._chunks], cosines[self._cards]
         best = np.full(int(self._corpus.chunk_content.max(initial=-1)) + 1, -np.inf, dtype=np.float32)
-        known = ~np.isnan(chunks)
-        np.maximum.at(best, self._corpus.chunk_content[known], chunks[known])
+        has_vector = ~np.isnan(chunks)
+        np.maximum.at(best, self._corpus.chunk_content[has_vector], chunks[has_vector])
         per_file = best[self._corpus.content_of]
         per_file[np.isinf(per_file)] = np.nan
         mixed = CARD_SHARE * cards + (1 - CARD_SHARE) * per_file
-        found = np.where(np.isnan(mixed), np.where(np.isnan(per_file), cards, per_file), mixed)
-        return chunks, found.astype(np.float32)
+        combined = np.where(np.isnan(mixed), np.where(np.isnan(per_file), cards, per_file), mixed)
+        return chunks, combined.astype(np.float32)
 
 
 def card(corpus: CodeCorpus, row: int) -> str:
@@ -123,14 +123,14 @@ def card_key(corpus: CodeCorpus, row: int) -> int:
 
 def missing(corpus: CodeCorpus, file: VectorFile) -> list[Text]:
     """What has no vector yet: the cards first, because a card describes a whole file."""
-    known = set(file.load()[0].tolist())
-    found = [Text(card_key(corpus, row), row, -1) for row in range(corpus.size)]
+    stored = set(file.load()[0].tolist())
+    texts = [Text(card_key(corpus, row), row, -1) for row in range(corpus.size)]
     row_of = {int(content): row for row, content in enumerate(corpus.content_of.tolist())}
     for chunk, key in enumerate(corpus.chunk_keys.tolist()):
         row = row_of.get(int(corpus.chunk_content[chunk]))
         if row is not None:
-            found.append(Text(key, row, chunk))
-    return list({each.key: each for each in found if each.key not in known}.values())
+            texts.append(Text(key, row, chunk))
+    return list({each.key: each for each in texts if each.key not in stored}.values())
 
 
 def embed(

@@ -22,8 +22,8 @@ class IgnorePattern:
 
 def patterns_of(text: str, base: str = "") -> list[IgnorePattern]:
     """The patterns of a .gitignore in a folder; lines that git would not understand are left out."""
-    found = (_pattern(line, base) for line in text.splitlines()[:MAX_PATTERNS])
-    return [pattern for pattern in found if pattern is not None]
+    patterns = (_pattern(line, base) for line in text.splitlines()[:MAX_PATTERNS])
+    return [pattern for pattern in patterns if pattern is not None]
 
 
 def is_ignored(path: str, patterns: Sequence[IgnorePattern], *, is_folder: bool) -> bool:

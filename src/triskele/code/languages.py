@@ -135,17 +135,17 @@ def grammar(language: str) -> Grammar | None:
     from tree_sitter_language_pack import get_language, get_parser
 
     try:
-        known, parser = get_language(language), get_parser(language)  # type: ignore[arg-type]
+        parsed_language, parser = get_language(language), get_parser(language)  # type: ignore[arg-type]
     except LookupError:
         return None
     lines: list[str] = []
     for line in _query_lines():
         try:
-            Query(known, line)
+            Query(parsed_language, line)
         except QueryError:
             continue
         lines.append(line)
-    return Grammar(language, parser, Query(known, "\n".join(lines)))
+    return Grammar(language, parser, Query(parsed_language, "\n".join(lines)))
 
 
 def _query_lines() -> Iterator[str]:

@@ -110,11 +110,11 @@ def parse(source: bytes, language: str) -> ParsedFile:
 
 
 def _syntax(source: bytes, language: str) -> _Syntax:
-    known = grammar(language)
-    if known is None:
+    known_grammar = grammar(language)
+    if known_grammar is None:
         return _Syntax()
-    root = known.parser.parse(source).root_node
-    captures = known.captures(root)
+    root = known_grammar.parser.parse(source).root_node
+    captures = known_grammar.captures(root)
     comments = sorted((node.start_byte, node.end_byte) for node in captures.get("comment", ()))
     return _Syntax(_definitions(captures, source), tuple(comments), tuple(chunking.pieces(root, source)))
 
@@ -125,23 +125,23 @@ def _definitions(captures: Mapping[str, list[Node]], source: bytes) -> tuple[Def
     for kind in reversed(_ORDER):
         for node in captures.get(kind, ()):
             kinds[node.start_byte, -node.end_byte] = node, kind
-    found: list[Definition] = []
+    definitions: list[Definition] = []
     around: list[tuple[int, str, str]] = []
     for (start, _), (node, kind) in sorted(kinds.items(), key=lambda each: each[0]):
         while around and around[-1][0] <= start:
             around.pop()
         name = _name(node)
         is_local = kind == VALUE and bool(around) and around[-1][2] == FUNCTION
-        if not name or is_local or _is_use(node) or len(found) >= MAX_DEFINITIONS:
+        if not name or is_local or _is_use(node) or len(definitions) >= MAX_DEFINITIONS:
             continue
         *scopes, name = name.replace("::", ".").split(".")
         container = ".".join([*(each[1] for each in around), *scopes])[:MAX_NAME]
         first, last = node.start_point[0] + 1, node.end_point[0] + 1
         depth = sum(1 for each in around if each[2] != MODULE)
-        found.append(Definition(name, container, kind, first, last, depth, _signature(node, source)))
+        definitions.append(Definition(name, container, kind, first, last, depth, _signature(node, source)))
         if kind != HEADING and kind != VALUE:
             around.append((node.end_byte, name, kind))
-    return tuple(found)
+    return tuple(definitions)
 
 
 def _is_use(node: Node) -> bool:
@@ -200,36 +200,36 @@ def _chunks(
     owned = _owners(lines, syntax.definitions)
     comments, head = _comments_by_chunk(source, spans, syntax.comments, starts)
     names: list[list[str]] = [[] for _ in spans]
-    others: list[list[str]] = [[] for _ in spans]
+    other_names: list[list[str]] = [[] for _ in spans]
     firsts = [first for first, _ in lines]
-    for each in syntax.definitions:
-        place = max(bisect_right(firsts, each.start_line) - 1, 0)
-        (others if each.kind in (VALUE, MODULE) else names)[place].append(each.name)
-    found = []
-    for place, (start, end) in enumerate(spans):
+    for definition in syntax.definitions:
+        chunk = max(bisect_right(firsts, definition.start_line) - 1, 0)
+        (other_names if definition.kind in (VALUE, MODULE) else names)[chunk].append(definition.name)
+    chunks = []
+    for chunk, (start, end) in enumerate(spans):
         content = source[start:end].decode("utf-8", "replace")
         body = words(content)
-        is_first = place == 0
+        is_first = chunk == 0
         fields = (
             counts(body),
-            counts(words(" ".join(names[place]))),
-            counts(words(" ".join(others[place]))),
-            counts(words(comments[place])),
+            counts(words(" ".join(names[chunk]))),
+            counts(words(" ".join(other_names[chunk]))),
+            counts(words(comments[chunk])),
             counts(words(head)) if is_first else {},
         )
-        found.append(ParsedChunk(*lines[place], owned[place], term(content), fields))
-    return tuple(found)
+        chunks.append(ParsedChunk(*lines[chunk], owned[chunk], term(content), fields))
+    return tuple(chunks)
 
 
 def _owners(lines: Sequence[tuple[int, int]], definitions: Sequence[Definition]) -> list[int]:
     """The definition that each chunk shows: the innermost around its start, or else the first that begins in it."""
-    found: list[int] = []
+    owners: list[int] = []
     for first, last in lines:
         inside = [n for n, each in enumerate(definitions) if first <= each.start_line <= last]
         around = [n for n, each in enumerate(definitions) if each.start_line < first <= each.end_line]
         best = [n for n in inside if definitions[n].kind in (TYPE, FUNCTION)] or inside
-        found.append(best[0] if best else around[-1] if around else -1)
-    return found
+        owners.append(best[0] if best else around[-1] if around else -1)
+    return owners
 
 
 def _comments_by_chunk(

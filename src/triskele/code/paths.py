@@ -53,9 +53,9 @@ class PathFacts:
     @staticmethod
     def of(path: str) -> PathFacts:
         """Read a path inside a tree."""
-        place = PurePosixPath(path)
-        name = place.name.split(".")[0] if place.name.count(".") > 1 else place.stem
-        folders = place.parts[:-1]
+        file = PurePosixPath(path)
+        name = file.name.split(".")[0] if file.name.count(".") > 1 else file.stem
+        folders = file.parts[:-1]
         # The module of a package is named by its folder.
         if name in _INDEXES and folders:
             name = folders[-1]
@@ -64,7 +64,7 @@ class PathFacts:
             frozenset(_words(name)),
             frozenset(_words(folders[-1])) if folders else frozenset(),
             frozenset(word for folder in folders[:-1] for word in _words(folder)),
-            _kind(place),
+            _kind(file),
         )
 
 

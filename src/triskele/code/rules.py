@@ -41,8 +41,8 @@ class Candidates:
 
     def facts(self) -> list[paths.PathFacts]:
         """The facts that follow from the path of each candidate."""
-        known = self.corpus.path_facts
-        return [known[row] for row in self.rows.tolist()]
+        path_facts = self.corpus.path_facts
+        return [path_facts[row] for row in self.rows.tolist()]
 
     def word_weights(self) -> dict[str, float]:
         """The rarity of each word of the question, as a share of all."""
@@ -57,10 +57,10 @@ class Candidates:
 
     def said_by(self, rows_of: Mapping[str, Ints], word: str) -> Floats:
         """1 for the candidates whose words, by their files, contain a word of the question, else 0."""
-        said = np.zeros(self.corpus.size)
-        for each in self.path_words[word]:
-            said[rows_of.get(each, _NO_ROWS)] = 1.0
-        return said[self.rows]
+        marks = np.zeros(self.corpus.size)
+        for spelling in self.path_words[word]:
+            marks[rows_of.get(spelling, _NO_ROWS)] = 1.0
+        return marks[self.rows]
 
 
 Rule = Callable[[Candidates], Floats]
@@ -74,8 +74,8 @@ def stem_match(found: Candidates) -> Floats:
     for word, weight in found.word_weights().items():
         gains += (0.15 / count + 0.075 * weight) * found.said_by(corpus.stem_rows, word)
     covered = np.zeros(corpus.size)
-    for each in frozenset().union(*found.path_words.values()):
-        covered[corpus.stem_rows.get(each, _NO_ROWS)] += 1.0
+    for spelling in frozenset().union(*found.path_words.values()):
+        covered[corpus.stem_rows.get(spelling, _NO_ROWS)] += 1.0
     return gains + 0.075 * (covered / corpus.stem_sizes)[found.rows]
 
 
@@ -84,8 +84,8 @@ def folder_match(found: Candidates) -> Floats:
     corpus, count = found.corpus, max(len(found.path_words), 1)
     gains = np.zeros(len(found.rows))
     for word, weight in found.word_weights().items():
-        said = found.said_by(corpus.folder_rows, word)
-        gains += said * (0.125 / count + 0.5 * weight * (1 - found.said_by(corpus.stem_rows, word)))
+        named = found.said_by(corpus.folder_rows, word)
+        gains += named * (0.125 / count + 0.5 * weight * (1 - found.said_by(corpus.stem_rows, word)))
     return gains
 
 
@@ -100,16 +100,16 @@ def definition(found: Candidates) -> Floats:
 def _defined(found: Candidates, name: str, container: str) -> Floats:
     corpus, is_symbol = found.corpus, found.question.is_symbol
     best: dict[int, float] = {}
-    for place in corpus.by_name.get(whole(name), ()):
-        each = corpus.definitions[place]
-        if each.name == name:
-            gain = {TYPE: 1.2, FUNCTION: 0.8}.get(each.kind, 0.5) if is_symbol else 0.4
+    for position in corpus.by_name.get(whole(name), ()):
+        definition = corpus.definitions[position]
+        if definition.name == name:
+            gain = {TYPE: 1.2, FUNCTION: 0.8}.get(definition.kind, 0.5) if is_symbol else 0.4
         else:
             gain = 0.2 if is_symbol else 0.15
-        gain /= 1 + (0.0 if container else _DEPTH_LOSS * each.depth)
-        if container and each.container.rsplit(".", 1)[-1].lower() == container.lower():
+        gain /= 1 + (0.0 if container else _DEPTH_LOSS * definition.depth)
+        if container and definition.container.rsplit(".", 1)[-1].lower() == container.lower():
             gain *= 2
-        content = int(corpus.definition_content[place])
+        content = int(corpus.definition_content[position])
         best[content] = max(best.get(content, 0.0), gain)
     contents = corpus.content_of[found.rows]
     gains = np.array([best.get(content, 0.0) for content in contents.tolist()])

@@ -152,8 +152,8 @@ class CodeSearch:
         ranked = rank(corpus, question, limit=most, plan=plan, vectors=vectors, embedder=embedder)
         ranked = [each for each in ranked if corpus.paths[each.row].startswith(under)][:limit]
         sources = {row: self._source(corpus, row) for row in {each.row for each in ranked}}
-        asked = AskedTerms(corpus.rarity(question.terms))
-        hits = tuple(_hit(corpus, question, each, sources[each.row], asked) for each in ranked)
+        terms = AskedTerms(corpus.rarity(question.terms))
+        hits = tuple(_hit(corpus, question, each, sources[each.row], terms) for each in ranked)
         return CodeAnswer(str(self.root), hits, corpus.size, waiting, vectors.share if vectors else 0.0)
 
     def ranked_paths(self, text: str, plan: CodePlan, *, limit: int = 10) -> list[str]:
@@ -170,9 +170,9 @@ class CodeSearch:
             raise BadInput("the name is empty")
         require()
         corpus, _ = self._corpus()
-        found = symbols.find_definitions(corpus, name.strip(), under)
-        uses = symbols.find_references(self.root, corpus, name.strip(), found)
-        return SymbolAnswer(str(self.root), tuple(map(_shown, found)), tuple(map(_shown_use, uses)))
+        definitions = symbols.find_definitions(corpus, name.strip(), under)
+        uses = symbols.find_references(self.root, corpus, name.strip(), definitions)
+        return SymbolAnswer(str(self.root), tuple(map(_shown, definitions)), tuple(map(_shown_use, uses)))
 
     def mentioned(self, text: str) -> list[Located]:
         """The definitions that a text names."""
@@ -212,9 +212,9 @@ class CodeSearch:
             return self._read()
 
     def _read(self) -> tuple[CodeCorpus, int]:
-        known = self._state[0] if self._state is not None and self._index.is_current() else self._index.manifest()
+        before = self._state[0] if self._state is not None and self._index.is_current() else self._index.manifest()
         try:
-            manifest, left = self._index.refresh(known)
+            manifest, left = self._index.refresh(before)
             parts = self._index.segments_of(manifest)
         except IndexUnavailable:
             # A rebuild may have replaced the segments between two reads.
@@ -243,9 +243,9 @@ class CodeSearch:
             for name, size in zip(self._earlier, sizes[1:], strict=True):
                 folder = kept_weights(self._home, name) if size and best.share < 1 else None
                 if folder is not None:
-                    kept = embedder_in(folder)
-                    vectors = CodeVectors(corpus, self._file(kept))
-                    best, embedder = (vectors, kept) if vectors.share > best.share else (best, embedder)
+                    earlier = embedder_in(folder)
+                    vectors = CodeVectors(corpus, self._file(earlier))
+                    best, embedder = (vectors, earlier) if vectors.share > best.share else (best, embedder)
             self._known = corpus, sizes, best, embedder
         return self._known[2:]
 
@@ -320,8 +320,8 @@ class AskedTerms(dict[str, frozenset[int]]):
         folded = fold(word)
         # Most words have none of the terms, and to stem them costs more than this.
         is_near = any(begin in folded for begin in self._begins)
-        self[word] = found = self._numbers & numbers_of(word) if is_near else frozenset()
-        return found
+        self[word] = numbers = self._numbers & numbers_of(word) if is_near else frozenset()
+        return numbers
 
     def of(self, text: str) -> set[int]:
         """The terms of the question that a text has."""
@@ -343,10 +343,10 @@ def _term_weight(asked: AskedTerms, each: Definition, by_line: Mapping[int, set[
 
 
 def _reason(evidence: Mapping[str, float]) -> str:
-    told = [f"{label} {evidence[name]:.2f}" for name, label in _SHOWN.items() if evidence.get(name, 0) > 0]
+    parts = [f"{label} {evidence[name]:.2f}" for name, label in _SHOWN.items() if evidence.get(name, 0) > 0]
     if evidence.get(PENALTY, 1) != 1:
-        told.append(f"kind of file ×{evidence[PENALTY]:.2f}")
-    return ", ".join(told) or "meaning alone"
+        parts.append(f"kind of file ×{evidence[PENALTY]:.2f}")
+    return ", ".join(parts) or "meaning alone"
 
 
 @lru_cache(maxsize=8)
@@ -358,9 +358,9 @@ def opened(home: Path, root: Path, model: str = NO_MODEL) -> CodeSearch:
 
 def locate(home: Path, path: str | Path) -> tuple[Path, str]:
     """The indexed tree that contains a path, and the folder inside it; NotFound names the command that indexes."""
-    place = tree_index.resolve(path)
-    for root in (place, *place.parents):
+    target = tree_index.resolve(path)
+    for root in (target, *target.parents):
         if TreeIndex(home, root).exists:
-            inside = place.relative_to(root).as_posix()
-            return root, "" if inside == "." else inside + ("/" if place.is_dir() else "")
-    raise NotFound(f"{place} is not indexed: run `triskele code index {place}`")
+            inside = target.relative_to(root).as_posix()
+            return root, "" if inside == "." else inside + ("/" if target.is_dir() else "")
+    raise NotFound(f"{target} is not indexed: run `triskele code index {target}`")

@@ -26,13 +26,13 @@ Span = tuple[int, int]
 @cache
 def detector() -> int:
     """The version of detection, from its source; UNKNOWN if it cannot be read."""
-    known = blake2b(repr(sys.version_info[:2]).encode(), digest_size=7)
+    digest = blake2b(repr(sys.version_info[:2]).encode(), digest_size=7)
     try:
         for module in _DETECTION:
-            known.update(Path(str(module.__file__)).read_bytes())
+            digest.update(Path(str(module.__file__)).read_bytes())
     except OSError:
         return UNKNOWN
-    return int.from_bytes(known.digest(), "little") or 1
+    return int.from_bytes(digest.digest(), "little") or 1
 
 
 def decoded(source: bytes) -> str:

@@ -59,20 +59,20 @@ class CodeSegment:
     def postings(self, term: int) -> slice:
         """Where the postings of a term lie."""
         key = np.uint64(term)
-        place = int(np.searchsorted(self.terms, key))
-        if place == len(self.terms) or self.terms[place] != key:
+        position = int(np.searchsorted(self.terms, key))
+        if position == len(self.terms) or self.terms[position] != key:
             return slice(0, 0)
-        return slice(int(self.starts[place]), int(self.starts[place + 1]))
+        return slice(int(self.starts[position]), int(self.starts[position + 1]))
 
     def definitions(self) -> list[Definition]:
         """The definitions of all contents, in order of contents."""
         text = self.definition_texts.tobytes().decode("utf-8", "surrogatepass")
-        found = []
+        definitions = []
         for record, numbers in zip(text.split(_RECORD), self.definition_numbers.tolist(), strict=False):
             name, container, signature = record.split(_SEPARATOR)
             kind, first, last, depth = numbers
-            found.append(Definition(name, container, KINDS[kind], first, last, depth, signature))
-        return found if len(self.definition_numbers) else []
+            definitions.append(Definition(name, container, KINDS[kind], first, last, depth, signature))
+        return definitions if len(self.definition_numbers) else []
 
     def content_keys(self) -> list[bytes]:
         """The digests of the contents."""
@@ -108,11 +108,11 @@ def build(parsed: Sequence[ParsedFile]) -> CodeSegment:
     values: list[float] = []
     definitions: list[Definition] = []
     definition_content: list[int] = []
-    for content, each in enumerate(parsed):
+    for content, file in enumerate(parsed):
         first = len(definitions)
-        definitions += each.definitions
-        definition_content += [content] * len(each.definitions)
-        for chunk in each.chunks:
+        definitions += file.definitions
+        definition_content += [content] * len(file.definitions)
+        for chunk in file.chunks:
             row = len(chunk_content)
             chunk_content.append(content)
             chunk_lines.append((chunk.start_line, chunk.end_line))
@@ -125,12 +125,12 @@ def build(parsed: Sequence[ParsedFile]) -> CodeSegment:
                 spans.append((row, field, len(counted)))
     repeated = np.array(spans, dtype=np.int64).reshape(-1, 3)
     return _assembled(
-        digests=np.frombuffer(b"".join(each.digest for each in parsed), dtype=np.uint8).reshape(-1, DIGEST_BYTES),
-        languages=np.array([LANGUAGES.index(each.language) for each in parsed], dtype=np.int32),
-        lines=np.array([each.lines for each in parsed], dtype=np.int32),
+        digests=np.frombuffer(b"".join(file.digest for file in parsed), dtype=np.uint8).reshape(-1, DIGEST_BYTES),
+        languages=np.array([LANGUAGES.index(file.language) for file in parsed], dtype=np.int32),
+        lines=np.array([file.lines for file in parsed], dtype=np.int32),
         detectors=np.full(len(parsed), detector(), dtype=np.uint64),
         secrets=np.array(
-            [(content, *span) for content, each in enumerate(parsed) for span in each.secrets], dtype=np.int32
+            [(content, *span) for content, file in enumerate(parsed) for span in file.secrets], dtype=np.int32
         ).reshape(-1, 3),
         chunk_content=np.array(chunk_content, dtype=np.int32),
         chunk_lines=np.array(chunk_lines, dtype=np.int32).reshape(-1, 2),
@@ -215,8 +215,8 @@ def _assembled(
 
 
 def _moved_secrets(secrets: Small, keep: NDArray[np.bool_], new_content: Ints) -> Small:
-    kept = secrets[keep[secrets[:, 0]]]
-    return np.column_stack((new_content[kept[:, 0]], kept[:, 1:])).astype(np.int32)
+    spans = secrets[keep[secrets[:, 0]]]
+    return np.column_stack((new_content[spans[:, 0]], spans[:, 1:])).astype(np.int32)
 
 
 def _plain(text: str) -> str:

@@ -47,17 +47,17 @@ class Reference:
 def find_definitions(corpus: CodeCorpus, symbol: str, under: str = "") -> list[Located]:
     """The definitions of a name: the exact spelling first, then outer before inner ones."""
     name, container = split_symbol(symbol)
-    found: list[tuple[tuple[bool, int, str, int], Located]] = []
-    for place in corpus.by_name.get(words.whole(name), ()):
-        each = corpus.definitions[place]
-        if each.kind == HEADING or (container and not _is_in(each, container)):
+    ranked: list[tuple[tuple[bool, int, str, int], Located]] = []
+    for position in corpus.by_name.get(words.whole(name), ()):
+        definition = corpus.definitions[position]
+        if definition.kind == HEADING or (container and not _is_in(definition, container)):
             continue
-        for row in corpus.files_of.get(int(corpus.definition_content[place]), ()):
+        nearness = definition.name != name, definition.depth + (definition.kind == MODULE)
+        for row in corpus.files_of.get(int(corpus.definition_content[position]), ()):
             path = corpus.paths[row]
             if path.startswith(under):
-                key = (each.name != name, each.depth + (each.kind == MODULE), path, each.start_line)
-                found.append((key, Located(path, each)))
-    return [each for _, each in sorted(found, key=lambda pair: pair[0])[:MAX_DEFINITIONS]]
+                ranked.append(((*nearness, path, definition.start_line), Located(path, definition)))
+    return [definition for _, definition in sorted(ranked, key=lambda pair: pair[0])[:MAX_DEFINITIONS]]
 
 
 def _is_in(each: Definition, container: str) -> bool:
@@ -71,15 +71,15 @@ def find_references(root: Path, corpus: CodeCorpus, symbol: str, definitions: li
     of_path = dict(zip(corpus.paths, corpus.languages, strict=True))
     languages = {language for each in definitions for language in _family(of_path[each.path])}
     own = {(each.path, each.definition.start_line) for each in definitions if each.definition.name == spelled}
-    found: list[Reference] = []
+    references: list[Reference] = []
     for row in _holding(corpus, spelled):
         if languages and corpus.languages[row] not in languages:
             continue
         uses = _uses(root, corpus.paths[row], corpus.languages[row], spelled)
-        found += [each for each in uses if (each.path, each.line) not in own]
-        if len(found) >= MAX_REFERENCES:
+        references += [each for each in uses if (each.path, each.line) not in own]
+        if len(references) >= MAX_REFERENCES:
             break
-    return found[:MAX_REFERENCES]
+    return references[:MAX_REFERENCES]
 
 
 def _family(language: str) -> set[str]:
@@ -88,19 +88,19 @@ def _family(language: str) -> set[str]:
 
 def _holding(corpus: CodeCorpus, name: str) -> list[int]:
     """The files that contain a name, the most important first."""
-    asked = words.whole(name) if len(words.parts(name)) > 1 else words.stem(name.lower())
-    contents = set(corpus.contents_with(asked).tolist())
+    wanted = words.whole(name) if len(words.parts(name)) > 1 else words.stem(name.lower())
+    contents = set(corpus.contents_with(wanted).tolist())
     rows = [row for row, content in enumerate(corpus.content_of.tolist()) if content in contents]
     order = np.argsort([bool(corpus.path_facts[row].kind) for row in rows], kind="stable")
     return [rows[at] for at in order[:MAX_SCANNED].tolist()]
 
 
 def _uses(root: Path, path: str, language: str, name: str) -> Iterator[Reference]:
-    source, known = read(root, path) or b"", grammar(language)
+    source, known_grammar = read(root, path) or b"", grammar(language)
     key = name.encode()
-    if known is None or key not in source:
+    if known_grammar is None or key not in source:
         return
-    tree = known.parser.parse(source).root_node
+    tree = known_grammar.parser.parse(source).root_node
     lines = source.split(b"\n")
     seen = 0
     for match in re.finditer(rb"(?<![\w$])" + re.escape(key) + rb"(?![\w$])", source):
@@ -115,14 +115,14 @@ def _uses(root: Path, path: str, language: str, name: str) -> Iterator[Reference
 
 def mentioned(corpus: CodeCorpus, text: str, limit: int = 5) -> list[Located]:
     """The definitions that a text names: identifiers in it that the tree defines at most three times."""
-    found: dict[tuple[str, int], Located] = {}
+    located: dict[tuple[str, int], Located] = {}
     for match in _MENTION.finditer(text):
         places = find_definitions(corpus, (match[1] or match[2]).removesuffix("()"))
-        exact = [each for each in places if each.definition.name == split_symbol(match[1] or match[2])[0]]
+        exact = [hit for hit in places if hit.definition.name == split_symbol(match[1] or match[2])[0]]
         if 0 < len(exact) <= 3:
-            for each in exact:
-                found.setdefault((each.path, each.definition.start_line), each)
-    return list(found.values())[:limit]
+            for hit in exact:
+                located.setdefault((hit.path, hit.definition.start_line), hit)
+    return list(located.values())[:limit]
 
 
 def names(text: str, symbol: str) -> bool:

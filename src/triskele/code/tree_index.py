@@ -140,22 +140,22 @@ class TreeIndex:
     def _update(self, progress: Progress) -> TreeManifest:
         old = self._known()
         walk = Walk(self.root)
-        found = {each.path: each for each in walk.files()}
+        files = {each.path: each for each in walk.files()}
         # What was left out is looked at again: it may be readable now, and it is counted.
-        kept = {path: entry for path, entry in old.entries.items() if entry.digest}
-        same = {path: entry for path, entry in kept.items() if path in found and _is_same(entry, found[path])}
-        waiting = [each for path, each in found.items() if path not in same]
+        readable = {path: entry for path, entry in old.entries.items() if entry.digest}
+        same = {path: entry for path, entry in readable.items() if path in files and _is_same(entry, files[path])}
+        waiting = [each for path, each in files.items() if path not in same]
         state = replace(
             old,
             entries=same,
             folders={**walk.folders, **walk.ignore_files},
-            total=len(found),
+            total=len(files),
             skipped=dict(walk.skipped),
         )
         for done, batch in _batches(waiting):
             state = self._added(state, batch)
             self._write(state)
-            progress(len(same) + done, len(found))
+            progress(len(same) + done, len(files))
         state = self._compacted(replace(state, indexed_at=time.time()))
         self._write(state)
         self._sweep(state)
@@ -185,10 +185,10 @@ class TreeIndex:
     def _rewalked(self, known: TreeManifest) -> TreeManifest:
         """The state after files were added or removed: one walk, which reads only new files."""
         walk = Walk(self.root)
-        found = {each.path: each for each in walk.files()}
-        same = {path: entry for path, entry in known.entries.items() if path in found and _is_same(entry, found[path])}
-        waiting = [each for path, each in found.items() if path not in same]
-        state = replace(known, entries=same, folders={**walk.folders, **walk.ignore_files}, total=len(found))
+        files = {each.path: each for each in walk.files()}
+        same = {path: entry for path, entry in known.entries.items() if path in files and _is_same(entry, files[path])}
+        waiting = [each for path, each in files.items() if path not in same]
+        state = replace(known, entries=same, folders={**walk.folders, **walk.ignore_files}, total=len(files))
         # An index that is being built is not finished by a search.
         most = 0 if known.waiting else MAX_REFRESHED
         state = self._added(state, waiting[:most], may_fail=True)
@@ -206,9 +206,9 @@ class TreeIndex:
                 return [], set(), True
         changed: list[FoundFile] = []
         gone: set[str] = set()
-        for path, place, size, mtime_ns in self._watch(known):
+        for path, full_path, size, mtime_ns in self._watch(known):
             try:
-                now = stat(place)
+                now = stat(full_path)
             except OSError:
                 gone.add(path)
                 continue
@@ -226,29 +226,29 @@ class TreeIndex:
 
     def _added(self, state: TreeManifest, files: Iterable[FoundFile], *, may_fail: bool = False) -> TreeManifest:
         """The state with some files read; contents that a segment holds already are not parsed again."""
-        held = {key for each in self.segments_of(state) for key in each.content_keys()}
+        held = {key for file in self.segments_of(state) for key in file.content_keys()}
         entries, parsed, skipped = dict(state.entries), dict[bytes, ParsedFile](), dict(state.skipped)
-        for each in files:
-            source = read(self.root, each.path)
+        for file in files:
+            source = read(self.root, file.path)
             if source is None:
                 skipped["unreadable"] = skipped.get("unreadable", 0) + 1
-                entries[each.path] = Entry(each.size, each.mtime_ns, "")
+                entries[file.path] = Entry(file.size, file.mtime_ns, "")
                 continue
-            reason = unfit(each.path, source)
+            reason = unfit(file.path, source)
             digest = digest_of(source)
-            mtime_ns = each.mtime_ns if time.time_ns() - each.mtime_ns > _RACE_NS else 0
-            entries[each.path] = Entry(each.size, mtime_ns, "" if reason else digest.hex())
+            mtime_ns = file.mtime_ns if time.time_ns() - file.mtime_ns > _RACE_NS else 0
+            entries[file.path] = Entry(file.size, mtime_ns, "" if reason else digest.hex())
             if reason:
                 skipped[reason] = skipped.get(reason, 0) + 1
             elif digest not in held and digest not in parsed:
-                parsed[digest] = parse(source, language_of(each.path, source[:4096]) or "bash")
+                parsed[digest] = parse(source, language_of(file.path, source[:4096]) or "bash")
         names = state.segments
         if parsed:
             name = f"{time.time_ns():x}"
-            made = segments.build(list(parsed.values()))
+            segment = segments.build(list(parsed.values()))
             with suppress(IndexUnavailable) if may_fail else nullcontext():
-                made.save(self.folder / f"{name}.npz")
-            self._loaded[name] = made
+                segment.save(self.folder / f"{name}.npz")
+            self._loaded[name] = segment
             names = (*names, name)
         return replace(state, entries=entries, segments=names, skipped=skipped)
 
@@ -274,13 +274,13 @@ class TreeIndex:
 
     def _known(self) -> TreeManifest:
         try:
-            known = self.manifest()
+            manifest = self.manifest()
             # What an older detection found is not kept: every file is read again.
-            is_usable = all((each.detectors == detector()).all() for each in self.segments_of(known))
+            is_usable = all((each.detectors == detector()).all() for each in self.segments_of(manifest))
         except (NotFound, IndexUnavailable):
             is_usable = False
         if is_usable:
-            return known
+            return manifest
         self._clear()
         return TreeManifest(str(self.root))
 

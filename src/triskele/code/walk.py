@@ -70,19 +70,19 @@ class Walk:
                 if entry.is_dir(follow_symlinks=False):
                     if depth < MAX_DEPTH and self._enters(entry.name, path, patterns):
                         below.append((path + "/", patterns, depth + 1))
-                elif (found := self._file(entry, path, patterns)) is not None:
+                elif (file := self._file(entry, path, patterns)) is not None:
                     if count >= MAX_FILES:
                         self.skipped[TOO_MANY] += 1
                         continue
                     count += 1
-                    yield found
+                    yield file
             stack.extend(reversed(below))
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
-        place = self.root / folder
+        path = self.root / folder
         try:
-            self.folders[folder] = place.stat().st_mtime_ns
-            with os.scandir(place) as entries:
+            self.folders[folder] = path.stat().st_mtime_ns
+            with os.scandir(path) as entries:
                 return sorted(entries, key=lambda entry: entry.name)
         except OSError:
             self.skipped[UNREADABLE] += 1
@@ -93,10 +93,10 @@ class Walk:
     ) -> tuple[IgnorePattern, ...]:
         if not any(entry.name == IGNORE_FILE for entry in entries):
             return outer
-        place = self.root / folder / IGNORE_FILE
+        path = self.root / folder / IGNORE_FILE
         try:
-            self.ignore_files[folder + IGNORE_FILE] = place.stat().st_mtime_ns
-            with place.open("rb") as source:
+            self.ignore_files[folder + IGNORE_FILE] = path.stat().st_mtime_ns
+            with path.open("rb") as source:
                 text = source.read(MAX_BYTES).decode("utf-8", "replace")
         except OSError:
             return outer

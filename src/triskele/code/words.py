@@ -49,10 +49,10 @@ def terms_of(word: str) -> tuple[tuple[int, float], ...]:
     if len(word) > MAX_WORD_CHARACTERS:
         return ()
     split = parts(word)
-    found = [(term(stem(part)), 1.0) for part in split]
+    terms = [(term(stem(part)), 1.0) for part in split]
     if len(split) > 1:
-        found.append((term(whole(word)), WHOLE_WEIGHT))
-    return tuple(found)
+        terms.append((term(whole(word)), WHOLE_WEIGHT))
+    return tuple(terms)
 
 
 @lru_cache(maxsize=200_000)
@@ -77,5 +77,5 @@ def counts(found: Iterable[str]) -> dict[int, float]:
 
 def telling(found: Iterable[str]) -> list[str]:
     """The words that are not stop words, in their order; all words if there are no others."""
-    asked = list(found)
-    return [word for word in asked if word.lower() not in STOP_WORDS] or asked
+    all_words = list(found)
+    return [word for word in all_words if word.lower() not in STOP_WORDS] or all_words
