@@ -9,10 +9,13 @@ from pathlib import Path
 
 import click
 
+from triskele.bench.bench import available_arms, run_bench
+from triskele.bench.code_suite import DEFAULT, is_suite, load_suite, run_suite
 from triskele.edge.cli import eval_view
 from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
 from triskele.edge.cli.options import listed
+from triskele.models.local import local_embedder
 
 BUNDLED = "team"
 _FOLDER = click.Path(path_type=Path)
@@ -47,12 +50,8 @@ def bench(
     or `team` for the bundled sample. An arm's name can set its values: rrf:k=10, cc:alpha=0.6, default:rescored=50.
     It can also be the JSON file of a suite of code questions; its arms are bm25, words, lexical and default.
     """
-    from triskele.bench.code_suite import is_suite
-
     if is_suite(Path(dataset)):
         return _bench_code(invocation, Path(dataset), trees, listed(arms) if arms is not None else None, seed)
-    # Imported here: other commands do not need it.
-    from triskele.bench.bench import available_arms, run_bench
 
     with progress_bar("Preparing") as advance:
         report = run_bench(
@@ -70,9 +69,6 @@ def bench(
 
 def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Sequence[str] | None, seed: int) -> None:
     """Measure code search on a suite and its trees."""
-    from triskele.bench.code_suite import DEFAULT, load_suite, run_suite
-    from triskele.models.local import local_embedder
-
     settings = invocation.settings()
     names = arms or ("bm25", "words", "lexical")
     # Embedding whole trees takes minutes: only if the arm is requested.

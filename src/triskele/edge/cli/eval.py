@@ -9,6 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from triskele.bench import curation_pairs
+from triskele.bench.harness import OwnHarness
+from triskele.bench.own import build, gate, run, tune
+from triskele.bench.own.judge import (
+    JudgingSession,
+    export_pairs,
+    import_grades,
+    import_labels,
+    import_questions,
+    write_lines,
+)
+from triskele.bench.own.questions import Question, judging_state, questions_of
 from triskele.edge.cli import curation_view, eval_view
 from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
@@ -18,7 +30,6 @@ from triskele.edge.cli.view import note, plural
 from triskele.errors import BadInput
 
 if TYPE_CHECKING:
-    from triskele.bench.own.questions import Question
     from triskele.engine.local import LocalEngine
 
 _FILE = click.Path(path_type=Path)
@@ -53,16 +64,14 @@ def eval_() -> None:
 @common
 def build_questions(invocation: Invocation, size: int, seed: int, source: Path | None) -> None:
     """Make questions from memories and past recalls, or import your own."""
-    from triskele.bench.own import build, judge, questions
-
     with invocation.open_local() as engine:
         if source is not None:
-            added = judge.import_questions(engine, source)
-            every_question = questions.questions_of(engine)
+            added = import_questions(engine, source)
+            questions = questions_of(engine)
             return emit(
                 invocation,
-                {"added": len(added), "questions": _rows(every_question), "project": engine.project},
-                lambda: eval_view.imported(added, len(every_question)),
+                {"added": len(added), "questions": _rows(questions), "project": engine.project},
+                lambda: eval_view.imported(added, len(questions)),
             )
         built = build.build(engine, size=size, seed=seed)
         document = {
@@ -112,7 +121,6 @@ def judge_questions(
         raise click.UsageError("--scripted, --from and --export exclude each other: give one of them", context)
     if (source is None) != (by is None):
         raise click.UsageError("--from FILE and --by NAME go together: name the judge of these labels", context)
-    from triskele.bench.own.judge import import_grades, import_labels
 
     with invocation.open_local_existing() as engine:
         if source is not None and by is not None:
@@ -135,35 +143,33 @@ def judge_questions(
 
 
 @eval_.command(
+    "run",
     epilog=examples(
         "triskele eval run",
         "triskele eval run --arms default,now,cc:alpha=0.6 --baseline rrf --json",
         "triskele eval run curation",
-    )
+    ),
 )
 @click.argument("suite", type=click.Choice(["recall", "curation"]), default="recall", metavar="[SUITE]")
 @click.option("--arms", metavar="A,B", help="The arms to measure: those of bench, and `now` for what recall does now.")
 @click.option("--baseline", metavar="ARM", default="fts", show_default=True, help="The arm to compare with.")
 @_SEED
 @common
-def run(invocation: Invocation, suite: str, arms: str | None, baseline: str, seed: int) -> None:
+def run_suite(invocation: Invocation, suite: str, arms: str | None, baseline: str, seed: int) -> None:
     """Measure arms on the judged questions.
 
     The suite `curation` measures the rules that merge, supersede and learn, on labelled samples.
     """
     if suite == "curation":
         return _run_curation(invocation)
-    from triskele.bench.own import run as own
 
     with invocation.open_local_existing() as engine, _progress() as progress:
         chosen = listed(arms) if arms is not None else None
-        report = own.run(engine, arms=chosen, baseline=baseline, seed=seed, progress=progress)
+        report = run.run(engine, arms=chosen, baseline=baseline, seed=seed, progress=progress)
     return emit(invocation, report, lambda: [*eval_view.bench(report, None), *eval_view.run_notes(report)])
 
 
 def _run_curation(invocation: Invocation) -> None:
-    from triskele.bench import curation_pairs
-
     pairs = curation_pairs.load_pairs()
     parts = (*curation_pairs.HALVES, curation_pairs.SPOKEN)
     reports = [curation_pairs.measure(pairs, part) for part in parts]
@@ -202,7 +208,6 @@ def check_gate(
     """
     if accepting and (improve or rollback_on_failure):
         raise click.UsageError("--accept keeps the present state without a check: give it alone", context)
-    from triskele.bench.own import gate, questions, tune
 
     if accepting:
         _accept(invocation)
@@ -216,7 +221,7 @@ def check_gate(
         emit(
             invocation,
             result,
-            lambda: eval_view.gate(result, questions.questions_of(engine), reverts),
+            lambda: eval_view.gate(result, questions_of(engine), reverts),
             passed=result.passed,
             rolled_back=reverts,
             project=engine.project,
@@ -224,23 +229,21 @@ def check_gate(
     context.exit(0 if result.passed else 1)
 
 
-@eval_.command(epilog=examples("triskele eval tune", "triskele eval tune --budget 8 --json"))
+@eval_.command("tune", epilog=examples("triskele eval tune", "triskele eval tune --budget 8 --json"))
 @click.option("--budget", type=int, metavar="N", default=16, show_default=True, help="Number of configurations to try.")
 @_SEED
 @common
 @click.pass_context
-def tune(context: click.Context, invocation: Invocation, budget: int, seed: int) -> None:
+def tune_weights(context: click.Context, invocation: Invocation, budget: int, seed: int) -> None:
     """Search for better weights; adopt them only if a loss is excluded.
 
     Nested cross-validation over at least 50 judged questions that were not made of the memories' own words. A plan is
     adopted if the 95 % interval of its gain in nDCG@10 on held-out questions is above zero and MRR falls by at most
     2 %. Exits 0 if a plan is adopted, else 1.
     """
-    from triskele.bench.own import tune as tuning
-
     with invocation.open_local_existing() as engine:
         with _progress() as progress:
-            result = tuning.tune(engine, budget=budget, seed=seed, progress=progress)
+            result = tune.tune(engine, budget=budget, seed=seed, progress=progress)
         emit(invocation, result, lambda: eval_view.tuning(result), project=engine.project)
     context.exit(0 if result.adopted else 1)
 
@@ -249,10 +252,8 @@ def tune(context: click.Context, invocation: Invocation, budget: int, seed: int)
 @common
 def rollback(invocation: Invocation) -> None:
     """Revert the adopted plan to the one before."""
-    from triskele.bench.own.tune import roll_back
-
     with invocation.open_local_existing() as engine:
-        reverted, present = roll_back(engine)
+        reverted, present = tune.roll_back(engine)
         emit(
             invocation,
             {"taken": reverted, "in_force": present, "project": engine.project},
@@ -261,23 +262,17 @@ def rollback(invocation: Invocation) -> None:
 
 
 def _judge_by_hand(engine: LocalEngine, seed: int) -> None:
-    from triskele.bench.harness import OwnHarness
-    from triskele.bench.own import judge, questions
-
-    own = questions.questions_of(engine)
-    if not own:
+    questions = questions_of(engine)
+    if not questions:
         raise BadInput("no questions yet: start with `triskele eval build`")
     with _progress() as progress:
         harness = OwnHarness(engine, progress)
-        harness.precompute([question.text for question in own.values() if question.is_waiting])
+        harness.precompute([question.text for question in questions.values() if question.is_waiting])
     with harness:
-        show(judge.JudgingSession(harness, seed))
+        show(JudgingSession(harness, seed))
 
 
 def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int) -> None:
-    from triskele.bench.harness import OwnHarness
-    from triskele.bench.own.judge import export_pairs, write_lines
-
     with _progress() as progress, OwnHarness(engine, progress) as harness:
         rows = list(export_pairs(harness, seed))
     write_lines(target, rows)
@@ -288,15 +283,11 @@ def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int
 
 
 def _show_state(invocation: Invocation, engine: LocalEngine) -> None:
-    from triskele.bench.own.questions import judging_state
-
     state = judging_state(engine)
     emit(invocation, state, lambda: eval_view.state(state), project=engine.project)
 
 
 def _accept(invocation: Invocation) -> None:
-    from triskele.bench.own import gate
-
     with invocation.open_local_existing() as engine:
         with _progress() as progress:
             baseline = gate.accept(engine, progress)

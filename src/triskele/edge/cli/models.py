@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from triskele.bench.own.gate import MIN_QUESTIONS, ModelComparison, compare_models
 from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
 from triskele.edge.cli.options import command_group
@@ -16,7 +17,6 @@ from triskele.errors import Unavailable
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from triskele.bench.own.gate import ModelComparison
     from triskele.engine.local import LocalEngine
     from triskele.engine.model_choice import HostedModelUse, LocalModel, ModelsInUse, ModelSwitch, ModelUpdate, Rollback
     from triskele.index.local import SemanticIndex
@@ -106,8 +106,6 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
 
 def _compared(engine: LocalEngine, rival: SemanticIndex, untested: bool) -> ModelComparison | None:
     """Compare two models on past and judged questions."""
-    from triskele.bench.own.gate import compare_models
-
     try:
         with progress_bar("Comparing") as progress:
             return compare_models(engine, rival, lambda what, done, total: progress(done, total, what))
@@ -120,8 +118,6 @@ def _compared(engine: LocalEngine, rival: SemanticIndex, untested: bool) -> Mode
 
 def _switch_view(switch: ModelSwitch[ModelComparison]) -> Iterator[Text]:
     """The result of the comparison, and the model in use."""
-    from triskele.bench.own.gate import MIN_QUESTIONS
-
     comparison = switch.comparison
     gate = comparison.gate if comparison is not None else None
     if comparison is not None and comparison.shared is not None:
