@@ -14,9 +14,8 @@ from typing import Any
 
 from triskele import validation
 from triskele.agents import echo
-from triskele.edge.shapes import shown_content
-from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, NotFound
+from triskele.store.access import StoreAccess
 from triskele.text import timestamps
 from triskele.types import Add, Change, Forget, Memory, Origin, Revise, Sensitivity, Sort, is_secret
 
@@ -27,6 +26,7 @@ _MOST = 5000
 _MOST_LINES = 999_999
 _SNIPPET_LINES = 4
 _GAP = "\n\n"
+_SECRET = "[SECRET] "
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 _LONGEST_PATH = 200
 
@@ -35,7 +35,7 @@ _LONGEST_PATH = 200
 class FileMemory:
     """The virtual folder of one project, with or without private memories, depending on the client."""
 
-    engine: LocalEngine
+    engine: StoreAccess
     project: str
     reads_private: bool = False
 
@@ -185,7 +185,7 @@ def _within(text: str, limit: int) -> list[str]:
 
 
 def _shown(memory: Memory) -> str:
-    return shown_content(memory, False)
+    return f"{_SECRET}{memory.content}" if is_secret(memory) else memory.content
 
 
 def _text(held: Sequence[Memory]) -> str:
