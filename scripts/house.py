@@ -45,7 +45,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "CHANGELOG.md",
 GROUPS = {
     **{name: name for name in ("edge", "server", "bench", "code")},
     **dict.fromkeys(("store.sharing", "store.corpus_protocol", "edge.http.keys"), "server"),
-    **dict.fromkeys(("edge.file_memory", "edge.process.syncing"), "core"),
+    "edge.process.syncing": "core",
 }  # fmt: skip
 GROUP_NAMES = ("core", "edge", "server", "bench", "code")
 

@@ -183,3 +183,16 @@ def test_hook_explain_agrees_with_the_hook(run: Run, home: Path, event: dict[str
         assert "no person caused the event" in " ".join(shown.split())
     else:
         assert "The event names no folder (cwd): only memories that belong everywhere" in " ".join(shown.split())
+
+
+def test_memory_tool_answers_one_call(run: Run) -> None:
+    made = run(
+        "memory-tool",
+        "--client",
+        "me",
+        "--json",
+        stdin='{"command": "create", "path": "/memories/a", "file_text": "Hi"}',
+    )
+    assert made.json["output"] == "File created successfully at: /memories/a"
+    assert run("memory-tool", stdin='{"command": "view", "path": "/memories/none"}').is_refused(1, "does not exist")
+    assert run("memory-tool", stdin="[").is_refused(2, "not one JSON object")

@@ -20,9 +20,9 @@ from click.testing import CliRunner
 from mcp import Client
 
 from triskele import config
+from triskele.agents.file_memory import FileMemory
 from triskele.agents.learning import learn
 from triskele.edge.cli.main import cli
-from triskele.edge.file_memory import FileMemory
 from triskele.edge.mcp.server import build
 from triskele.engine.local import LocalEngine
 from triskele.errors import TriskeleError

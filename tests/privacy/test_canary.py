@@ -94,7 +94,7 @@ def test_every_place_that_writes_memories_is_known() -> None:
         # A text that looks like a secret neither leaves a machine nor enters one (test_sync).
         "sync/loop.py",
         "sync/states.py",
-        "edge/file_memory.py",
+        "agents/file_memory.py",
         "server/sync_receiver.py",
         "agents/learning.py",
         "store/vault.py",

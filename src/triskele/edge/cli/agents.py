@@ -143,8 +143,8 @@ def memory_tool(invocation: Invocation, client: str) -> None:
 
     The call is JSON on standard input; its paths are in /memories, a virtual folder over the memories of this project.
     """
+    from triskele.agents.file_memory import FileMemory
     from triskele.edge.cli.write import text_or_input
-    from triskele.edge.file_memory import FileMemory
 
     try:
         call = json.loads(text_or_input("-"))

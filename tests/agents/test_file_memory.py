@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from triskele.agents import usage
-from triskele.edge.file_memory import FileMemory
+from triskele.agents.file_memory import FileMemory
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, NotFound, TriskeleError
 from triskele.types import Origin, Sensitivity
@@ -130,16 +130,3 @@ def test_errors_are_told(folder: FileMemory, command: dict[str, Any], message: s
     call(folder, "create", "/memories/a.md", file_text="a and a")
     with pytest.raises(TriskeleError, match=message):
         folder.run(command)
-
-
-def test_the_command_answers_one_call(run: Callable[..., Any]) -> None:
-    made = run(
-        "memory-tool",
-        "--client",
-        "me",
-        "--json",
-        stdin='{"command": "create", "path": "/memories/a", "file_text": "Hi"}',
-    )
-    assert made.json["output"] == "File created successfully at: /memories/a"
-    assert run("memory-tool", stdin='{"command": "view", "path": "/memories/none"}').is_refused(1, "does not exist")
-    assert run("memory-tool", stdin="[").is_refused(2, "not one JSON object")
