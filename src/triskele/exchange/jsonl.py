@@ -24,13 +24,14 @@ from triskele.exchange.records import Item, Note, StoredLink, StoredVersion
 from triskele.privacy import detect
 from triskele.replies import Problem
 from triskele.store import archive
+from triskele.store.rows import LATER_COLUMNS, VERSION_LISTS
 from triskele.text import timestamps
 from triskele.text.ids import ALPHABET, ID_LENGTH, content_hash
-from triskele.types import SPOKEN, Link, Memory, is_secret
+from triskele.types import Link, Memory, is_secret
 
-FORMAT = 3
-# The last checkout before the first release wrote format 2, without the fields of a conversation.
-_WITHOUT_SPEAKERS = 2
+# The last checkout before the first release wrote format 2, with the first list of columns only.
+_FIRST_FORMAT = 2
+FORMAT = _FIRST_FORMAT + len(VERSION_LISTS) - 1
 _COUNTED = {"memory": "versions", "link": "links"}
 _MAX_VERSION = 2**31
 _SECRET = "secret"
@@ -121,7 +122,7 @@ def _checked_header(record: dict[str, Any], _place: str) -> dict[str, int]:
     version = whole(record["triskele"], "the format's version")
     if version > FORMAT:
         raise BadInput(f"has format {version}, this triskele reads up to format {FORMAT}: upgrade triskele")
-    if version < _WITHOUT_SPEAKERS:
+    if version < _FIRST_FORMAT:
         raise BadInput(f"has format {version}, from before the first release: export it again with a later checkout")
     _check_names(record, {"triskele", *_COUNTED.values()}, "the header")
     return {name: whole(record[name], f"the number of {name}") for name in _COUNTED.values()}
@@ -184,7 +185,7 @@ def _link_of(values: dict[str, Any]) -> Link:
 
 def _memory_of(values: dict[str, Any], settings: MemorySettings) -> Memory:
     """The version that the values describe; refuses what validation would refuse or change."""
-    rows = dict.fromkeys(SPOKEN) | {name: value for name, value in values.items() if name != _SECRET}
+    rows = dict.fromkeys(LATER_COLUMNS) | {name: value for name, value in values.items() if name != _SECRET}
     memory: Memory = _built(Memory, rows, _MEMORY_FIELDS, "the memory")
     _check_id(memory.id)
     _check_texts(memory, settings)

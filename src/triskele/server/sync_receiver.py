@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
@@ -88,6 +89,16 @@ class SyncRecord(_Strict):
     forgotten: bool = False
     project: _Name = ""
     keys: Annotated[list[_Key], Field(max_length=MOST_KEYS)] = []
+
+    # An unknown field comes from a newer laptop.
+    model_config = ConfigDict(extra="allow", json_schema_extra={"additionalProperties": False})
+
+    @model_validator(mode="after")
+    def _refuse_unknown(self) -> Self:
+        """Refuse unknown fields that hold something: they would be lost."""
+        if unknown := [name for name, value in (self.model_extra or {}).items() if value is not None]:
+            raise PydanticCustomError("extra_forbidden", "unknown field {name}", {"name": unknown[0][:40]})
+        return self
 
 
 class SyncItem(_Strict):

@@ -23,9 +23,11 @@ from triskele.errors import BadInput, StoreDamaged, StoreUnavailable
 from triskele.store.derived import NAMES
 from triskele.store.rows import (
     JOURNAL_COLUMNS,
+    LATER_COLUMNS,
     LINK_COLUMNS,
     PLACE_COLUMNS,
     VERSION_COLUMNS,
+    VERSION_NAMES,
     row_hash,
     to_entry,
     to_link,
@@ -112,7 +114,7 @@ class _Table:
         return self.columns.split(", ")
 
 
-_UNOWNED = ", ".join(name for name in VERSION_COLUMNS.split(", ") if name != "owner")
+_UNOWNED = ", ".join(name for name in VERSION_NAMES if name != "owner")
 _DOCUMENT, _SEALED = "kind, key, value, about", "id, version, sealed_as, sealed"
 _NAME_COLUMNS = "name, key, block, text, any_case, spread, concept"
 # In the order in which a store takes them: what others refer to comes first.
@@ -302,7 +304,7 @@ def records(lines: Iterator[bytes], end: bytes | None = None) -> Iterator[Head |
 
     What was yielded before an error must not be kept. With `end`, the line with the digest has to be that one.
     """
-    digest, rows, number = hashlib.sha256(), 0, 0
+    digest, rows, number, columns = hashlib.sha256(), 0, 0, dict[str, list[str]]()
     for number, raw in enumerate(lines, 1):
         try:
             value = json.loads(raw) if raw.endswith(b"\n") else None
@@ -313,7 +315,9 @@ def records(lines: Iterator[bytes], end: bytes | None = None) -> Iterator[Head |
                     raise BadInput("the archive was altered (its digest differs): nothing was imported")
                 return
             digest.update(raw)
-            record = _row_of(value) if isinstance(value, list) and number > 1 else _head_of(value, number)
+            if number == 1:
+                columns = _columns_of(value)
+            record = _row_of(value, columns) if isinstance(value, list) and number > 1 else _head_of(value, number)
         except _DAMAGE as error:
             raise BadInput(f"line {number:,} of the archive is cut or damaged: nothing was imported") from error
         rows += not isinstance(record, Head | OwnerRows)
@@ -324,14 +328,24 @@ def records(lines: Iterator[bytes], end: bytes | None = None) -> Iterator[Head |
 def _head_of(value: Any, number: int) -> Head | OwnerRows:
     if number > 1:
         return OwnerRows(str(value["owner"]), {kind: int(value["numbers"][kind]) for kind in _NUMBERED})
-    if value[TITLE] != FORMAT or value["columns"] != {name: table.names for name, table in TABLES.items()}:
-        raise BadInput("the archive was written by another version of triskele: import it with that version")
     return Head(int(value["owners"]), {kind: int(value["numbers"][kind]) for kind in _NUMBERED})
 
 
-def _row_of(value: list[Any]) -> tuple[str, Values]:
+def _columns_of(head: Any) -> dict[str, list[str]]:
+    """The columns of each table; an archive of an earlier release may lack the later ones of versions."""
+    if head[TITLE] == FORMAT:
+        columns: dict[str, list[str]] = head["columns"]
+        left_out = set(LATER_COLUMNS) - {*columns.get("versions", ())}
+        readable = {name: table.names for name, table in TABLES.items()}
+        readable["versions"] = [name for name in readable["versions"] if name not in left_out]
+        if columns == readable:
+            return columns
+    raise BadInput("the archive was written by another version of triskele: import it with that version")
+
+
+def _row_of(value: list[Any], columns: Mapping[str, Sequence[str]]) -> tuple[str, Values]:
     table, *values = value
-    row = dict(zip(TABLES[table].names, values, strict=True))
+    row: Values = dict.fromkeys(TABLES[table].names) | dict(zip(columns[table], values, strict=True))
     for name in row:
         if (table, name) in _BYTES and row[name] is not None:
             row[name] = base64.b64decode(row[name], validate=True)
@@ -412,7 +426,7 @@ def _refuse_unreadable(table: str, row: Values, widths: dict[str, int]) -> None:
 
 
 def _refuse_unreadable_version(row: Values) -> None:
-    memory = to_memory([row.get(name) for name in VERSION_COLUMNS.split(", ")])
+    memory = to_memory([row.get(name) for name in VERSION_NAMES])
     tags = json.loads(row["tags"])
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise TypeError("tags that are not a list of texts")

@@ -7,20 +7,29 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import wraps
+from itertools import chain
 from typing import Any, TypeVar
 
 from triskele.errors import StoreUnavailable
 from triskele.text.timestamps import EPOCH, from_micros, to_micros
-from triskele.types import Action, JournalEntry, Link, LinkKind, Memory, Origin, Role, Sensitivity
+from triskele.types import SPOKEN, Action, JournalEntry, Link, LinkKind, Memory, Origin, Role, Sensitivity
 
-VERSION_COLUMNS = (
-    "id, version, content, category, tags, keywords, importance, sensitivity, owner, project, origin, session,"
-    " position, created_at, updated_at, valid_from, valid_to, known_from, known_to, content_hash, speaker,"
-    " role"
+# The columns of a version, in the order in which they were introduced. A new optional column is a new list at the end:
+# rows, archives and exports without it stay as good as they were.
+VERSION_LISTS = (
+    (
+        *("id", "version", "content", "category", "tags", "keywords", "importance", "sensitivity", "owner", "project"),
+        *("origin", "session", "position", "created_at", "updated_at", "valid_from", "valid_to"),
+        *("known_from", "known_to", "content_hash"),
+    ),
+    SPOKEN,
 )
-# The columns before the last two, speaker and role.
-_COLUMNS_WITHOUT_SPEAKER = 20
-_COLUMNS = len(VERSION_COLUMNS.split(","))
+VERSION_NAMES = tuple(chain.from_iterable(VERSION_LISTS))
+VERSION_COLUMNS = ", ".join(VERSION_NAMES)
+# The columns that may be missing from what an earlier release wrote.
+LATER_COLUMNS = tuple(chain.from_iterable(VERSION_LISTS[1:]))
+_READ_NAMES = (*VERSION_NAMES, "shared_by")
+_MOMENTS = ("created_at", "updated_at", "valid_from", "valid_to", "known_from", "known_to")
 LINK_COLUMNS = "source, kind, target, known_from, known_to"
 PLACE_COLUMNS = "key, project, at"
 SEALED_COLUMNS = "id, version, sealed_as, sealed"
@@ -52,69 +61,43 @@ def row_hash(values: Row) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def without_later(values: Row, lists: Sequence[Sequence[str]]) -> Row:
+    """The values of some lists of columns without the last lists that hold nothing; the first one stays."""
+    end = len(values)
+    for names in reversed(lists[1:]):
+        if any(value is not None for value in values[end - len(names) : end]):
+            break
+        end -= len(names)
+    return values[:end]
+
+
 def version_hash(values: Row) -> str:
-    """The hash of the values of VERSION_COLUMNS, without speaker and role if both are missing."""
-    first, spoken = values[:_COLUMNS_WITHOUT_SPEAKER], values[_COLUMNS_WITHOUT_SPEAKER:]
-    return row_hash(first if all(value is None for value in spoken) else values)
+    """The hash of the values of VERSION_COLUMNS, without later columns that hold nothing."""
+    return row_hash(without_later(values, VERSION_LISTS))
 
 
 def from_memory(memory: Memory) -> list[Any]:
     """The values of VERSION_COLUMNS."""
-    return [
-        memory.id,
-        memory.version,
-        memory.content,
-        memory.category,
-        json.dumps(memory.tags, ensure_ascii=False),
-        memory.keywords,
-        float(memory.importance),
-        memory.sensitivity.value,
-        memory.owner,
-        memory.project,
-        memory.origin.value,
-        memory.session,
-        memory.position,
-        to_micros(memory.created_at),
-        to_micros(memory.updated_at),
-        _micros(memory.valid_from),
-        _micros(memory.valid_to),
-        to_micros(memory.known_from),
-        _micros(memory.known_to),
-        memory.content_hash,
-        memory.speaker,
-        None if memory.role is None else memory.role.value,
-    ]
+    values = [getattr(memory, name) for name in VERSION_NAMES]
+    for position, convert in _CONVERTED:
+        values[position] = convert(values[position])
+    return values
 
 
 @_or_damaged
 def to_memory(values: Row) -> Memory:
     """The inverse of `from_memory`; a value after those columns is the user who shares the memory."""
-    created_at, updated_at, valid_from, valid_to, known_from, known_to = _moments(values[13:19])
-    return Memory(
-        id=values[0],
-        version=values[1],
-        content=values[2],
-        category=values[3],
-        tags=() if values[4] == "[]" else tuple(json.loads(values[4])),
-        keywords=values[5],
-        importance=values[6],
-        sensitivity=Sensitivity(values[7]),
-        owner=values[8],
-        project=values[9],
-        origin=Origin(values[10]),
-        session=values[11],
-        position=values[12],
-        created_at=created_at,
-        updated_at=updated_at,
-        valid_from=valid_from,
-        valid_to=valid_to,
-        known_from=known_from,
-        known_to=known_to,
-        content_hash=values[19],
-        speaker=values[20],
-        role=None if values[21] is None else Role(values[21]),
-        shared_by=values[_COLUMNS] if len(values) > _COLUMNS else None,
-    )
+    # Here and not in functions, because it runs for every memory that is read.
+    fields = dict(zip(_READ_NAMES, values, strict=False))
+    for name in _MOMENTS:
+        if (micros := fields[name]) is not None:
+            fields[name] = EPOCH + timedelta(microseconds=micros)
+    tags, role = fields["tags"], fields["role"]
+    fields["tags"] = () if tags == "[]" else tuple(json.loads(tags))
+    fields["sensitivity"] = Sensitivity(fields["sensitivity"])
+    fields["origin"] = Origin(fields["origin"])
+    fields["role"] = None if role is None else Role(role)
+    return Memory(**fields)
 
 
 def from_link(link: Link) -> list[Any]:
@@ -160,3 +143,14 @@ def _micros(moment: datetime | None) -> int | None:
 def _moments(values: Row) -> list[Any]:
     """Several moments at once, here because every memory that is read has six; None stays None."""
     return [None if micros is None else EPOCH + timedelta(microseconds=micros) for micros in values]
+
+
+# The columns that hold another value than the field of a memory.
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "tags": lambda tags: json.dumps(tags, ensure_ascii=False),
+    "importance": float,
+    **dict.fromkeys(("sensitivity", "origin"), lambda choice: choice.value),
+    "role": lambda role: None if role is None else role.value,
+    **dict.fromkeys(_MOMENTS, _micros),
+}
+_CONVERTED = [(VERSION_NAMES.index(name), convert) for name, convert in _CONVERSIONS.items()]

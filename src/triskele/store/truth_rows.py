@@ -17,6 +17,7 @@ from triskele.store.rows import (
     PLACE_COLUMNS,
     SEALED_COLUMNS,
     VERSION_COLUMNS,
+    VERSION_NAMES,
     Row,
     from_link,
     from_memory,
@@ -28,13 +29,10 @@ from triskele.store.rows import (
 from triskele.store.statements import Rows
 from triskele.text.ids import content_hash
 from triskele.text.timestamps import from_micros, to_micros
-from triskele.types import Action, Link, Memory, Sensitivity
+from triskele.types import CONTEXT, Action, Link, Memory, Sensitivity
 
 FOLDERS = f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? ORDER BY place"
-_SAME_TURN = " AND ".join(
-    f"{column} IS NOT DISTINCT FROM ?"
-    for column in ("session", "position", "speaker", "role", "valid_from", "valid_to")
-)
+_SAME_CONTEXT = " AND ".join(f"{name} IS NOT DISTINCT FROM ?" for name in CONTEXT)
 
 
 class TruthRows(Rows):
@@ -127,18 +125,12 @@ class TruthRows(Rows):
 
     def same_content(self, memory: Memory) -> Memory | None:
         """A current memory with the same content in the same place, secrets left out."""
+        values = dict(zip(VERSION_NAMES, from_memory(memory), strict=True))
         return self._memory(
             f"SELECT {VERSION_COLUMNS} FROM versions{self.dialect.by_content} WHERE owner = ? AND content_hash = ?"
-            f" AND known_to IS NULL{self.dialect.own} AND sensitivity <> 'secret' AND project = ? AND {_SAME_TURN}"
-            " AND content = ?",
+            f" AND known_to IS NULL{self.dialect.own} AND sensitivity <> 'secret' AND {_SAME_CONTEXT} AND content = ?",
             memory.content_hash,
-            memory.project,
-            memory.session,
-            memory.position,
-            memory.speaker,
-            memory.role and memory.role.value,
-            memory.valid_from and to_micros(memory.valid_from),
-            memory.valid_to and to_micros(memory.valid_to),
+            *(values[name] for name in CONTEXT),
             memory.content,
         )
 

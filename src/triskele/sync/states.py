@@ -20,11 +20,13 @@ from triskele.ingest import checked_details, labels_of, refuse_secret_labels
 from triskele.privacy import detect
 from triskele.store.derived import Document
 from triskele.store.protocols import OwnerStore
+from triskele.store.rows import without_later
 from triskele.sync.merge import ERASED, Links, LocalState, Push, ServerState, Standing
 from triskele.text import timestamps
 from triskele.text.folders import REMOTE
 from triskele.text.ids import content_hash, same_words
 from triskele.types import (
+    SPOKEN,
     Action,
     Add,
     Change,
@@ -80,9 +82,15 @@ class Record:
     keys: tuple[str, ...] = ()
 
 
-_KEPT = tuple(each.name for each in fields(Record) if each.name not in ("forgotten", "project", "keys"))
-# The time of an edit is no part of what a memory says: the same edit on two machines is one.
-_SAID = tuple(each for each in _KEPT if each != "updated_at")
+_COPIED = tuple(each.name for each in fields(Record) if each.name not in ("forgotten", "project", "keys"))
+# What a fingerprint covers. A new optional field is a new list at the end: states without it keep their fingerprints.
+# The time of an edit is left out: the same edit on two machines is one.
+FINGERPRINTED = (
+    (
+        *("content", "category", "tags", "keywords", "importance", "origin", "session", "position", *SPOKEN),
+        *("created_at", "valid_from", "valid_to"),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +160,9 @@ class Outgoing:
 
 def fingerprint(memory: Memory) -> str:
     """A hash of everything that a memory contains on this side, and of its standing."""
-    said = [getattr(memory, name) for name in _SAID]
-    values = [standing_of(memory), memory.project, *said]
-    return hashlib.sha256(json.dumps(values, default=_plain).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    values = [getattr(memory, name) for names in FINGERPRINTED for name in names]
+    stated = [standing_of(memory), memory.project, *without_later(values, FINGERPRINTED)]
+    return hashlib.sha256(json.dumps(stated, default=_plain).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _plain(value: object) -> object:
@@ -285,7 +293,7 @@ def _names(name: str, remote: str) -> Iterator[str]:
 
 def record_of(memory: Memory, projects: ProjectNames) -> Record:
     """An open memory as it travels."""
-    values = {name: getattr(memory, name) for name in _KEPT}
+    values = {name: getattr(memory, name) for name in _COPIED}
     is_forgotten = memory.known_to is not None
     return Record(**values, forgotten=is_forgotten, project=memory.project, keys=projects.keys(memory.project))
 
@@ -294,7 +302,7 @@ def memory_of(id: str, record: Record, owner: str, projects: ProjectNames) -> Me
     """A record as the memory of this side, not stored yet; `known_to` says that it is forgotten."""
     now = timestamps.now()
     return Memory(
-        **{name: getattr(record, name) for name in _KEPT},
+        **{name: getattr(record, name) for name in _COPIED},
         id=id,
         owner=owner,
         project=projects.local(record.keys, record.project),
