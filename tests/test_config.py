@@ -7,7 +7,7 @@ import pytest
 
 from triskele import config
 from triskele.errors import BadInput
-from triskele.store import addresses
+from triskele.store import open as stores
 from triskele.text import folders
 
 
@@ -79,7 +79,7 @@ def test_an_error_names_the_environment_variable_that_caused_it(
     tmp_path: Path, variable: str, value: str, words: str
 ) -> None:
     with pytest.raises(BadInput, match=re.escape(words)) as refused:
-        addresses.check_address(config.load({"TRISKELE_HOME": str(tmp_path), variable: value}))
+        stores.check_address(config.load({"TRISKELE_HOME": str(tmp_path), variable: value}))
     assert f"(from the environment variable {variable})" in str(refused.value)
     (tmp_path / "config.toml").write_text("[recall]\nlimit = 900\n")
     with pytest.raises(BadInput, match=re.escape(f"not 900 (in {tmp_path / 'config.toml'})")):

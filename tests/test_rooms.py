@@ -52,7 +52,7 @@ DOORS: dict[str, set[str]] = {
         "edge.web.code_page",
     },
     "server": {
-        "store.addresses",
+        "store.open",
         "recall.runtime",
         "edge.cli.server",
         "edge.cli.agents",
@@ -170,11 +170,11 @@ def test_sql_stays_in_the_stores(path: Path) -> None:
 
 
 @pytest.mark.parametrize("database", ["store.sqlite", "server.postgres"])
-def test_only_addresses_loads_a_database(database: str) -> None:
+def test_only_store_open_loads_a_database(database: str) -> None:
     graph, own = _import_graph(SOURCE), f"triskele.{database}"
     shared = {name for name in graph if name.startswith("triskele.store.") and not name.startswith(own)}
     users = {name for name in shared if any(used.startswith(own) for used in graph[name])}
-    assert users == {"triskele.store.addresses"}
+    assert users == {"triskele.store.open"}
 
 
 def test_the_rules_of_writing_hold_no_statement() -> None:

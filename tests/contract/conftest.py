@@ -9,7 +9,7 @@ import pytest
 from contract.memory_store import MemoryStores
 
 from triskele import config
-from triskele.store import addresses
+from triskele.store import open as stores
 from triskele.store.protocols import Maintenance, OwnerStore, Store
 from triskele.store.writer import MemoryLimits
 from triskele.types import Add, Change, Memory, Outcome
@@ -20,7 +20,7 @@ Open = Callable[[Path, MemoryLimits | None], Store]
 def _sqlite(_: pytest.FixtureRequest) -> Open:
     def open_one(folder: Path, limits: MemoryLimits | None) -> Store:
         settings = config.load({"TRISKELE_HOME": str(folder)}, store_url=f"sqlite:///{folder / 'store.db'}")
-        return addresses.open_store(settings, limits=limits)
+        return stores.open_store(settings, limits=limits)
 
     return open_one
 
@@ -31,7 +31,7 @@ def _postgres(request: pytest.FixtureRequest) -> Open:
 
     def open_one(folder: Path, limits: MemoryLimits | None) -> Store:
         urls[folder] = urls.get(folder) or new_postgres()
-        return addresses.open_store(config.load({"TRISKELE_HOME": str(folder)}, store_url=urls[folder]), limits=limits)
+        return stores.open_store(config.load({"TRISKELE_HOME": str(folder)}, store_url=urls[folder]), limits=limits)
 
     return open_one
 

@@ -28,7 +28,6 @@ from triskele.server.postgres.connections import Connections, OwnerTransactions
 from triskele.server.postgres.replicas import Position
 from triskele.server.postgres.truth import PostgresStore
 from triskele.store.corpus_protocol import VectorQuery, WeightedTerms
-from triskele.store.sharing import shares_of
 from triskele.text import timestamps
 from triskele.types import Add, Memory, Scope
 
@@ -264,7 +263,7 @@ def test_ends_of_shares_and_erasures_elsewhere_are_in_force_while_the_replica_la
         accounts.groups.add("crew", "bob")
         alice = open_as("alice", url, owner="alice")
         lamps = [alice.remember(f"The {color} lamp hangs in the hall").id for color in ("green", "blue", "red")]
-        shares = shares_of(alice.store.shares)
+        shares = alice.store.shares
         shares.share("memory", lamps[0], "user", "bob")
         shares.share("memory", lamps[1], "group", "crew")
         shares.share("memory", lamps[2], "user", "bob")

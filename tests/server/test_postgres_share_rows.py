@@ -19,7 +19,6 @@ from triskele.server.accounts import Accounts
 from triskele.server.postgres.connections import OwnerTransactions
 from triskele.server.postgres.truth import PostgresStore
 from triskele.store.protocols import START
-from triskele.store.sharing import shares_of
 from triskele.types import Action, Add, Connect, Forget, Link, LinkKind, Memory, Outcome, Revise, Sensitivity
 from triskele.validation import check_share
 
@@ -270,7 +269,7 @@ def test_a_memory_of_a_reader_does_not_replace_a_shared_one(
 ) -> None:
     alice, bob = store.for_owner("alice"), store.for_owner("bob")
     [shared] = _added(store, "alice", make_memory("the gate is green"))
-    shares_of(alice.shares).share("memory", shared, "user", "bob", access="write")
+    alice.shares.share("memory", shared, "user", "bob", access="write")
     [own] = _added(store, "bob", make_memory("the gate is blue"))
     link = Link(source=own, kind=LinkKind.SUPERSEDES, target=shared, known_from=make_memory().known_from)
     with pytest.raises(NotAllowed, match="only alice can replace it"):

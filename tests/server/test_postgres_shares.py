@@ -24,7 +24,6 @@ from triskele.recall.plan import Plan
 from triskele.replies import HookCall
 from triskele.server.accounts import Accounts
 from triskele.store.derived import EMBED
-from triskele.store.sharing import shares_of
 from triskele.types import Action, Add, LinkKind
 
 Open = Callable[..., LocalEngine]
@@ -53,7 +52,7 @@ def open_as(tmp_path: Path, postgres_url: str, accounts: Accounts, corpus: str) 
 
 
 def _shares(engine: LocalEngine) -> Any:
-    return shares_of(engine.store.shares)
+    return engine.store.shares
 
 
 def _ids(engine: LocalEngine, text: str, **options: Any) -> list[str]:

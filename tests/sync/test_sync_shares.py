@@ -14,7 +14,6 @@ from sync_world import LAPTOPS, Stores, World, opened
 from triskele.engine.local import LocalEngine
 from triskele.errors import NotFound
 from triskele.server.accounts import Accounts
-from triskele.store.sharing import shares_of
 from triskele.types import Add, Sensitivity
 
 SHARING = st.one_of(
@@ -44,10 +43,10 @@ class SharingHistory(History):
     def _give(self, side: str, number: int) -> None:
         if (found := self._pick(side, number)) is not None:
             access = "write" if number % 2 else "read"
-            shares_of(self.world.server.store.shares).share("memory", found.id, "user", self.friend_name, access=access)
+            self.world.server.store.shares.share("memory", found.id, "user", self.friend_name, access=access)
 
     def _end(self, _: str, number: int) -> None:
-        shares = shares_of(self.world.server.store.shares)
+        shares = self.world.server.store.shares
         if given := shares.given():
             chosen = given[number % len(given)]
             shares.unshare("memory", chosen.target, "user", self.friend_name)
@@ -55,11 +54,11 @@ class SharingHistory(History):
     def _receive(self, _: str, number: int) -> None:
         id = self.friend.remember(f"of the friend: {self._text()}").id
         self.received.add(id)
-        shares_of(self.friend.store.shares).share("memory", id, "user", self.owner, access="write")
+        self.friend.store.shares.share("memory", id, "user", self.owner, access="write")
 
     def _friend_edits(self, _: str, number: int) -> None:
         """The friend changes what it may write; on the server that is a change like any other."""
-        writable = [each for each in shares_of(self.friend.store.shares).received() if each.access == "write"]
+        writable = [each for each in self.friend.store.shares.received() if each.access == "write"]
         writable = [each for each in writable if self._stands(each.id)]
         if writable:
             id = writable[number % len(writable)].id
@@ -80,11 +79,11 @@ class SharingHistory(History):
             assert not self.received & self.world.latest(side).keys(), side
         assert not any("of the friend" in each for each in self.world.heard)
         server = self.world.latest("server")
-        shares = shares_of(self.world.server.store.shares)
+        shares = self.world.server.store.shares
         given = {each.target for each in shares.given()}
         assert given <= server.keys()
         assert all(server[id].sensitivity is Sensitivity.OPEN for id in given)
-        has = {each.id for each in shares_of(self.friend.store.shares).received()}
+        has = {each.id for each in self.friend.store.shares.received()}
         assert has == given
         for id in given:
             _, last = max(self.friend.store.versions([id]), key=lambda each: each[1].version)
@@ -126,14 +125,14 @@ def test_a_memory_that_another_user_shares_under_the_same_id_is_theirs(
     a, text = world.engines["a"], "the pond has a heron"
     id = a.remember(text).id
     friend.apply([Add(replace(friend.draft("the friend's pond"), id=id))])
-    shares_of(friend.store.shares).share("memory", id, "user", history.owner, access="write")
+    friend.store.shares.share("memory", id, "user", history.owner, access="write")
     report = world.sync("a")
     assert report is not None and f"{history.friend_name} shares" in report.waiting[id]
     assert friend.get(id).content == "the friend's pond"
     if end == "erase":
         friend.erase(id)
     else:
-        shares_of(friend.store.shares).unshare("memory", id, "user", history.owner)
+        friend.store.shares.unshare("memory", id, "user", history.owner)
     report = world.sync("a")
     assert report is not None and not report.waiting
     assert world.standing("a") == world.standing("server") == [text]

@@ -30,7 +30,7 @@ from triskele.replies import (
     Secret,
     Undone,
 )
-from triskele.store import addresses
+from triskele.store import open as stores
 from triskele.store.protocols import Maintenance, OwnerStore, Store
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
@@ -98,12 +98,12 @@ class LocalEngine:
         self.settings = settings
         self.actor = USER
         self._analyzer = Analyzer(settings.index.language, source=source_of(settings.origins, "index.language"))
-        unbound = store or addresses.open_store(settings)
+        unbound = store or stores.open_store(settings)
         self.store: OwnerStore = unbound.for_owner(settings.memory.owner)
         self.workplace = projects.Workplace(self.store, folder, settings.project)
         self._maintenance = unbound.maintenance
         self._close_store = unbound.close if store is None else lambda: None
-        self._index_folder = addresses.index_folder(settings)
+        self._index_folder = stores.index_folder(settings)
         self._ask = ask
         self.after_answer = AfterAnswer()
         # Shared by those who act as others.

@@ -9,7 +9,7 @@ from triskele import config
 from triskele.config import Settings
 from triskele.engine.local import LocalEngine
 from triskele.errors import StoreDamaged, StoreNewer, StoreOlder
-from triskele.store import addresses
+from triskele.store import open as stores
 
 if TYPE_CHECKING:
     from triskele.store.vault import Ask
@@ -31,11 +31,11 @@ def open_memory(
 def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) -> tuple[LocalEngine, Path | None]:
     """Replace a store by a verified backup, even one that cannot be opened; returns the memory and the old files."""
     try:
-        if not addresses.exists(settings):
+        if not stores.exists(settings):
             raise StoreDamaged(f"the store {settings.store.url} is missing or empty")
         engine = open_memory(settings=settings, ask=ask)
     except (StoreDamaged, StoreNewer, StoreOlder):
-        kept = addresses.replace_damaged(settings, source)
+        kept = stores.replace_damaged(settings, source)
         engine = open_memory(settings=settings, ask=ask)
         engine.upkeep.reindex()
         return engine, kept

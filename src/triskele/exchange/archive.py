@@ -26,7 +26,8 @@ from triskele.models.bundled import place_of
 from triskele.models.embedder import Embedder
 from triskele.models.local import local_embedder
 from triskele.recall.model_switch import in_force
-from triskele.store import addresses, archive
+from triskele.store import archive
+from triskele.store import open as stores
 from triskele.store.access import StoreAccess
 from triskele.store.archive import OwnerRows
 from triskele.store.derived import EMBED
@@ -184,7 +185,7 @@ class _Models:
 
     @cached_property
     def _unbound(self) -> Store:
-        opened = addresses.open_store(self._settings)
+        opened = stores.open_store(self._settings)
         self._opened.callback(opened.close)
         return opened
 
@@ -200,7 +201,7 @@ class _Models:
         embedder = _embedder(store, settings)
         if embedder is None:
             return None
-        return SemanticIndex.of(embedder, addresses.index_folder(settings), store)
+        return SemanticIndex.of(embedder, stores.index_folder(settings), store)
 
     def _leave(self) -> None:
         if self._current is not None and self._current[1] is not None:

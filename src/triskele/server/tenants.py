@@ -16,7 +16,7 @@ from triskele.agents.usage import AfterAnswer
 from triskele.config import ServerSettings, Settings
 from triskele.edge.http.access import Access, Principal
 from triskele.errors import QuotaExceeded
-from triskele.store import addresses
+from triskele.store import open as stores
 from triskele.store.derived import EMBED
 from triskele.store.writer import MemoryLimits
 from triskele.text import timestamps
@@ -120,7 +120,7 @@ class Tenants:
     def _shared(self) -> Store:
         with self._mutex:
             if self._store is None:
-                self._store = addresses.open_store(self._settings, limits=MemoryLimits(self.limits.memories_per_user))
+                self._store = stores.open_store(self._settings, limits=MemoryLimits(self.limits.memories_per_user))
             return self._store
 
     def admit(self, principal: Principal) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from triskele.errors import BadInput
 from triskele.replies import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
 from triskele.types import USER, Memory
 
@@ -63,30 +62,3 @@ class OwnerShares(ShareStore, Protocol):
     def writers(self, memories: Sequence[Memory]) -> dict[str, str]:
         """The other users who wrote the texts of some memories, by the id of the memory; own texts have none."""
         ...
-
-
-class GroupStore(Protocol):
-    """The groups of a server, changed by its admins."""
-
-    def create(self, name: str) -> UserGroup:
-        """Add a group without members."""
-        ...
-
-    def delete(self, name: str) -> None:
-        """Remove a group, and end all shares with it."""
-        ...
-
-    def add(self, name: str, user: str) -> UserGroup:
-        """Add a user to a group; what is shared with the group is shared with the user at once."""
-        ...
-
-    def remove(self, name: str, user: str) -> UserGroup:
-        """Remove a user from a group; memories that only the group shared leave the user at once."""
-        ...
-
-
-def shares_of(shares: ShareStore | None) -> ShareStore:
-    """The shares of a store; raise if it belongs to one person."""
-    if shares is None:
-        raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
-    return shares

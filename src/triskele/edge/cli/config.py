@@ -290,7 +290,7 @@ def _is_removable(text: str, key: str, settings: Settings) -> bool:
 def _check(text: str, home: Path) -> Settings:
     """Read the settings of a text, without the environment; refuse wrong ones."""
     # Imported here: the help of a command does not need them.
-    from triskele.store import addresses
+    from triskele.store import open as stores
     from triskele.text.analysis import Analyzer
 
     with TemporaryDirectory(prefix="triskele-") as folder:
@@ -298,7 +298,7 @@ def _check(text: str, home: Path) -> Settings:
         tried.write_text(text, encoding="utf-8")
         try:
             settings = load({"TRISKELE_HOME": str(home), "TRISKELE_CONFIG": str(tried)})
-            addresses.check_address(settings)
+            stores.check_address(settings)
             Analyzer(settings.index.language, source=source_of(settings.origins, "index.language"))
         except BadInput as error:
             raise BadInput(str(error).replace(f" (in {tried})", "").replace(f" in {tried}", "")) from None

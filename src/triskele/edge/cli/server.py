@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from triskele.engine.protocol import Engine
     from triskele.replies import NewShare, Shares, UserGroup
     from triskele.server.accounts import Accounts
-    from triskele.store.sharing import GroupStore
+    from triskele.server.shares import Groups
 
 _COUNT = click.IntRange(0, 10**12)
 _ONCE = "Keep the key now: it is not shown again."
@@ -346,7 +346,7 @@ def remove_member(invocation: Invocation, name: str, user: str) -> None:
 
 
 def _change_groups(
-    invocation: Invocation, operation: str, change: Callable[[GroupStore], UserGroup | None], **names: str
+    invocation: Invocation, operation: str, change: Callable[[Groups], UserGroup | None], **names: str
 ) -> Any:
     """Change the groups at the store, or by an operation of the server that this machine uses."""
     if connect.server_of(invocation.chosen()):

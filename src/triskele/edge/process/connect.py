@@ -37,9 +37,9 @@ def address_of(settings: Settings) -> str:
 
 def exists(settings: Settings) -> bool:
     """Whether the memory exists already; that of a server does."""
-    from triskele.store import addresses
+    from triskele.store import open as stores
 
-    return bool(server_of(settings)) or addresses.exists(settings)
+    return bool(server_of(settings)) or stores.exists(settings)
 
 
 def open_engine(settings: Settings, environ: Mapping[str, str], folder: Path, ask: Ask | None = None) -> Engine:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 
 from triskele.config import KEY_FILE, Settings, is_path, shown_url, source_of, sqlite_path
@@ -13,18 +12,6 @@ from triskele.store.sqlite import lost_writes, maintenance, store_file
 from triskele.store.sqlite.store import BUSY_TIMEOUT_S, SqliteStore
 from triskele.store.writer import MemoryLimits
 from triskele.text.ids import content_hash
-
-
-class _Kind(Protocol):
-    """The operations of a kind of store that need no open store."""
-
-    def open(self, settings: Settings, limits: MemoryLimits | None) -> Store: ...
-
-    def exists(self, settings: Settings) -> bool: ...
-
-    def index_folder(self, settings: Settings) -> Path: ...
-
-    def replace_damaged(self, settings: Settings, source: Path) -> Path | None: ...
 
 
 def open_store(settings: Settings, *, limits: MemoryLimits | None = None) -> Store:
@@ -57,7 +44,7 @@ def check_address(settings: Settings) -> None:
         raise _not_an_address(settings, "store.read_url", url)
 
 
-def _kind(settings: Settings) -> _Kind:
+def _kind(settings: Settings) -> _Sqlite | _Postgres:
     scheme, _, _ = settings.store.url.partition(":")
     if scheme not in _KINDS:
         raise _not_an_address(settings, "store.url", settings.store.url)
@@ -139,4 +126,4 @@ class _Postgres:
         return settings.home / f"postgres-{content_hash(shown_url(settings.store.url))[:12]}"
 
 
-_KINDS: dict[str, _Kind] = {"sqlite": _Sqlite(), "postgresql": _Postgres(), "postgres": _Postgres()}
+_KINDS: dict[str, _Sqlite | _Postgres] = {"sqlite": _Sqlite(), "postgresql": _Postgres(), "postgres": _Postgres()}
