@@ -10,7 +10,7 @@ import click
 import pytest
 
 from triskele.curation import curator
-from triskele.edge.cli import judging, related_memories
+from triskele.edge.cli import judging
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
@@ -58,7 +58,7 @@ def test_add_asks_about_related_memories_on_a_terminal(
     run: Run, add: Add, monkeypatch: pytest.MonkeyPatch, answer: str, superseded: bool, count: int
 ) -> None:
     old = add(OLD)
-    monkeypatch.setattr(related_memories, "can_ask", lambda _invocation: True)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     monkeypatch.setattr(click, "prompt", lambda *_args, **_options: answer)
     assert run("add", NEW).code == (1 if answer == "cancel" else 0)
     assert run("show", old, "--json").json["superseded"] is superseded

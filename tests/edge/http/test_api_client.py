@@ -19,7 +19,7 @@ from loopback_server import TOKEN, serving
 from starlette.testclient import TestClient
 
 import triskele
-from triskele.edge.cli import agents, related_memories
+from triskele.edge.cli import agents
 from triskele.edge.cli.invocation import Invocation
 from triskele.edge.cli.main import cli
 from triskele.edge.error_messages import KINDS, raised_again
@@ -235,7 +235,7 @@ def test_what_a_new_memory_contradicts_is_named_over_a_server(
     assert newer.exit_code == 0, newer.output
     assert f"It may replace {older[:8]}" in newer.output and "supersedes" in newer.output
     # At a terminal the question comes first; here the answer is to replace it.
-    monkeypatch.setattr(related_memories, "can_ask", lambda _: True)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     replaced = run("add", "The shop is deployed with Argo CD, not with Helm", input="replace\n")
     assert replaced.exit_code == 0, replaced.output
     assert engine.superseded([older]) == {older}

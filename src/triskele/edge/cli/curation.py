@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -180,7 +179,7 @@ def _confirm(invocation: Invocation, plan: CurationPlan) -> None:
     if not plan.needs_consent:
         return
     change = f"this would change about {plan.changes:,} of {plan.memories:,} memories"
-    if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
+    if not invocation.can_ask():
         raise BadInput(f"{change}, more than {plan.most_a_day:,} a day: confirm it with --yes")
     if not click.confirm(f"{change[0].upper()}{change[1:]}. Go on?", err=True):
         raise BadInput("not confirmed: nothing was changed")

@@ -56,6 +56,10 @@ class Invocation:
     has_resident: bool = False
     """whether it does"""
 
+    def can_ask(self) -> bool:
+        """Whether a person can answer a question."""
+        return not self.as_json and sys.stdin is not None and sys.stdin.isatty()
+
     def settings(self) -> Settings:
         """The effective settings."""
         from triskele import config

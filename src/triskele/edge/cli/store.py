@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,7 +88,7 @@ def _sound_memories(invocation: Invocation) -> int:
 
 def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
     replaced = f"the store holds {plural(count, 'memory')}, which {source} replaces"
-    if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
+    if not invocation.can_ask():
         raise BadInput(f"{replaced}: confirm it with --yes (the old store is kept)")
     if not click.confirm(f"{replaced[0].upper()}{replaced[1:]}. Go on? The old store is kept.", err=True):
         raise Conflict("not confirmed: nothing was restored")

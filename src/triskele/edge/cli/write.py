@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.edge.cli import related_memories
 from triskele.edge.cli.emit import Document, emit, shown, times
 from triskele.edge.cli.help import EverydayCommand
 from triskele.edge.cli.invocation import Invocation, common, examples, standard_input
@@ -35,7 +34,7 @@ from triskele.edge.cli.options import (
     writing_place,
     written_project,
 )
-from triskele.edge.cli.view import QUIET, more, note, one_line, plural
+from triskele.edge.cli.view import QUIET, excerpt, more, note, one_line, plural
 from triskele.edge.shapes import shown_content
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError
 from triskele.replies import Erasure, History
@@ -52,6 +51,10 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 4_000_000
 _SHOWN_MEMORIES = 10
+_MOST_RELATED = 3
+_RELATED_CHARACTERS = 80
+_RELATION_VERBS = {"duplicate": "repeats", "update": "extends", "contradiction": "may replace"}
+_REPLACE, _KEEP, _CANCEL = "replace", "keep", "cancel"
 _NONE = "none"
 _ROLES = [role.value for role in Role]
 # With any of these, the text alone does not tell how related memories relate to it.
@@ -110,14 +113,14 @@ def add(
             outcomes = engine.remember_all(_pieces(engine, content, details))
         else:
             if supersedes is None and not quiet and _may_ask(invocation, content, details):
-                supersedes, related = related_memories.ask(engine, content, details["project"])
+                supersedes, related = _ask(engine, content, details["project"])
             outcomes = [engine.remember(content, supersedes=supersedes, **details)]
         if quiet and not invocation.as_json:
             return invocation.echo("\n".join(outcome.id for outcome in outcomes))
         if split or supersedes is not None or outcomes[0].action is not Action.ADDED:
             related = []
         elif related is None:
-            related = engine.related(id=outcomes[0].id)[: related_memories.MOST]
+            related = engine.related(id=outcomes[0].id)[:_MOST_RELATED]
         added = _Added(engine, outcomes, details, related, supersedes)
         return emit(invocation, added.document(is_split=split), added.view)
 
@@ -131,12 +134,48 @@ def _pieces(engine: Engine, text: str, details: Mapping[str, Any]) -> list[Draft
 
 def _may_ask(invocation: Invocation, content: str, details: Mapping[str, Any]) -> bool:
     """Whether to ask about older memories first; secrets are never compared."""
-    if not related_memories.can_ask(invocation) or any(details[name] is not None for name in _CONTEXT):
+    if not (invocation.can_ask() and sys.stdout.isatty()) or any(details[name] is not None for name in _CONTEXT):
         return False
     from triskele.privacy import detect
 
     sensitivity = details["sensitivity"]
     return sensitivity is not Sensitivity.SECRET and (sensitivity is not None or not detect.find(content))
+
+
+def _ask(engine: Engine, content: str, project: str | None) -> tuple[str | None, Sequence[Related]]:
+    """Ask whether a text replaces a memory; returns its id, and related memories."""
+    related = engine.related(content=content, project=project)[:_MOST_RELATED]
+    best = next((memory for memory in related if memory.is_sure), None)
+    if best is None:
+        return None, related
+    click.echo(_related_line(best, engine.shorten([best.memory.id])), err=True)
+    answers = click.Choice([_REPLACE, _KEEP, _CANCEL])
+    answer = click.prompt("replace it, keep both, or cancel", type=answers, default=_KEEP, err=True)
+    if answer == _CANCEL:
+        raise Conflict("nothing was added")
+    return best.memory.id if answer == _REPLACE else None, related
+
+
+def _related_line(related: Related, short: ShortIds) -> str:
+    text = excerpt(related.memory.content, _RELATED_CHARACTERS)
+    return f"It {_RELATION_VERBS[related.relation]} {short[related.memory.id]}: {text}"
+
+
+def _related_view(related: Sequence[Related], engine: Engine, id: str) -> Iterator[RenderableType]:
+    """Related memories, and the command that replaces the first of them."""
+    if related:
+        short = engine.shorten([id, *(each.memory.id for each in related)])
+        yield from (note(_related_line(each, short)) for each in related)
+        yield note(f"To replace it: triskele link {short[id]} supersedes {short[related[0].memory.id]}")
+
+
+def _related_document(related: Related) -> Document:
+    return {
+        "id": related.memory.id,
+        "relation": related.relation,
+        "confidence": round(related.confidence, 3),
+        "content": shown_content(related.memory, False),
+    }
 
 
 class _Added:
@@ -169,7 +208,7 @@ class _Added:
         document |= {"secret": bool(self._secrets), "detected": bool(self._detected), "times": self._times}
         document["valid"] = next((periods.held(memory) for memory in self._dated if memory.id == first.id), None)
         if self._related:
-            document["similar"] = related_memories.shape(self._related)
+            document["similar"] = list(map(_related_document, self._related))
         if is_split:
             document["memories"] = self._outcomes
         return document
@@ -184,7 +223,7 @@ class _Added:
         yield from dated_view(self._dated, short)
         yield from detected_secrets_view([self._memories[id] for id in self._detected], short)
         yield from example_keys_view(self._memories.values())
-        yield from map(note, related_memories.lines(self._related, self._engine, self._outcomes[0].id))
+        yield from _related_view(self._related, self._engine, self._outcomes[0].id)
 
 
 @click.command(
@@ -257,7 +296,7 @@ def _edited_by_hand(invocation: Invocation, memory: MemoryDetails) -> dict[str, 
     if memory.sensitivity is Sensitivity.SECRET:
         # An editor may leave the text in temporary files.
         raise BadInput("a secret cannot be opened in an editor: give its new text on standard input (`-`)")
-    if invocation.as_json or sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (invocation.can_ask() and sys.stdout.isatty()):
         raise BadInput("nothing to change: give a new text or an option such as --tags")
     return {"content": click.edit(memory.content, extension=".txt") or memory.content}
 
@@ -305,7 +344,7 @@ def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) 
 def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str]) -> None:
     """Show what would be erased and ask for consent."""
     memories = {memory.id: memory for memory in map(engine.get, ids)}
-    if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
+    if not invocation.can_ask():
         raise BadInput("erasing cannot be undone: confirm it with --yes")
     for memory in list(memories.values())[:_SHOWN_MEMORIES]:
         text = "(forgotten)" if memory.forgotten else shown_content(memory, False)
@@ -366,7 +405,7 @@ def _wider_undo(engine: Engine) -> str:
 def _confirm_undo(invocation: Invocation, engine: Engine, planned: Undone) -> None:
     """Show what would be undone and ask for consent."""
     what = undo_summary(planned)
-    if invocation.as_json or sys.stdin is None or not sys.stdin.isatty():
+    if not invocation.can_ask():
         raise BadInput(f"this would undo {what}: confirm it with `triskele undo --batch {planned.batch} --yes`")
     _show_plan(invocation, engine, planned)
     if not click.confirm(f"Undo {what}?", err=True):
