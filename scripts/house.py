@@ -44,7 +44,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "CHANGELOG.md",
 # What is neither named here nor in a module named here is core; the longest name decides.
 GROUPS = {
     **{name: name for name in ("edge", "server", "bench", "code")},
-    **dict.fromkeys(("store.sharing", "store.corpus_protocol", "edge.http.keys"), "server"),
+    **dict.fromkeys(("store.sharing", "store.corpus_protocol"), "server"),
     "edge.process.syncing": "core",
 }  # fmt: skip
 GROUP_NAMES = ("core", "edge", "server", "bench", "code")

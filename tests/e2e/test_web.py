@@ -17,7 +17,7 @@ from needs import CHROMIUM
 from triskele import config
 from triskele.edge.cli.demo import temporary_memory
 from triskele.edge.hook import client
-from triskele.edge.http.keys import SCOPES
+from triskele.edge.http.access import SCOPES
 from triskele.edge.process import resident
 from triskele.engine.local import LocalEngine
 from triskele.index.name_linking import read_names

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from triskele import config
-from triskele.edge.http import keys
-from triskele.edge.http.keys import Quotas
+from triskele.edge.http.access import Quotas
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound
+from triskele.server import keys
 from triskele.server.accounts import Accounts
 from triskele.server.postgres.connections import Connections
 from triskele.text import timestamps

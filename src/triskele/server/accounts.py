@@ -9,12 +9,11 @@ from typing import Any
 
 from psycopg import errors
 
-from triskele.edge.http.keys import (
-    SCOPES,
-    USUAL_QUOTAS,
+from triskele.edge.http.access import SCOPES, USUAL_QUOTAS, Quotas
+from triskele.errors import BadInput, Conflict, NotFound, StoreUnavailable
+from triskele.server.keys import (
     AccessKey,
     AuditEntry,
-    Quotas,
     User,
     VerifiedKey,
     check_scopes,
@@ -23,7 +22,6 @@ from triskele.edge.http.keys import (
     key_id,
     new_key,
 )
-from triskele.errors import BadInput, Conflict, NotFound, StoreUnavailable
 from triskele.server.postgres.connections import LOCK_OWNER, Connections, told
 from triskele.server.postgres.migrations import DERIVED, OWNED
 from triskele.server.shares import Groups, end_leftovers

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from triskele import config
-from triskele.edge.http.keys import SCOPES
+from triskele.edge.http.access import SCOPES
 from triskele.errors import BadInput, StoreUnavailable
 
 _NEEDED = "`triskele serve --demo` needs the extra `demo`: pip install 'triskele[demo]'"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from triskele import __version__, validation
-from triskele.edge.http.access import AccessPolicy, Principal
-from triskele.edge.http.keys import ADMIN, SCOPES, WRITE, AccessKey, AuditEntry, Quotas, User
+from triskele.edge.http.access import ADMIN, SCOPES, WRITE, AccessPolicy, Principal, Quotas
 from triskele.edge.http.operations import Operation
 from triskele.engine.local import LocalEngine
 from triskele.errors import NotFound
 from triskele.replies import UserGroup
 from triskele.requests import Moment
 from triskele.server import sync_receiver
+from triskele.server.keys import AccessKey, AuditEntry, User
 from triskele.server.sync_receiver import SyncItem
 from triskele.server.tenants import Tenants, quotas_in_force
 from triskele.sync.states import PulledPage, PushReply

@@ -8,10 +8,10 @@ from typing import Any
 
 from psycopg import errors
 
-from triskele.edge.http.keys import check_user
 from triskele.errors import BadInput, Conflict, NotAllowed, NotFound, StoreUnavailable
 from triskele.replies import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
 from triskele.server.fan_out import Performer, rows_of, run_with_owner_locks, shared_ids, spread
+from triskele.server.keys import check_user
 from triskele.server.postgres.connections import (
     HIDE_ACCOUNTS,
     LOCK_OWNER,

@@ -22,9 +22,10 @@ from triskele.store.writer import MemoryLimits
 from triskele.text import timestamps
 
 if TYPE_CHECKING:
-    from triskele.edge.http.keys import Quotas, VerifiedKey
+    from triskele.edge.http.access import Quotas
     from triskele.engine.local import LocalEngine
     from triskele.server.accounts import Accounts
+    from triskele.server.keys import VerifiedKey
     from triskele.store.protocols import Store
 
 _MINUTE_S = 60.0

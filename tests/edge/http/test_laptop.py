@@ -21,9 +21,9 @@ from residents import Host
 import triskele
 import triskele.errors
 from triskele.edge.cli.main import cli
+from triskele.edge.http.access import SCOPES
 from triskele.edge.http.client import RemoteEngine
 from triskele.edge.http.connections import ServerConnection
-from triskele.edge.http.keys import SCOPES
 from triskele.replies import HookCall
 from triskele.server.accounts import Accounts
 

@@ -24,10 +24,9 @@ from test_tenants import Server, server, settings  # noqa: F401
 
 from triskele.config import ServerSettings
 from triskele.edge.http import openapi
-from triskele.edge.http.access import OWNER
+from triskele.edge.http.access import OWNER, SCOPES, Quotas
 from triskele.edge.http.app import METADATA_PATH, Application
 from triskele.edge.http.dispatch import OPERATIONS
-from triskele.edge.http.keys import SCOPES, Quotas
 from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import registry
 from triskele.edge.mcp.registry import READS, REVEALS

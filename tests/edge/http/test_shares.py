@@ -14,8 +14,8 @@ from test_tenants import Server, server, settings  # noqa: F401 - fixtures
 import triskele
 from triskele.edge.cli.main import cli
 from triskele.edge.hook.explain import explain
+from triskele.edge.http.access import SCOPES, Quotas
 from triskele.edge.http.client import RemoteEngine
-from triskele.edge.http.keys import SCOPES, Quotas
 from triskele.engine import sharing
 from triskele.errors import AccessDenied, BadInput, NotAllowed, NotFound, QuotaExceeded
 from triskele.replies import HookCall

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from triskele import config
 from triskele.edge.cli.main import cli
-from triskele.edge.http.keys import SCOPES
+from triskele.edge.http.access import SCOPES
 from triskele.edge.process import syncing
 from triskele.edge.process.engine_host import EngineHost
 from triskele.engine.local import LocalEngine

@@ -20,9 +20,9 @@ import triskele
 from triskele import config
 from triskele.config import ServerSettings, Settings
 from triskele.curation.curator import Curated, Curator
+from triskele.edge.http.access import SCOPES, Quotas
 from triskele.edge.http.app import AppContext, Application
 from triskele.edge.http.dispatch import OPERATIONS
-from triskele.edge.http.keys import SCOPES, Quotas
 from triskele.edge.process.listener import http_address
 from triskele.edge.process.service import server_rules
 from triskele.errors import AccessDenied, BadInput, QuotaExceeded

@@ -16,8 +16,8 @@ from test_web_hostile import PAYLOADS, Elements
 from triskele import config
 from triskele.config import ServerSettings, Settings
 from triskele.curation.decide import PairDecision
+from triskele.edge.http.access import SCOPES, WRITE, Quotas
 from triskele.edge.http.app import AppContext, Application
-from triskele.edge.http.keys import SCOPES, WRITE, Quotas
 from triskele.edge.process.service import server_rules
 from triskele.edge.web import site
 from triskele.edge.web.key_sessions import KeySessions

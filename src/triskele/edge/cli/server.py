@@ -16,10 +16,11 @@ from triskele.edge.cli.emit import emit, shown
 from triskele.edge.cli.invocation import Invocation, common, examples
 from triskele.edge.cli.options import FilePath, OrderedGroup, command_group
 from triskele.edge.cli.view import excerpt, plural
-from triskele.edge.http.keys import SCOPES, AccessKey, Quotas
+from triskele.edge.http.access import SCOPES, Quotas
 from triskele.edge.process import connect
 from triskele.edge.shapes import described, shown_content
 from triskele.errors import BadInput
+from triskele.server.keys import AccessKey
 from triskele.text import timestamps
 from triskele.validation import check_share
 

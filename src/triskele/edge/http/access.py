@@ -6,14 +6,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from triskele.edge.http.keys import SCOPES, USUAL_QUOTAS, Quotas
 from triskele.errors import AccessDenied
 
 if TYPE_CHECKING:
-    from triskele.engine.local import LocalEngine
+    from triskele.engine.protocol import Engine
 
+READ, WRITE, REVEAL, ADMIN = "read", "write", "reveal", "admin"
+SCOPES = (READ, WRITE, REVEAL, ADMIN)
 # Where the guard puts the principal of a request, and whether only processes of this user reach the listener.
 PRINCIPAL, IS_OWNER = "triskele.principal", "triskele.is_owner"
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """What one user may use; None leaves it to the settings of the server, 0 is no limit."""
+
+    memories: int | None = None
+    requests_per_minute: int | None = None
+    model_tokens_per_day: int | None = None
+
+
+# The quotas of the server's settings.
+USUAL_QUOTAS = Quotas()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +63,7 @@ class Access:
 class AccessPolicy(Protocol):
     """The checks of the API before and after it serves a principal."""
 
-    def engine_of(self, principal: Principal) -> LocalEngine:
+    def engine_of(self, principal: Principal) -> Engine:
         """The memory of the principal."""
         ...
 
@@ -73,10 +87,10 @@ class AccessPolicy(Protocol):
 class SingleOwner:
     """The policy of a personal machine: one owner, no quotas; the journal records what was changed."""
 
-    def __init__(self, open_engine: Callable[[], LocalEngine]) -> None:
+    def __init__(self, open_engine: Callable[[], Engine]) -> None:
         self._open_engine = open_engine
 
-    def engine_of(self, principal: Principal) -> LocalEngine:
+    def engine_of(self, principal: Principal) -> Engine:
         """The memory of the owner."""
         del principal
         return self._open_engine()

@@ -29,11 +29,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from triskele import __version__
 from triskele.edge.error_messages import error_line
 from triskele.edge.hook.client import NO_CHOICE, OTHER_STORE, release
-from triskele.edge.http.access import IS_OWNER, OWNER, PRINCIPAL, Access, AccessPolicy, Principal, SingleOwner
+from triskele.edge.http.access import IS_OWNER, OWNER, PRINCIPAL, READ, Access, AccessPolicy, Principal, SingleOwner
 from triskele.edge.http.connections import PRIVATE_HEADER, VERSION_HEADER
-from triskele.edge.http.keys import READ
 from triskele.edge.http.metrics import Metrics
-from triskele.edge.http.problems import refused
+from triskele.edge.http.problems import refusal, refused, response_of
 from triskele.edge.process import command_line, connect
 from triskele.edge.web.sessions import PREFIX, SESSIONS, PageSessions, Sessions, is_page
 from triskele.errors import BadInput, StoreNewer, StoreUnavailable, UnknownEvent
@@ -128,7 +127,7 @@ class Application:
                 Route(SIGN_IN, self._sign_in, methods=["POST"]),
                 *(Route(path, self._api) for path in _API_PATHS),
             ],
-            exception_handlers={HTTPException: _refusal},
+            exception_handlers={HTTPException: refusal},
         )
         self._routes.router.redirect_slashes = False
 
@@ -210,7 +209,7 @@ class Application:
         command = command_line.CommandLine.of_headers(headers)
         if command is None:
             raise BadInput("the request names no command")
-        return command.engine(self._policy.engine_of(OWNER)).project
+        return command.engine(connect.store_of(self._policy.engine_of(OWNER))).project
 
     async def _sign_in(self, request: Request) -> Response:
         """An address with a code that opens the pages in a browser; only this user's own processes get one."""
@@ -321,11 +320,6 @@ class LazyApp:
         return app
 
 
-async def _refusal(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return refused(error.status_code, error.detail)
-
-
 def error_place(error: BaseException) -> str:
     """The type of an error and the line that raised it; never its message, which may quote a prompt."""
     trace = error.__traceback__
@@ -425,7 +419,7 @@ class Guard:
         try:
             await self._app({**scope, **checked}, _bounded(receive, most), _versioned(send))
         except HTTPException as error:
-            await refused(error.status_code, error.detail)(scope, receive, send)
+            await response_of(error)(scope, receive, send)
         finally:
             self._note_use()
 

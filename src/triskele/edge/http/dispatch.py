@@ -22,13 +22,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from triskele.edge.http import codec, leg_times, openapi, operations, problems
-from triskele.edge.http.access import IS_OWNER, PRINCIPAL, Access, AccessPolicy, Principal
+from triskele.edge.http.access import ADMIN, IS_OWNER, PRINCIPAL, READ, REVEAL, WRITE, Access, AccessPolicy, Principal
 from triskele.edge.http.app import MAX_IMPORT, AppContext, error_place
 from triskele.edge.http.connections import CLIENT_HEADER, POSITION_HEADER, PROJECT_HEADER, REPORT_HEADER
-from triskele.edge.http.keys import ADMIN, READ, REVEAL, WRITE
 from triskele.edge.http.metrics import MEDIA_TYPE
 from triskele.edge.http.operations import JSON, NDJSON, Operation
-from triskele.edge.process import command_line
+from triskele.edge.process import command_line, connect
 from triskele.edge.process.command_line import CommandLine
 from triskele.engine.local import LocalEngine
 from triskele.engine.protocol import Engine
@@ -61,7 +60,7 @@ class Call:
     @cached_property
     def engine(self) -> LocalEngine:
         """The memory of the principal, for its agent and in its project."""
-        engine = self.policy.engine_of(self.principal)
+        engine = connect.store_of(self.policy.engine_of(self.principal))
         if self.command is not None:
             return self.command.engine(engine)
         if self.client:
@@ -92,7 +91,7 @@ def build(context: AppContext) -> Starlette:
     routes = [Route(path, _Served(methods, context).respond, methods=[*methods]) for path, methods in by_path.items()]
     app = Starlette(
         routes=[*routes, *_document_routes(), Route("/metrics", _metrics_of(context))],
-        exception_handlers={HTTPException: _refusal},
+        exception_handlers={HTTPException: problems.refusal, AccessDenied: problems.refusal},
     )
     app.router.redirect_slashes = False
     return app
@@ -289,15 +288,7 @@ def _metrics_of(context: AppContext) -> Callable[[Request], Awaitable[Response]]
         return {"triskele_embed_waiting": context.waiting(), "triskele_engines_open": context.open_engines()}
 
     async def metrics(request: Request) -> Response:
-        principal: Principal = request.scope[PRINCIPAL]
-        try:
-            principal.require(READ)
-        except AccessDenied as error:
-            return problems.response_of(error)
+        request.scope[PRINCIPAL].require(READ)
         return PlainTextResponse(context.metrics.render(await to_thread.run_sync(gauges)), media_type=MEDIA_TYPE)
 
     return metrics
-
-
-async def _refusal(_: Request, error: Exception) -> Response:
-    return problems.response_of(error)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import cache
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Required, Union, Unpack, get_args, get_origin
+from types import GenericAlias, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin
 from typing import get_type_hints as type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
@@ -33,46 +33,23 @@ _TRUE, _FALSE = "true", "false"
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
-def hints_of(method: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a method, whose names its module may import for type checkers alone."""
-    return type_hints(method, localns=_NAMES, include_extras=True)
-
-
 class Request:
     """The strict schema of a request."""
 
     def __init__(self, operation: Operation) -> None:
-        self._moves_file = operation.takes_file or operation.gives_file
-        self._fields = dict(self._read(operation.method))
-        self._in_path = operation.in_path
+        self._fields = dict(_parameters(operation))
         self.adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(_strict(operation.name, self._fields))
         body = {name: kind for name, kind in self._fields.items() if name not in operation.in_path}
         self.rest: TypeAdapter[dict[str, Any]] = TypeAdapter(_strict(operation.name, body))
 
-    def _read(self, method: Callable[..., Any]) -> Iterable[tuple[str, Any]]:
-        """Each parameter, or each keyword of the unpacked request, with its type in JSON."""
-        hints = hints_of(method)
-        for name, parameter in list(inspect.signature(method).parameters.items())[1:]:
-            if self._moves_file and name in _BODILESS:
-                continue
-            kind = hints[name]
-            if parameter.kind is parameter.VAR_KEYWORD:
-                yield from _keywords(get_args(kind)[0] if get_origin(kind) is Unpack else kind)
-            elif parameter.kind is parameter.VAR_POSITIONAL:
-                yield name, Required[_filled(_wire(Sequence[kind]))]  # type: ignore[valid-type]
-            elif parameter.default is parameter.empty:
-                yield name, Required[_filled(_wire(kind))]
-            else:
-                yield name, NotRequired[_wire(kind)]
-
-    def checked(self, path: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of a request, from its path and its body or query; refuses what the method does not take."""
-        if twice := path.keys() & given.keys():
+    def checked(self, path: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The options in the path and in the body or query; refuse unknown ones."""
+        if twice := path.keys() & parameters.keys():
             raise BadInput(f"{min(twice)} is in the path already")
-        fixed = {name: text.split(",") if name == requests.IDS else text for name, text in path.items()}
+        in_path = {name: text.split(",") if name == requests.IDS else text for name, text in path.items()}
         try:
             # In the mode of JSON, so that a text can be an enum or a time.
-            return self.adapter.validate_json(json.dumps({**given, **fixed}))
+            return self.adapter.validate_json(json.dumps({**parameters, **in_path}))
         except ValidationError as error:
             raise BadInput(sentence(error)) from None
 
@@ -88,6 +65,24 @@ class Request:
             else:
                 options[name] = _scalar(words[0], kind)
         return options
+
+
+def _parameters(operation: Operation) -> Iterable[tuple[str, Any]]:
+    """Each parameter, or each keyword of the unpacked request, with its type in JSON."""
+    # The module of the method may import names for type checkers alone.
+    hints = type_hints(operation.method, localns=_NAMES, include_extras=True)
+    for name, parameter in list(operation.signature.parameters.items())[1:]:
+        kind = hints[name]
+        if name in _BODILESS and (operation.takes_file or operation.gives_file):
+            continue
+        if parameter.kind is parameter.VAR_KEYWORD:
+            yield from _keywords(get_args(kind)[0])
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            yield name, Required[_filled(_list_of(kind))]
+        elif parameter.default is parameter.empty:
+            yield name, Required[_filled(_wire(kind))]
+        else:
+            yield name, NotRequired[_wire(kind)]
 
 
 def sentence(error: ValidationError) -> str:
@@ -136,30 +131,32 @@ def _descriptions(request: Any) -> Mapping[str, str]:
 
 
 def _strict(name: str, fields: Mapping[str, Any]) -> Any:
-    # pydantic demands the TypedDict of typing_extensions before Python 3.12.
-    return with_config(_STRICT)(TypedDict(name, dict(fields)))  # type: ignore[operator]
+    # pydantic demands the TypedDict of typing_extensions before Python 3.12; type checkers want a literal name.
+    typed_dict: Any = TypedDict
+    return with_config(_STRICT)(typed_dict(name, dict(fields)))
 
 
 def _wire(kind: Any) -> Any:
     """A type as it is in JSON: lists of at most 100, texts for times, names for enums."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        members = [each for each in arguments if each is not datetime and not _is_enum(each)]
+        members = [each for each in arguments if not (isinstance(each, type) and issubclass(each, (datetime, Enum)))]
         return Union[tuple(map(_wire, members))]  # noqa: UP007
     if origin in (Sequence, Iterable, list, tuple):
-        return Annotated[list[_wire(arguments[0])], Field(max_length=requests.MAX_BATCH)]  # type: ignore[misc]
+        return _list_of(arguments[0])
     if requests.is_request(kind):
         return _strict(kind.__name__, dict(_keywords(kind)))
     return kind
 
 
+def _list_of(kind: Any) -> Any:
+    listed: Any = GenericAlias(list, (_wire(kind),))
+    return Annotated[listed, Field(max_length=requests.MAX_BATCH)]
+
+
 def _filled(kind: Any) -> Any:
     """A required list has an item."""
     return Annotated[kind, Field(min_length=1)] if get_origin(_plain(kind)) is list else kind
-
-
-def _is_enum(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Enum)
 
 
 def _plain(kind: Any) -> Any:

@@ -10,8 +10,8 @@ from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from triskele.edge.http.access import READ, REVEAL, WRITE
 from triskele.edge.http.codec import reply_type
-from triskele.edge.http.keys import READ, REVEAL, WRITE
 from triskele.engine.protocol import Agents, Concepts, Curation, Engine, Sharing
 from triskele.requests import IDS
 from triskele.validation import check_text, check_texts

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from triskele.edge import error_messages
@@ -47,12 +48,17 @@ def problem_of(error: BaseException) -> ProblemDetails:
     return _blank(500, f"a fault inside triskele: {type(error).__name__}")
 
 
-def response_of(error: BaseException, headers: Mapping[str, str] | None = None) -> Response:
+def response_of(error: BaseException) -> Response:
     """The response for an error."""
-    told = {**(headers or {}), **(getattr(error, "headers", None) or {})}
+    headers = dict(getattr(error, "headers", None) or {})
     if isinstance(error, QuotaExceeded) and error.remedy.isdigit():
-        told["Retry-After"] = error.remedy
-    return _response(problem_of(error), told)
+        headers["Retry-After"] = error.remedy
+    return _response(problem_of(error), headers)
+
+
+async def refusal(_: Request, error: Exception) -> Response:
+    """The response for an error that a route raised."""
+    return response_of(error)
 
 
 def refused(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -10,8 +10,7 @@ from typing import Any
 from mcp.server.mcpserver import Context
 from starlette.requests import Request as HttpRequest
 
-from triskele.edge.http.access import OWNER, PRINCIPAL, AccessPolicy, Principal
-from triskele.edge.http.keys import READ
+from triskele.edge.http.access import OWNER, PRINCIPAL, READ, AccessPolicy, Principal
 from triskele.edge.install.config_files import TokenFile
 from triskele.engine.protocol import Engine
 from triskele.errors import BadInput

@@ -19,8 +19,7 @@ from pydantic_core import ErrorDetails
 from starlette.requests import Request as HttpRequest
 
 from triskele.edge import error_messages
-from triskele.edge.http.access import Access, Principal
-from triskele.edge.http.keys import READ
+from triskele.edge.http.access import READ, Access, Principal
 from triskele.edge.http.problems import problem_of
 from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import descriptions, schemas, tools_code, tools_read, tools_write

@@ -13,7 +13,7 @@ from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult,
 from pydantic import BaseModel, Field
 
 from triskele.edge.hook import client
-from triskele.edge.http.keys import REVEAL
+from triskele.edge.http.access import REVEAL
 from triskele.edge.mcp import schemas
 from triskele.edge.mcp.caller import Caller, Request, caller, client_name
 from triskele.edge.shapes import query_change

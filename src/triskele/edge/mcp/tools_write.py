@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from triskele.edge.http.keys import WRITE
+from triskele.edge.http.access import WRITE
 from triskele.edge.mcp import schemas
 from triskele.edge.mcp.caller import Caller, Request, caller
 from triskele.edge.shapes import shown_content

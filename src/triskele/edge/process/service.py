@@ -24,9 +24,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from triskele.config import ServerSettings
 from triskele.edge.hook import client
 from triskele.edge.hook.client import LOOPBACK, Address
-from triskele.edge.http.access import Principal
+from triskele.edge.http.access import SCOPES, Principal
 from triskele.edge.http.app import METADATA_PATH, AppContext, Application, Rules, error_place
-from triskele.edge.http.keys import SCOPES
 from triskele.edge.process.engine_host import EngineHost
 from triskele.edge.process.listener import ExtraListener, Listener, Socket, is_owner, standing_token, tcp_socket
 from triskele.edge.web.key_sessions import KeySessions

@@ -8,9 +8,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from triskele.edge.http.keys import ADMIN, SCOPES, AccessKey, Quotas
+from triskele.edge.http.access import ADMIN, SCOPES, Quotas
 from triskele.edge.web.rendering import PageRequest, PageRoute, fragment, gone_to, page
 from triskele.errors import BadInput, NotFound
+from triskele.server.keys import AccessKey
 from triskele.server.tenants import Tenants, quotas_in_force
 from triskele.text import timestamps
 

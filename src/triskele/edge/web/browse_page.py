@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from triskele.edge.http.keys import WRITE
+from triskele.edge.http.access import WRITE
 from triskele.edge.web.rendering import PageRequest, PageRoute, gone_to, page
 from triskele.errors import BadInput
 from triskele.replies import MemoryView

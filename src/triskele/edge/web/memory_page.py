@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from triskele.edge.http.keys import REVEAL, WRITE
+from triskele.edge.http.access import REVEAL, WRITE
 from triskele.edge.web.rendering import PageRequest, PageRoute, facets_of, fragment, gone_to, page
 from triskele.errors import BadInput
 from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, is_secret

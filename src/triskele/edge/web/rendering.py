@@ -18,9 +18,9 @@ from starlette.responses import Response
 
 from triskele import __version__
 from triskele.edge.error_messages import error_line
-from triskele.edge.http.access import AccessPolicy, Principal
-from triskele.edge.http.keys import ADMIN, READ, REVEAL, WRITE
+from triskele.edge.http.access import ADMIN, READ, REVEAL, WRITE, AccessPolicy, Principal
 from triskele.edge.http.problems import problem_of
+from triskele.edge.process import connect
 from triskele.edge.web.sessions import HEADERS, PREFIX
 from triskele.errors import BadInput, Conflict, TriskeleError
 from triskele.text import timestamps
@@ -97,15 +97,15 @@ class PageRequest:
     http: Request
     body: bytes = b""
 
-    @property
+    @cached_property
     def engine(self) -> Engine:
         """The memory of the user who sends the request."""
-        return self.local
+        return self.policy.engine_of(self.principal)
 
-    @cached_property
+    @property
     def local(self) -> LocalEngine:
         """The same on this machine, for pages about the store itself."""
-        return self.policy.engine_of(self.principal)
+        return connect.store_of(self.engine)
 
     @cached_property
     def viewer(self) -> Viewer:

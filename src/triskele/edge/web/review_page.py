@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from triskele.edge.cli.curation_view import VERBS, reasons_text
-from triskele.edge.http.keys import WRITE
+from triskele.edge.http.access import WRITE
 from triskele.edge.web.memory_page import Piece, difference
 from triskele.edge.web.rendering import PageRequest, PageRoute, gone_to, page
 from triskele.errors import NotFound

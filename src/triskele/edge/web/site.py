@@ -14,9 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from triskele.edge.http.access import PRINCIPAL, Access, AccessPolicy, Principal
+from triskele.edge.http.access import PRINCIPAL, READ, Access, AccessPolicy, Principal
 from triskele.edge.http.app import error_place
-from triskele.edge.http.keys import READ
 from triskele.edge.web import (
     admin_page,
     browse_page,

@@ -9,10 +9,8 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 
+from triskele.edge.http.access import SCOPES, USUAL_QUOTAS, Quotas
 from triskele.errors import BadInput
-
-READ, WRITE, REVEAL, ADMIN = "read", "write", "reveal", "admin"
-SCOPES = (READ, WRITE, REVEAL, ADMIN)
 
 _PREFIX = "tsk"
 _SECRET_BYTES = 32
@@ -20,19 +18,6 @@ _ID_CHARACTERS = 12
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
 # Compared if there is no such key, so that the time reveals nothing.
 _NO_HASH = hashlib.sha256(b"").digest()
-
-
-@dataclass(frozen=True, slots=True)
-class Quotas:
-    """What one user may use; None leaves it to the settings of the server, 0 is no limit."""
-
-    memories: int | None = None
-    requests_per_minute: int | None = None
-    model_tokens_per_day: int | None = None
-
-
-# The quotas of the server's settings.
-USUAL_QUOTAS = Quotas()
 
 
 @dataclass(frozen=True, slots=True)
