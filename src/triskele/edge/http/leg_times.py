@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Corpus
-from triskele.models.embedder import Embedder
 from triskele.recall.pipeline import Sources
 from triskele.server.corpus import DatabaseCorpus
 
@@ -50,12 +49,12 @@ def timed(engine: LocalEngine | None) -> Iterator[dict[str, float]]:
 def _watched(sources: Sources) -> Sources:
     if _spent_s.get() is None:
         return sources
-    embedder = None if sources.embedder is None else cast(Embedder, _Timed(sources.embedder))
+    embedder: Any = None if sources.embedder is None else _Timed(sources.embedder)
     return replace(sources, corpus=lambda scope: _timed_corpus(sources.corpus(scope)), embedder=embedder)
 
 
-def _timed_corpus(corpus: Corpus) -> Corpus:
-    return cast(Corpus, _Timed(corpus, _FETCHING if isinstance(corpus, DatabaseCorpus) else _LEG_OF))
+def _timed_corpus(corpus: Corpus) -> Any:
+    return _Timed(corpus, _FETCHING if isinstance(corpus, DatabaseCorpus) else _LEG_OF)
 
 
 class _Timed:
@@ -66,16 +65,16 @@ class _Timed:
         self._legs = legs
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
+        value = getattr(self._inner, name)
         leg = self._legs.get(name)
-        if leg is None or not callable(found):
-            return found
+        if leg is None or not callable(value):
+            return value
 
         def call(*arguments: Any, **options: Any) -> Any:
             spent = _spent_s.get()
             started, before = time.perf_counter(), sum((spent or {}).values())
             try:
-                return found(*arguments, **options)
+                return value(*arguments, **options)
             finally:
                 if spent is not None:
                     # A corpus that fetches for both legs has the query encoded meanwhile: that is counted there.
