@@ -10,7 +10,7 @@ from typing import Any
 import fixture_tools
 import uvicorn
 
-from triskele.edge.http.app import AppContext, Application, Rules
+from triskele.edge.http.app import AppContext, Application, ListenerRules
 from triskele.edge.mcp import server
 from triskele.edge.mcp.server import MemoryServer, build
 from triskele.edge.process.listener import tcp_socket
@@ -32,7 +32,7 @@ async def main() -> None:
     port = listening.getsockname()[1]
     with open_memory() as engine:
         app = Application(AppContext(lambda: engine, dict, lambda line: None, lambda: None, lambda token: None))
-        config = uvicorn.Config(app.for_listener(Rules.local(None, port)), lifespan="off", log_level="warning")
+        config = uvicorn.Config(app.for_listener(ListenerRules.local(None, port)), lifespan="off", log_level="warning")
         sys.stdout.write(f"{port}\n")
         sys.stdout.flush()
         await uvicorn.Server(config).serve(sockets=[listening])

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from starlette.responses import PlainTextResponse
 
 from triskele import __version__
-from triskele.edge.http.app import MAX_ABANDONED, MAX_BODY, AppContext, Application, Rules
+from triskele.edge.http.app import MAX_ABANDONED, MAX_BODY, AppContext, Application, ListenerRules
 from triskele.errors import StoreNewer
 from triskele.replies import HookCall, Injection
 
@@ -77,13 +77,13 @@ def brain(monkeypatch: pytest.MonkeyPatch) -> Callable[[Respond], None]:
 
 
 def send(
-    home: Home, method: str, path: str, *, rules: Rules | None = None, headers: Any = None, **details: Any
+    home: Home, method: str, path: str, *, rules: ListenerRules | None = None, headers: Any = None, **details: Any
 ) -> httpx.Response:
     """One request to a fresh application, with the token unless told otherwise."""
 
     async def request() -> httpx.Response:
         app = Application(home.house())
-        transport = httpx.ASGITransport(app.for_listener(rules or Rules.local(TOKEN, 8377)))
+        transport = httpx.ASGITransport(app.for_listener(rules or ListenerRules.local(TOKEN, 8377)))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             answer = await client.request(method, path, headers=KNOWN if headers is None else headers, **details)
         await app.mcp.close()
@@ -104,7 +104,7 @@ def test_prompts_that_nobody_waits_for_any_more_are_bounded(home: Home, brain: C
 
     async def ask() -> set[int]:
         app = Application(home.house())
-        transport = httpx.ASGITransport(app.for_listener(Rules.local(TOKEN, 8377)))
+        transport = httpx.ASGITransport(app.for_listener(ListenerRules.local(TOKEN, 8377)))
         headers = {**KNOWN, "X-Triskele-Deadline-Ms": "20"}
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             answers = [await client.post("/hook/stop", headers=headers, json={}) for _ in range(MAX_ABANDONED + 8)]
@@ -181,8 +181,10 @@ def test_our_own_pages_are_not(home: Home) -> None:
 
 
 def test_the_owners_socket_needs_no_token(home: Home) -> None:
-    assert send(home, "GET", "/health", rules=Rules.local(), headers={"Host": "localhost"}).status_code == 200
-    assert send(home, "GET", "/health", rules=Rules.local(), headers={"Host": "evil.example"}).status_code == 421
+    assert send(home, "GET", "/health", rules=ListenerRules.local(), headers={"Host": "localhost"}).status_code == 200
+    assert (
+        send(home, "GET", "/health", rules=ListenerRules.local(), headers={"Host": "evil.example"}).status_code == 421
+    )
 
 
 def test_a_request_that_is_too_large_is_not_read(home: Home, brain: Any) -> None:
@@ -292,7 +294,7 @@ def test_hook_takes_paths_from_the_owner_only(home: Home, brain: Any) -> None:
     brain(lambda call: json.dumps([call.folder, call.transcript]))
     event = {"cwd": "/work/garden", "transcript_path": "/work/talk.jsonl"}
     assert send(home, "POST", "/hook/stop", json=event).json() == ["", ""]
-    owner = replace(Rules.local(TOKEN, 8377), is_owner=True)
+    owner = replace(ListenerRules.local(TOKEN, 8377), is_owner=True)
     assert send(home, "POST", "/hook/stop", json=event, rules=owner).json() == ["/work/garden", "/work/talk.jsonl"]
 
 
@@ -300,7 +302,7 @@ def test_hook_logs_the_reason_for_nothing_to_the_owner_only(home: Home, monkeypa
     monkeypatch.setattr(ENGINE.agents, "respond", lambda _: Injection(note="nothing was found"))
     assert send(home, "POST", "/hook/user-prompt-submit", json={}).status_code == 204
     assert home.lines == []
-    owner = replace(Rules.local(TOKEN, 8377), is_owner=True)
+    owner = replace(ListenerRules.local(TOKEN, 8377), is_owner=True)
     assert send(home, "POST", "/hook/user-prompt-submit", json={}, rules=owner).status_code == 204
     assert home.lines == ["user-prompt-submit gave nothing: nothing was found"]
 

@@ -207,19 +207,19 @@ def test_a_command_survives_the_way_through_headers() -> None:
 def test_other_listeners_take_no_commands(run: Run, resident: EngineHost) -> None:
     from anyio import run as run_async
 
-    from triskele.edge.http.app import Guard, Rules
+    from triskele.edge.http.app import Guard, ListenerRules
 
     seen: list[object] = []
 
     async def app(scope: dict[str, object], *_: object) -> None:
         seen.append(scope["triskele.is_owner"])
 
-    async def ask(rules: Rules) -> None:
+    async def ask(rules: ListenerRules) -> None:
         scope = {"type": "http", "method": "POST", "path": command_line.PATH, "headers": [(b"host", b"localhost")]}
         await Guard(app, rules, lambda: None)(scope, None, None)  # type: ignore[arg-type]
 
-    run_async(ask, Rules.local())
-    run_async(ask, Rules(frozenset({"localhost"}), is_owner=True))
+    run_async(ask, ListenerRules.local())
+    run_async(ask, ListenerRules(frozenset({"localhost"}), is_owner=True))
     assert seen == [False, True]
 
 

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from triskele import config
 from triskele.agents.usage import note_recall
-from triskele.edge.http.app import AppContext, Application, Rules
+from triskele.edge.http.app import AppContext, Application, ListenerRules
 from triskele.edge.http.connections import POSITION_HEADER
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, StoreClosed, StoreUnavailable
@@ -334,7 +334,7 @@ def test_threads_share_one_position_of_an_owner(
 
 def _client(engine: LocalEngine) -> TestClient:
     context = AppContext(lambda: engine, dict, lambda _: None, lambda: None, lambda _: None)
-    listener = Application(context).for_listener(Rules.local("replica-test-token", 8377))
+    listener = Application(context).for_listener(ListenerRules.local("replica-test-token", 8377))
     return TestClient(listener, base_url="http://localhost", headers=BEARER)
 
 

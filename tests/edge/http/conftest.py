@@ -9,7 +9,7 @@ import pytest
 from loopback_server import TOKEN
 from starlette.testclient import TestClient
 
-from triskele.edge.http.app import AppContext, Application, Rules
+from triskele.edge.http.app import AppContext, Application, ListenerRules
 from triskele.engine.local import LocalEngine
 from triskele.store.derived import EMBED
 
@@ -51,4 +51,6 @@ def application(engine: LocalEngine, lines: list[str], requests_logged: list[dic
 @pytest.fixture
 def api(application: Application) -> TestClient:
     """A client with the token."""
-    return TestClient(application.for_listener(Rules.local(TOKEN, 8377)), base_url="http://localhost", headers=BEARER)
+    return TestClient(
+        application.for_listener(ListenerRules.local(TOKEN, 8377)), base_url="http://localhost", headers=BEARER
+    )

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from triskele.edge.http.app import Application, Rules
+from triskele.edge.http.app import Application, ListenerRules
 from triskele.edge.process.listener import tcp_socket
 from triskele.edge.process.service import HttpServer
 
@@ -15,7 +15,7 @@ TOKEN = "a-token-of-the-test"
 
 
 @contextmanager
-def serving(application: Application, rules: Callable[[int], Rules]) -> Iterator[str]:
+def serving(application: Application, rules: Callable[[int], ListenerRules]) -> Iterator[str]:
     """The address of the application while the block runs."""
     sock = tcp_socket("127.0.0.1", 0)
     port = sock.getsockname()[1]

@@ -23,7 +23,7 @@ from triskele.edge.cli import agents
 from triskele.edge.cli.invocation import Invocation
 from triskele.edge.cli.main import cli
 from triskele.edge.error_messages import KINDS, raised_again
-from triskele.edge.http.app import Application, Rules
+from triskele.edge.http.app import Application, ListenerRules
 from triskele.edge.http.client import RemoteEngine
 from triskele.edge.http.connections import POSITION_HEADER, ServerConnection
 from triskele.edge.http.problems import problem_of
@@ -45,7 +45,7 @@ PROJECT = "garden"
 
 @pytest.fixture
 def url(application: Application) -> Iterator[str]:
-    with serving(application, lambda port: Rules.local(TOKEN, port)) as address:
+    with serving(application, lambda port: ListenerRules.local(TOKEN, port)) as address:
         yield address
 
 

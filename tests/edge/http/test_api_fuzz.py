@@ -16,7 +16,7 @@ from schemathesis import Case
 
 from triskele import config
 from triskele.edge.http import openapi
-from triskele.edge.http.app import AppContext, Application, Rules
+from triskele.edge.http.app import AppContext, Application, ListenerRules
 from triskele.edge.http.dispatch import OPERATIONS
 from triskele.engine.local import LocalEngine
 from triskele.types import LinkKind
@@ -42,7 +42,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Any:
         ids = [engine.remember(text).id for text in ("Argo CD deploys the shop", "The plant drinks on Mondays")]
         engine.link(ids[0], LinkKind.SEE_ALSO, ids[1])
         app = Application(AppContext(lambda: engine, dict, print, lambda: None, lambda _: None))
-        yield app.for_listener(Rules.local(TOKEN)), ids
+        yield app.for_listener(ListenerRules.local(TOKEN)), ids
 
 
 @schema.parametrize()

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from triskele.edge.http.app import Application, Rules
+from triskele.edge.http.app import Application, ListenerRules
 from triskele.engine.local import LocalEngine
 
 HOST = "127.0.0.1:8377"
@@ -23,7 +23,7 @@ class Browser:
     engine: LocalEngine
     lines: list[str] = field(default_factory=list)
     cookies: httpx.Cookies = field(default_factory=httpx.Cookies)
-    rules: Rules = field(default_factory=lambda: Rules.local("token", 8377))
+    rules: ListenerRules = field(default_factory=lambda: ListenerRules.local("token", 8377))
 
     def ask(self, method: str, path: str, **details: Any) -> httpx.Response:
         """One request with the cookies so far."""

@@ -131,7 +131,7 @@ class Application:
         )
         self._routes.router.redirect_slashes = False
 
-    def for_listener(self, rules: Rules) -> ASGIApp:
+    def for_listener(self, rules: ListenerRules) -> ASGIApp:
         """The application behind the guard of one listener."""
         sessions = self.sessions if rules.verify is None else self._context.sessions
         return Guard(self._routed, rules, self._context.note_use, sessions)
@@ -356,7 +356,7 @@ METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ListenerRules:
     """The host names and origins that a request may have, and the token or the keys if one is required."""
 
     hosts: frozenset[str]
@@ -373,7 +373,7 @@ class Rules:
     """the metadata of the protected resource, for requests without a key"""
 
     @classmethod
-    def local(cls, token: str | None = None, port: int | None = None) -> Rules:
+    def local(cls, token: str | None = None, port: int | None = None) -> ListenerRules:
         """The rules of a listener that only this machine can reach."""
         names = frozenset({"localhost", "127.0.0.1", "[::1]"})
         hosts = names if port is None else names | {f"{name}:{port}" for name in names}
@@ -384,7 +384,7 @@ class Guard:
     """Passes on requests that keep the rules, and reports each of them to `note_use`."""
 
     def __init__(
-        self, app: ASGIApp, rules: Rules, note_use: Callable[[], None], sessions: PageSessions | None = None
+        self, app: ASGIApp, rules: ListenerRules, note_use: Callable[[], None], sessions: PageSessions | None = None
     ) -> None:
         self._app = app
         self._rules = rules

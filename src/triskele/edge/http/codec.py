@@ -115,8 +115,8 @@ def _decoder(kind: Any) -> Decoder:
         inner = [_decoder(each) for each in arguments if each is not type(None)]
         return lambda value: None if value is None else inner[0](value)
     if origin in (tuple, list, Sequence):
-        each, collect = _decoder(arguments[0]), list if origin is list else tuple
-        return lambda value: collect(map(each, value))
+        decode_item, collect = _decoder(arguments[0]), list if origin is list else tuple
+        return lambda value: collect(map(decode_item, value))
     if origin in (dict, Mapping):
         item = _decoder(arguments[1])
         return lambda value: {key: item(inner) for key, inner in value.items()}

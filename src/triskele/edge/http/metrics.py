@@ -48,9 +48,9 @@ class Metrics:
     def observe(self, name: str, seconds: float, **labels: str) -> None:
         """Add one duration to a histogram."""
         with self._mutex:
-            found = self._histograms.setdefault(name, {}).setdefault(tuple(sorted(labels.items())), _Histogram())
-            found.counts[bisect_left(_BOUNDS_S, seconds)] += 1
-            found.total_s += seconds
+            histogram = self._histograms.setdefault(name, {}).setdefault(tuple(sorted(labels.items())), _Histogram())
+            histogram.counts[bisect_left(_BOUNDS_S, seconds)] += 1
+            histogram.total_s += seconds
 
     def render(self, gauges: Mapping[str, float]) -> str:
         """All series, with some values of this moment."""
@@ -68,12 +68,12 @@ class Metrics:
     def _timed(self) -> Iterable[str]:
         for name, series in sorted(self._histograms.items()):
             yield from _header(name, "histogram")
-            for labels, found in sorted(series.items()):
+            for labels, histogram in sorted(series.items()):
                 below = 0
-                for bound, count in zip((*map(str, _BOUNDS_S), "+Inf"), found.counts, strict=True):
+                for bound, count in zip((*map(str, _BOUNDS_S), "+Inf"), histogram.counts, strict=True):
                     below += count
                     yield f"{name}_bucket{_written((*labels, ('le', bound)))} {below}"
-                yield f"{name}_sum{_written(labels)} {found.total_s:.6f}"
+                yield f"{name}_sum{_written(labels)} {histogram.total_s:.6f}"
                 yield f"{name}_count{_written(labels)} {below}"
 
 

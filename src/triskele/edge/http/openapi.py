@@ -39,8 +39,8 @@ def document(operations: Sequence[Operation]) -> Schema:
     """The whole document."""
     schemas = _Schemas(operations)
     paths: dict[str, Schema] = {}
-    for each in operations:
-        paths.setdefault(each.path, {})[each.verb.lower()] = _described(each, schemas)
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.verb.lower()] = _described(operation, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -51,7 +51,7 @@ def document(operations: Sequence[Operation]) -> Schema:
         },
         "servers": [{"url": "/"}],
         "security": [{"key": []}],
-        "tags": [{"name": name} for name in dict.fromkeys(each.tag for each in operations)],
+        "tags": [{"name": name} for name in dict.fromkeys(operation.tag for operation in operations)],
         "paths": paths,
         "components": {
             "schemas": schemas.components,
@@ -185,16 +185,16 @@ def page(found: Schema) -> str:
     for tag in found["tags"]:
         parts.append(f"<h2>{escape(tag['name'])}</h2>")
         for path, methods in found["paths"].items():
-            for method, each in methods.items():
-                if tag["name"] in each["tags"]:
-                    parts.append(_section(method, path, each, found["components"]["schemas"]))
+            for method, operation in methods.items():
+                if tag["name"] in operation["tags"]:
+                    parts.append(_section(method, path, operation, found["components"]["schemas"]))
     return "".join([*parts, "</body></html>"])
 
 
 def _section(method: str, path: str, operation: Schema, schemas: Schema) -> str:
     lines = [f"scope: {operation['x-scope']}"]
-    for each in operation.get("parameters", ()):
-        lines.append(f"{each['in']} {each['name']}: {json.dumps(each['schema'])}")
+    for parameter in operation.get("parameters", ()):
+        lines.append(f"{parameter['in']} {parameter['name']}: {json.dumps(parameter['schema'])}")
     for name, described in (("body", operation.get("requestBody")), ("reply", operation["responses"]["200"])):
         for kind, content in (described or {}).get("content", {}).items():
             schema = _resolved(content.get("schema", {}), schemas)
@@ -205,5 +205,5 @@ def _section(method: str, path: str, operation: Schema, schemas: Schema) -> str:
 
 def _resolved(schema: Schema, schemas: Schema) -> Schema:
     reference = schema.get("$ref", "")
-    found: Schema = schemas.get(reference.rpartition("/")[2], schema)
-    return found
+    resolved: Schema = schemas.get(reference.rpartition("/")[2], schema)
+    return resolved

@@ -25,7 +25,7 @@ from triskele.config import ServerSettings
 from triskele.edge.hook import client
 from triskele.edge.hook.client import LOOPBACK, Address
 from triskele.edge.http.access import SCOPES, Principal
-from triskele.edge.http.app import METADATA_PATH, AppContext, Application, Rules, error_place
+from triskele.edge.http.app import METADATA_PATH, AppContext, Application, ListenerRules, error_place
 from triskele.edge.process.engine_host import EngineHost
 from triskele.edge.process.listener import ExtraListener, Listener, Socket, is_owner, standing_token, tcp_socket
 from triskele.edge.web.key_sessions import KeySessions
@@ -111,7 +111,7 @@ class Service:
         with _errors_logged(self._log):
             async with asyncio.TaskGroup() as tasks:
 
-                def serve(sock: Socket, rules: Rules) -> None:
+                def serve(sock: Socket, rules: ListenerRules) -> None:
                     tls = self._tls() if rules.verify is not None else {}
                     tasks.create_task(HttpServer(app.for_listener(rules), stopping, **tls).serve(sockets=[sock]))
 
@@ -125,13 +125,13 @@ class Service:
                 await streams.close()
             await app.mcp.close()
 
-    def _listeners(self) -> Iterator[tuple[Socket, Rules]]:
-        yield self._listener.http, replace(Rules.local(self._listener.token), is_owner=True)
+    def _listeners(self) -> Iterator[tuple[Socket, ListenerRules]]:
+        yield self._listener.http, replace(ListenerRules.local(self._listener.token), is_owner=True)
         for each in self._extra:
             if each.path is not None:
-                yield each.socket, Rules.local()
+                yield each.socket, ListenerRules.local()
             elif self._tenants is None:
-                yield each.socket, Rules.local(self._token, each.socket.getsockname()[1])
+                yield each.socket, ListenerRules.local(self._token, each.socket.getsockname()[1])
             else:
                 yield each.socket, server_rules(self._settings, self._tenants.verify, each.socket.getsockname()[1])
 
@@ -164,7 +164,7 @@ class Service:
             "open_engines": tenants.open_engines,
         }
 
-    def _page_address(self, serve: Callable[[Socket, Rules], None]) -> str:
+    def _page_address(self, serve: Callable[[Socket, ListenerRules], None]) -> str:
         """The address of this process for a browser; opens a loopback port if none is open."""
         if self._tenants is not None:
             return self.addresses()["http"]
@@ -173,7 +173,7 @@ class Service:
             self._token = self._token or standing_token(Path(self._place.file("token")))
             found = ExtraListener(tcp_socket(LOOPBACK, 0))
             self._extra.append(found)
-            serve(found.socket, Rules.local(self._token, found.socket.getsockname()[1]))
+            serve(found.socket, ListenerRules.local(self._token, found.socket.getsockname()[1]))
         return found.address
 
     def _warm_up(self) -> None:
@@ -225,15 +225,15 @@ def _log_request(line: dict[str, Any]) -> None:
     sys.stderr.flush()
 
 
-def server_rules(settings: ServerSettings, verify: Callable[[str], Principal | None], port: int) -> Rules:
+def server_rules(settings: ServerSettings, verify: Callable[[str], Principal | None], port: int) -> ListenerRules:
     """The rules of a listener for users: the names of the settings, and keys."""
-    local = Rules.local(None, port)
+    local = ListenerRules.local(None, port)
     named = {name for host in settings.allowed_hosts for name in (host, f"{host}:{port}")}
     scheme = "https" if settings.certificate_file or settings.trusted_proxies else "http"
     origins = {f"{scheme}://{name}" for name in named | local.hosts}
     first = settings.allowed_hosts[0] if settings.allowed_hosts else f"localhost:{port}"
     base = f"{scheme}://{first}"
-    return Rules(
+    return ListenerRules(
         frozenset(named) | local.hosts,
         verify=verify,
         origins=frozenset(origins) | local.origins,
