@@ -36,7 +36,7 @@ _INSTALLER_S = 3.0
 # What clients have agreed on when they connected, and what threads of the process hold.
 _STANDING = ("home", "store", "index", "server", "sync")
 # What answers the first hook and the first command.
-_ANSWERING = ("triskele.agents.respond", "triskele.edge.install.config_files", "triskele.edge.http.api")
+_ANSWERING = ("triskele.agents.respond", "triskele.edge.install.config_files", "triskele.edge.http.dispatch")
 
 
 class SettingsWatch:
