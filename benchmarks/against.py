@@ -158,7 +158,7 @@ def cold_add(home: Path, size: int, questions: int) -> dict[str, Any]:  # noqa: 
         subprocess.run(command, env=environ, check=True, capture_output=True, stdin=subprocess.DEVNULL)
         wall.append((time.perf_counter() - began) * 1000)
         spent.append((hook.children_s() - before) * 1000)
-        _stop_if_started(client.address(environ))
+        _stop_if_started(client.Address(environ))
     # The first one makes the store.
     return {"cold_add_ms": statistics.median(wall[1:]), "cold_add_cpu_ms": statistics.median(spent[1:])}
 

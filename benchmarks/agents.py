@@ -97,7 +97,7 @@ def run(home: Path, given: argparse.Namespace) -> dict[str, Any]:
     (home / FOLDER / ".git").mkdir(parents=True)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
     environ |= {"TRISKELE_HOME": str(home), "TRISKELE_HOOK_DEADLINE_MS": str(DEADLINE_MS)}
-    place = client.address(environ)
+    place = client.Address(environ)
     seed(home, environ)
     ask_once(home, environ)
     stage = Stage(home, environ, given.seconds)

@@ -52,7 +52,7 @@ def related(size: int) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
         os.environ.clear()
         os.environ.update(kept | {"TRISKELE_HOME": str(home), "TRISKELE_PROJECT": hook.FOLDER})
-        place = client.address(os.environ)
+        place = client.Address(os.environ)
         try:
             client.start(place, os.environ)
             while resident.health(place) is None:

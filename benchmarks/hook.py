@@ -85,7 +85,7 @@ def measure(home: Path, size: int, count: int) -> dict[str, Any]:
     """Every figure at one size."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
     environ |= {"TRISKELE_HOME": str(home), "TRISKELE_HOOK_DEADLINE_MS": str(PATIENCE_S * 1000)}
-    place = client.address(environ)
+    place = client.Address(environ)
     events = payloads(home, size, count + WARMING)
     try:
         figures: dict[str, Any] = {"memories": size, **cold_start(place, environ, events[0])}

@@ -135,7 +135,7 @@ def browser_at(home: Path) -> Iterator[tuple[Any, str]]:
             yield page, url.split("#")[0]
             chromium.close()
     finally:
-        resident.stop(client.address(environ))
+        resident.stop(client.Address(environ))
 
 
 @contextmanager

@@ -95,7 +95,7 @@ def opened(chromium: Any) -> Iterator[Callable[[Path], Pages]]:
 
     yield open_one
     for pages in made:
-        resident.stop(client.address(pages.environ))
+        resident.stop(client.Address(pages.environ))
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +307,7 @@ def test_secrets_sign_out_and_a_server_that_is_gone(large: Pages) -> None:
     page.wait_for_selector("text=You are signed out")
     large.sign_in()
     page = large.open("?q=port")
-    resident.stop(client.address(large.environ))
+    resident.stop(client.Address(large.environ))
     page.fill("#q", "another question")
     page.wait_for_selector(".notice.error:has-text('does not answer')")
     large.sign_in()

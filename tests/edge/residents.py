@@ -37,7 +37,7 @@ class Host:
         self.home = home
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
         self.environ = {**kept, "TRISKELE_HOME": str(home), "TRISKELE_RECALL_MODEL": "none", **environ}
-        self.place = hook_client.address(self.environ)
+        self.address = hook_client.Address(self.environ)
         self._children: list[subprocess.Popen[bytes]] = []
         home.mkdir(parents=True, exist_ok=True)
         self.configure(idle_minutes=2)
@@ -92,10 +92,10 @@ class Host:
         if not (self.home / "run").is_dir():
             return
         for _ in range(20):
-            found = resident.health(self.place)
+            found = resident.health(self.address)
             if found is not None and found["pid"] != os.getpid():
                 os.kill(found["pid"], signal.SIGKILL)
-            start, life = Path(self.place.file("starting")), Path(self.place.file("lock"))
+            start, life = Path(self.address.file("starting")), Path(self.address.file("lock"))
             with file_lock(start, timeout_s=1) as none_starts, file_lock(life, timeout_s=1) as none_lives:
                 if none_starts and none_lives:
                     return
@@ -111,10 +111,10 @@ class Host:
 def resident_in_thread() -> Iterator[EngineHost]:
     """Serve the store of this environment from a thread of the test, without background work."""
     ready = threading.Event()
-    address = hook_client.address(os.environ)
+    address = hook_client.Address(os.environ)
     hosts: list[EngineHost] = []
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(EngineHost, "catch_up", lambda _: None)
+        patches.setattr(EngineHost, "process_new_memories", lambda _: None)
         # Without a worker a recall does it itself.
         patches.setattr(command_line, "embed_newest", lambda _: None)
         # The first recall reads the names of what waits, as in a process of its own.

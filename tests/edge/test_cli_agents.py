@@ -69,10 +69,10 @@ def test_serve_http_answers_with_a_token_and_stop_ends_it(host: Host) -> None:
     assert request(connect(), f"Authorization: Bearer {token}") == 200
     assert request(connect(), f"Authorization: Bearer {token}", "Origin: http://evil.example") == 403
     assert request(connect(), f"Authorization: Bearer {token}", "Host: evil.example") in (400, 421)
-    health = resident.stop(host.place)
+    health = resident.stop(host.address)
     assert health is not None and health["pid"] == child.pid
     assert child.wait() == 0
-    assert resident.health(host.place) is None
+    assert resident.health(host.address) is None
 
 
 def test_serve_socket_listens_on_another_path(host: Host) -> None:
@@ -134,8 +134,8 @@ def test_hook_runs_the_light_client(program: Run, home: Path, monkeypatch: pytes
 def test_store_option_changes_the_choice_of_store(home: Path) -> None:
     from triskele.edge.cli.invocation import Invocation
 
-    usual = client.address(Invocation().environ())
-    other = client.address(Invocation(store="sqlite:///other.db").environ())
+    usual = client.Address(Invocation().environ())
+    other = client.Address(Invocation(store="sqlite:///other.db").environ())
     assert usual.key == other.key
     assert (usual.choice[0], other.choice[0]) == ("", f"sqlite:///{os.getcwd()}/other.db")
 

@@ -121,7 +121,7 @@ def test_started_background_process_embeds_everything(
     home: Path, program: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "true")
-    address = client.address({"TRISKELE_HOME": str(home)})
+    address = client.Address({"TRISKELE_HOME": str(home)})
     try:
         assert program("add", "the kettle is red").code == 0
         monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "false")

@@ -206,7 +206,7 @@ def test_a_request_that_comes_too_late_opens_no_engine(tmp_path: Path) -> None:
         host.open_engine()
     with pytest.raises(StoreClosed):
         engine.store.census()
-    host.catch_up()
+    host.process_new_memories()
 
 
 def test_rows_of_other_processes_are_embedded_when_the_journal_grew(
@@ -225,13 +225,13 @@ def test_rows_of_other_processes_are_embedded_when_the_journal_grew(
 
     monkeypatch.setattr(curator, "Curator", lambda _: SimpleNamespace(follow=lambda: Curated(is_done=True)))
     host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
-    host.catch_up()
+    host.process_new_memories()
     engine = Counted()
     engine.store = engine
     host._engine = engine  # type: ignore[assignment]
     woken = []
     for engine.seq in (3, 3, 4, 4):
-        host.catch_up()
+        host.process_new_memories()
         woken.append(engine.woken)
     assert woken == [1, 1, 2, 2]
     host._engine = None
@@ -260,4 +260,4 @@ def test_a_process_serves_one_store_and_one_owner(
         monkeypatch.setenv(name, value)
     host = EngineHost(config.load({**base, **served}))
     environ = base | {name: value.format(home=tmp_path) for name, value in asked.items()}
-    assert host.serves(hook_client.address(environ).choice) is is_served
+    assert host.serves(hook_client.Address(environ).choice) is is_served

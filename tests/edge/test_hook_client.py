@@ -90,7 +90,7 @@ def host() -> Iterator[Host]:
 
 @pytest.fixture
 def listener(host: Host) -> Iterator[FakeResident]:
-    made = FakeResident(host.place)
+    made = FakeResident(host.address)
     yield made
     made.close()
 
@@ -109,7 +109,7 @@ def test_it_finds_the_data_folder_of_the_settings(given: dict[str, str], monkeyp
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    assert client.address(os.environ).home == str(config.load({}).home)
+    assert client.Address(os.environ).home == str(config.load({}).home)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_data_folder_has_one_address_however_it_is_written(
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "target")
     home = tmp_path / "elsewhere" / "data" if "link" in written else tmp_path / "data"
     environ = {"TRISKELE_HOME": written.format(tmp_path)}
-    place = client.address(environ)
+    place = client.Address(environ)
     assert (place.home, place.key) == (str(home), client._hashed(str(home)))
     assert config.load(environ).home == home
 
@@ -276,7 +276,7 @@ def test_a_full_disk_is_silence(host: Host) -> None:
     def fill() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
-    client.own_folder(host.place.run)
+    client.own_folder(host.address.run)
     done = host.hook("bad event", EVENT, preexec_fn=fill)
     assert outcome(done) == SILENT
     assert host.log() == "", "there was no room for it"
@@ -294,19 +294,19 @@ def test_a_reader_that_left_is_no_failure(host: Host, listener: FakeResident) ->
 
 
 def test_the_log_stays_small_and_belongs_to_its_owner(host: Host) -> None:
-    path = Path(host.place.run) / "hook.log"
+    path = Path(host.address.run) / "hook.log"
     for number in range(client.MAX_LOG // 500 + 20):
-        client.log(host.place, f"{number} " + "x" * 1000)
+        client.log(host.address, f"{number} " + "x" * 1000)
     assert path.stat().st_size < client.MAX_LOG + 2000
     assert Path(f"{path}.old").exists() and path.stat().st_mode & 0o777 == 0o600
     assert len(list(path.parent.glob("hook.log*"))) == 2
 
 
 def test_a_log_that_leads_elsewhere_is_not_written(host: Host, tmp_path: Path) -> None:
-    client.own_folder(host.place.run)
+    client.own_folder(host.address.run)
     (tmp_path / "letter").write_text("dear")
-    (Path(host.place.run) / "hook.log").symlink_to(tmp_path / "letter")
-    client.log(host.place, "x")
+    (Path(host.address.run) / "hook.log").symlink_to(tmp_path / "letter")
+    client.log(host.address, "x")
     assert (tmp_path / "letter").read_text() == "dear"
 
 
@@ -336,7 +336,7 @@ def test_what_it_starts_holds_no_pipe_and_no_prompt(
     environ |= {"PYTHONPATH": "/tmp/of-a-project", "PYTHONUSERBASE": "/tmp/of-a-project"}
     monkeypatch.chdir("/tmp")
     with pytest.raises(client.NoAnswer, match="still starting"):
-        client.ask(client.address(environ), STOP, EVENT, time.monotonic() + 0.05, environ)
+        client.ask(client.Address(environ), STOP, EVENT, time.monotonic() + 0.05, environ)
     (start,) = started
     assert start["command"][:-1] == [sys.executable, "-P", "-m", "triskele.edge.process.resident"]
     assert start["pass_fds"] == (int(start["command"][-1]),), "nothing is inherited but the lock on starting"
@@ -350,14 +350,14 @@ def test_what_it_starts_holds_no_pipe_and_no_prompt(
 def test_an_outdated_resident_is_noticed(host: Host, listener: FakeResident, started: list[dict[str, Any]]) -> None:
     listener.answers = [said("old but good", more="X-Triskele-Outdated: yes\r\n"), said("new")]
     ends = time.monotonic() + 60
-    assert client.ask(host.place, STOP, EVENT, ends, host.environ) == (b"old but good", True)
-    assert client.ask(host.place, STOP, EVENT, ends, host.environ) == (b"new", False)
+    assert client.ask(host.address, STOP, EVENT, ends, host.environ) == (b"old but good", True)
+    assert client.ask(host.address, STOP, EVENT, ends, host.environ) == (b"new", False)
     assert started == []
 
 
 def test_the_answer_of_an_outdated_one_is_written_even_if_none_can_start(host: Host, listener: FakeResident) -> None:
     listener.answers = [said("old but good", more="X-Triskele-Outdated: yes\r\n")]
-    Path(host.place.file("err")).mkdir()
+    Path(host.address.file("err")).mkdir()
     assert outcome(host.hook("stop", EVENT)) == (0, b"old but good", b"")
     assert "IsADirectoryError" in host.log()
 
@@ -373,16 +373,16 @@ def test_a_folder_that_is_gone_does_not_matter(host: Host, listener: FakeResiden
 
 
 def test_while_one_starts_nobody_starts_another(host: Host, started: list[dict[str, Any]]) -> None:
-    client.own_folder(host.place.run)
-    with file_lock(Path(host.place.file("starting")), timeout_s=0):
-        assert not client.start(host.place, host.environ)
+    client.own_folder(host.address.run)
+    with file_lock(Path(host.address.file("starting")), timeout_s=0):
+        assert not client.start(host.address, host.environ)
     assert started == []
-    assert client.start(host.place, host.environ)
+    assert client.start(host.address, host.environ)
 
 
 def test_what_ended_is_not_kept(host: Host, started: list[dict[str, Any]]) -> None:
     for _ in range(3):
-        client.start(host.place, host.environ)
+        client.start(host.address, host.environ)
     assert len(started) == 3 and len(client._started) == 1
 
 
@@ -426,7 +426,7 @@ def test_nothing_that_was_asked_is_in_the_log(lively: Host) -> None:
     for body in (EVENT, EVENT + b"}", EVENT[:-1]):
         lively.hook("user-prompt-submit", body)
         lively.hook("heron-nests", body)
-    kept = "".join(path.read_text() for path in Path(lively.place.run).iterdir() if path.is_file())
+    kept = "".join(path.read_text() for path in Path(lively.address.run).iterdir() if path.is_file())
     assert kept and PROMPT not in kept
 
 

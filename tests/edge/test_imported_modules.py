@@ -78,8 +78,8 @@ def record(host: Host, tmp_path: Path) -> Recorder:  # noqa: F811
 @pytest.fixture
 def resident_lock(host: Host) -> Iterator[None]:  # noqa: F811
     """The lock of a background process that does not answer: a command leaves texts to embed to it."""
-    make_folders(host.place)
-    with file_lock(Path(host.place.file("lock")), timeout_s=1) as is_held:
+    make_folders(host.address)
+    with file_lock(Path(host.address.file("lock")), timeout_s=1) as is_held:
         assert is_held
         yield
 

@@ -19,14 +19,14 @@ def test_a_data_folder_has_one_resident_whatever_the_environment_names(tmp_path:
     deep = "/".join(["a-folder-with-a-long-name"] * 5)
     homes = ("/a", "/b", f"/a/{deep}", f"/b/{deep}")
     more = ({}, {"TRISKELE_STORE": "sqlite:////x.db"}, {"TRISKELE_CONFIG": "/x.toml"}, {"TRISKELE_MEMORY_OWNER": "ada"})
-    places = [{client.address({"TRISKELE_HOME": home, **each}).socket("http") for each in more} for home in homes]
+    places = [{client.Address({"TRISKELE_HOME": home, **each}).socket("http") for each in more} for home in homes]
     assert [len(place) for place in places] == [1] * len(homes)
     assert len(set().union(*places)) == len(homes)
 
 
 def test_a_relative_store_means_the_folder_it_was_named_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    relative = client.address({"TRISKELE_HOME": "/a", "TRISKELE_STORE": "sqlite:///notes.db"})
+    relative = client.Address({"TRISKELE_HOME": "/a", "TRISKELE_STORE": "sqlite:///notes.db"})
     assert config.sqlite_path(relative.choice[0]) == tmp_path / "notes.db"
 
 

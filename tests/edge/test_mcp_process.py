@@ -53,7 +53,7 @@ async def test_a_killed_resident_is_replaced_and_nothing_acknowledged_is_lost(
         assert client.protocol_version == SPOKEN["auto"]
         first = await Agent(client).store("The mill turns")
         os.kill(resident(), signal.SIGKILL)
-        while hook_client.is_running(hook_client.address(os.environ)):
+        while hook_client.is_running(hook_client.Address(os.environ)):
             await anyio.sleep(0.01)
         assert (await Agent(client).call("memory_get", id=first))["content"] == "The mill turns"
         await Agent(client).store("The mill turns after the end")

@@ -63,7 +63,7 @@ def test_of_twenty_that_start_at_once_one_stays(host: Host) -> None:
     started = [host.spawn(MODULE, **quiet) for _ in range(20)]
     left = [child for child in started if _lives_on(child, host)]
     assert len(left) == 1
-    found = resident.health(host.place)
+    found = resident.health(host.address)
     assert found is not None and found["pid"] == left[0].pid
     assert [child.returncode for child in started if child is not left[0]] == [0] * 19
 
@@ -71,7 +71,7 @@ def test_of_twenty_that_start_at_once_one_stays(host: Host) -> None:
 def _lives_on(child: subprocess.Popen[bytes], host: Host) -> bool:
     """Waits until a process either ends or is the one that answers."""
     while child.poll() is None:
-        found = resident.health(host.place)
+        found = resident.health(host.address)
         if found is not None and found["pid"] == child.pid:
             return True
     return False
@@ -80,9 +80,9 @@ def _lives_on(child: subprocess.Popen[bytes], host: Host) -> bool:
 def test_a_hook_starts_it_and_every_answer_comes_from_the_same(make_host: Callable[..., Host]) -> None:
     host = make_host()
     assert host.hook("stop", b"{}").returncode == 0
-    first = resident.health(host.place)
+    first = resident.health(host.address)
     assert host.hook("stop", b"{}").returncode == 0
-    second = resident.health(host.place)
+    second = resident.health(host.address)
     assert first is not None and second is not None and first["pid"] == second["pid"]
     assert host.log() == ""
 
@@ -91,26 +91,26 @@ def test_twenty_hooks_at_once_start_one(host: Host) -> None:
     clients = [host.hooking("stop", b"{}") for _ in range(20)]
     assert [(client.communicate(), client.returncode) for client in clients] == [((b"", b""), 0)] * 20
     assert host.log() == ""
-    found = resident.health(host.place)
+    found = resident.health(host.address)
     assert found is not None
-    lock = Path(host.place.file("starting"))
+    lock = Path(host.address.file("starting"))
     with file_lock(lock, timeout_s=60) as is_free:
         assert is_free, "the one that serves has let the next one start"
 
 
 def test_a_dead_socket_is_replaced(host: Host) -> None:
-    hook_client.own_folder(host.place.run)
+    hook_client.own_folder(host.address.run)
     for kind in ("http", "mcp"):
         with socket.socket(socket.AF_UNIX) as dead:
-            dead.bind(host.place.socket(kind))
+            dead.bind(host.address.socket(kind))
     assert host.serving()
 
 
 def test_only_the_owner_can_reach_it(host: Host) -> None:
     host.serving()
-    modes = {path.name.split(".")[-1]: stat.S_IMODE(path.stat().st_mode) for path in Path(host.place.run).iterdir()}
+    modes = {path.name.split(".")[-1]: stat.S_IMODE(path.stat().st_mode) for path in Path(host.address.run).iterdir()}
     assert (modes["http"], modes["mcp"], modes["lock"]) == (0o600,) * 3
-    assert stat.S_IMODE(Path(host.place.run).stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(host.address.run).stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("model", ["bundled", "none"])
@@ -122,10 +122,10 @@ def test_it_keeps_the_weights_that_an_update_would_take_away(make_host: Callable
 
 
 def test_a_folder_that_others_may_enter_is_closed_to_them(host: Host) -> None:
-    os.mkdir(host.place.run, 0o777)
-    os.chmod(host.place.run, 0o777)
+    os.mkdir(host.address.run, 0o777)
+    os.chmod(host.address.run, 0o777)
     host.serving()
-    assert stat.S_IMODE(Path(host.place.run).stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(host.address.run).stat().st_mode) == 0o700
 
 
 def test_after_kill_9_the_next_hook_is_answered_and_nothing_is_lost(host: Host) -> None:
@@ -141,11 +141,11 @@ def test_after_kill_9_the_next_hook_is_answered_and_nothing_is_lost(host: Host) 
 
 def test_a_hook_recovers_from_kill_9_by_itself(host: Host) -> None:
     host.hook("stop", b"{}")
-    first = resident.health(host.place)
+    first = resident.health(host.address)
     assert first is not None
     os.kill(first["pid"], signal.SIGKILL)
     assert host.hook("stop", b"{}").returncode == 0
-    second = resident.health(host.place)
+    second = resident.health(host.address)
     assert second is not None and second["pid"] != first["pid"]
 
 
@@ -214,17 +214,17 @@ def test_after_a_change_of_settings_the_same_process_answers_with_the_new_ones(h
         return sum(text in said for text in (FACT, other))
 
     assert given() == 2
-    before = resident.health(host.place)
+    before = resident.health(host.address)
     host.configure(idle_minutes=2, budget_tokens=100)
     assert given() == 1
-    after = resident.health(host.place)
+    after = resident.health(host.address)
     assert before is not None and after is not None and before["pid"] == after["pid"]
 
 
 def test_an_upgrade_replaces_it_and_no_request_is_lost(host: Host) -> None:
     old = host.serving("0.0.9")
     # Every answer but the last comes from the old one; each of them asks the new one to start.
-    while (said := resident.health(host.place)) is None or said["version"] == "0.0.9":
+    while (said := resident.health(host.address)) is None or said["version"] == "0.0.9":
         answer = host.hook("who", b"{}")
         assert (answer.returncode, answer.stderr) == (0, b"")
         if answer.stdout:
@@ -232,9 +232,9 @@ def test_an_upgrade_replaces_it_and_no_request_is_lost(host: Host) -> None:
     assert said["version"] == __version__
     assert old.wait() == 0
     assert "answer" not in host.log() and "not ready" not in host.log()
-    with file_lock(Path(host.place.file("starting")), timeout_s=60) as is_done:
+    with file_lock(Path(host.address.file("starting")), timeout_s=60) as is_done:
         assert is_done, "the new one has what it waited for"
-    with file_lock(Path(host.place.file("lock")), timeout_s=0) as is_free:
+    with file_lock(Path(host.address.file("lock")), timeout_s=0) as is_free:
         assert not is_free, "and lives"
 
 
@@ -249,7 +249,7 @@ def test_it_leaves_when_another_build_of_the_same_version_is_installed(
     (tmp_path / "new").write_bytes((package / "__init__.py").read_bytes())
     (tmp_path / "new").replace(package / "__init__.py")
     assert old.wait(60) == 0
-    assert not Path(host.place.socket("http")).exists(), "the next request starts another one"
+    assert not Path(host.address.socket("http")).exists(), "the next request starts another one"
 
 
 def test_an_older_client_is_served_by_a_newer_resident(host: Host) -> None:
@@ -274,7 +274,7 @@ def test_versions_that_mean_the_same_are_the_same() -> None:
 def test_it_leaves_when_nobody_asks(host: Host) -> None:
     host.configure(idle_minutes=0.01)
     assert host.serving().wait(60) == 0
-    assert not Path(host.place.socket("http")).exists()
+    assert not Path(host.address.socket("http")).exists()
 
 
 def test_what_was_asked_is_answered_before_it_leaves(host: Host, tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_what_was_asked_is_answered_before_it_leaves(host: Host, tmp_path: Path)
 
 def test_it_leaves_when_its_socket_was_removed_and_the_next_one_serves(host: Host) -> None:
     first = host.serving()
-    os.unlink(host.place.socket("http"))
+    os.unlink(host.address.socket("http"))
     second = host.serving()
     assert host.who() == str(second.pid)
     assert first.wait() == 0
@@ -305,7 +305,7 @@ def test_a_locked_store_is_silence_in_time_and_does_not_keep_it_from_leaving(hos
         served = host.serving()
         answer = host.hook("user-prompt-submit", PROMPT, deadline_ms="500")
         assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"", b"")
-        found = resident.health(host.place)
+        found = resident.health(host.address)
         assert found is not None and found["engine"] == "opening"
         served.terminate()
         assert served.wait(60) == 0
@@ -341,9 +341,9 @@ def test_a_key_among_settings_that_cannot_be_used_is_not_told_in_the_log(host: H
 def test_where_there_are_no_unix_sockets_loopback_serves_with_a_token(make_host: Callable[..., Host]) -> None:
     host = make_host(TRISKELE_LOOPBACK="1")
     served = host.serving()
-    ports = Path(host.place.file("ports"))
+    ports = Path(host.address.file("ports"))
     assert stat.S_IMODE(ports.stat().st_mode) == 0o600
-    assert not Path(host.place.socket("http")).exists()
+    assert not Path(host.address.socket("http")).exists()
     port, _, token = ports.read_text().split()
     assert _status(int(port), "") == 401
     assert _status(int(port), "Authorization: Bearer wrong\r\n") == 401
@@ -362,22 +362,22 @@ def _status(port: int, headers: str) -> int:
 def test_whoever_took_the_port_of_a_dead_resident_is_told_nothing(make_host: Callable[..., Host]) -> None:
     host = make_host(TRISKELE_LOOPBACK="1")
     served = host.serving()
-    port = int(Path(host.place.file("ports")).read_text().split()[0])
+    port = int(Path(host.address.file("ports")).read_text().split()[0])
     served.kill()
     served.wait()
     with socket.create_server(("127.0.0.1", port)), pytest.raises(ConnectionRefusedError):
-        hook_client.connect(host.place, "http", 60)
+        hook_client.connect(host.address, "http", 60)
 
 
 def test_a_stream_on_loopback_begins_with_the_token(make_host: Callable[..., Host]) -> None:
     host = make_host(TRISKELE_LOOPBACK="1")
     host.serving()
-    _, port, _ = Path(host.place.file("ports")).read_text().split()
+    _, port, _ = Path(host.address.file("ports")).read_text().split()
     greeting = b'{"version": "0.1.0", "folder": "/"}\n'
     with socket.create_connection(("127.0.0.1", int(port)), timeout=60) as made:
         made.sendall(b"no token\n" + greeting)
         assert made.recv(10) == b""
-    ours = hook_client.connect(host.place, "mcp", 60)
+    ours = hook_client.connect(host.address, "mcp", 60)
     ours.sendall(greeting)
     assert ours.recv(100).startswith(b'{"version"')
     ours.close()
@@ -385,12 +385,12 @@ def test_a_stream_on_loopback_begins_with_the_token(make_host: Callable[..., Hos
 
 def test_a_path_too_long_for_a_socket_is_shortened(make_host: Callable[..., Host]) -> None:
     host = make_host("/".join(["a-folder-with-a-long-name"] * 5))
-    assert host.place.sockets != host.place.run
-    assert len(host.place.socket("http")) < 100
+    assert host.address.sockets != host.address.run
+    assert len(host.address.socket("http")) < 100
     host.serving()
-    assert stat.S_IMODE(Path(host.place.sockets).stat().st_mode) == 0o700
-    os.unlink(host.place.socket("http"))
-    os.unlink(host.place.socket("mcp"))
+    assert stat.S_IMODE(Path(host.address.sockets).stat().st_mode) == 0o700
+    os.unlink(host.address.socket("http"))
+    os.unlink(host.address.socket("mcp"))
 
 
 def test_a_hook_for_another_store_is_silent_and_says_why(host: Host) -> None:
@@ -414,7 +414,7 @@ def test_an_mcp_client_for_another_store_works_in_its_own_process(host: Host, mo
 def test_a_folder_of_somebody_else_is_refused(
     kind: str, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = host.place
+    place = host.address
     hook_client.own_folder(place.run)
     if kind == "link":
         os.rename(place.run, tmp_path / "elsewhere")

@@ -120,7 +120,7 @@ async def test_curation_does_not_start_before_the_first_answer_could() -> None:
         if steps.count("tick") == 3:
             ticked.set()
 
-    def catch_up() -> None:
+    def process_new_memories() -> None:
         steps.append("curation")
         loop.call_soon_threadsafe(caught_up.set)
 
@@ -131,7 +131,7 @@ async def test_curation_does_not_start_before_the_first_answer_could() -> None:
         is_outdated=lambda: False,
         has_notes=lambda: False,
         warm_up=lambda: steps.append("warm"),
-        catch_up=catch_up,
+        process_new_memories=process_new_memories,
     )
     listener = SimpleNamespace(is_reachable=lambda: True)
     tested = service.Service(cast("Any", None), cast("Any", host), cast("Any", listener), [])
@@ -161,7 +161,7 @@ async def test_a_fault_in_what_answers_left_does_not_keep_curation() -> None:
         has_notes=lambda: True,
         write_notes=write_notes,
         warm_up=lambda: None,
-        catch_up=lambda: loop.call_soon_threadsafe(caught_up.set),
+        process_new_memories=lambda: loop.call_soon_threadsafe(caught_up.set),
     )
     listener = SimpleNamespace(is_reachable=lambda: True)
     tested = service.Service(cast("Any", None), cast("Any", host), cast("Any", listener), [])

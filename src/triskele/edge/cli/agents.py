@@ -127,7 +127,7 @@ def _explanation_view(explained: Explanation, short: ShortIds) -> Iterator[Text]
     verb = "is " if explained.verdict.startswith("silent") else ""
     yield note(f"The hook {verb}{explained.verdict}{project}.", MATCH)
     if explained.has_looked:
-        yield note(explained.place, QUIET)
+        yield note(explained.where, QUIET)
     for candidate in explained.considered:
         sign = note("✗ ", WARNING) if candidate.left_out else note("✓ ", GOOD)
         reason = f" ({candidate.left_out})" if candidate.left_out else ""
@@ -176,7 +176,7 @@ def _serve_demo(invocation: Invocation, http: str) -> None:
 def _report_status(invocation: Invocation, environ: dict[str, str], *, stop: bool) -> None:
     from triskele.edge.process import resident
 
-    address = hook_client.address(environ)
+    address = hook_client.Address(environ)
     health = resident.stop(address) if stop else resident.health(address)
     if health is None:
         raise NotFound("no process serves this data folder")
@@ -238,7 +238,7 @@ class _LazyEngine:
 
     def open_engine(self) -> Engine:
         """Return the engine; a failed open is tried again."""
-        from triskele.edge.process.engine_host import SettingsWatch, lent
+        from triskele.edge.process.engine_host import SettingsWatch, retire_when_unused
 
         with self._mutex:
             if self._is_over:
@@ -248,7 +248,7 @@ class _LazyEngine:
                 self._opened = None
             if self._opened is None:
                 watch = SettingsWatch(self._invocation.settings())
-                engine = lent(self._invocation.open_engine())
+                engine = retire_when_unused(self._invocation.open_engine())
                 if (store := connect.local(engine)) is not None:
                     store.work_in_background()
                 self._opened = engine, watch
@@ -282,7 +282,7 @@ def ui(invocation: Invocation, no_browser: bool) -> None:
     if url := connect.server_of(invocation.chosen()):
         raise BadInput(f"the pages show the store of this machine, and your memory is at {url}: open {url}/ui")
     environ = invocation.environ()
-    address = hook_client.address(environ)
+    address = hook_client.Address(environ)
     url = _sign_in(address, environ)
     is_open = not no_browser and not invocation.as_json and _open(address, url)
     emit(invocation, {"url": url, "project": None}, lambda: f"{'Opened' if is_open else 'Open'} {url}")

@@ -251,10 +251,10 @@ def _start_resident(environ: dict[str, str]) -> bool:
     """Whether a resident process runs or was started; it looks for waiting jobs itself."""
     from triskele.edge.hook import client
 
-    place = client.address(environ)
+    address = client.Address(environ)
     try:
-        if not client.is_running(place):
-            client.start(place, environ)
+        if not client.is_running(address):
+            client.start(address, environ)
     except (OSError, client.NoAnswer):
         return False
     return True
@@ -286,8 +286,8 @@ def _passphrase(prompt: str, is_new: bool) -> str | None:
     """A passphrase from the terminal; None if there is no terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         return None
-    said: str = click.prompt(prompt, hide_input=True, confirmation_prompt=is_new, err=True)
-    return said
+    passphrase: str = click.prompt(prompt, hide_input=True, confirmation_prompt=is_new, err=True)
+    return passphrase
 
 
 def console(*, is_error: bool = False) -> Console:

@@ -77,11 +77,6 @@ class Address:
         return _joined(self.run, f"{self.key}.{kind}")
 
 
-def address(environ: Mapping[str, str]) -> Address:
-    """The address of the resident process for this environment."""
-    return Address(environ)
-
-
 def release(version: str) -> tuple[int, ...]:
     """A version as four numbers; letters after the digits of a part are ignored."""
     parts = []
@@ -106,50 +101,50 @@ def check_folder(path: str) -> None:
     """Refuse a folder that another user can write to."""
     if sys.platform == "win32":
         return
-    found = _system.lstat(path)
-    if found.st_mode & 0o170000 != 0o040000 or found.st_uid != _system.geteuid():
+    status = _system.lstat(path)
+    if status.st_mode & 0o170000 != 0o040000 or status.st_uid != _system.geteuid():
         raise NoAnswer(f"{path} is not a folder of this user")
-    if found.st_mode & 0o077:
+    if status.st_mode & 0o077:
         _system.chmod(path, 0o700)
 
 
-def connect(place: Address, kind: str, timeout_s: float) -> _socket.socket:
+def connect(address: Address, kind: str, timeout_s: float) -> _socket.socket:
     """A connection to the resident process; FileNotFoundError or ConnectionRefusedError if none listens."""
-    if place.is_tcp:
-        return _connect_tcp(place, kind, timeout_s)
-    check_folder(place.sockets)
-    made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    if address.is_tcp:
+        return _connect_tcp(address, kind, timeout_s)
+    check_folder(address.sockets)
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        made.settimeout(timeout_s)
-        made.connect(place.socket(kind))
+        connection.settimeout(timeout_s)
+        connection.connect(address.socket(kind))
     except BaseException:
-        made.close()
+        connection.close()
         raise
-    return made
+    return connection
 
 
-def start(place: Address, environ: Mapping[str, str]) -> bool:
+def start(address: Address, environ: Mapping[str, str]) -> bool:
     """Start a resident process that outlives this one; False if another one is starting.
 
     It inherits the start lock, but no pipes and nothing of the prompt.
     """
     import os
 
-    own_folder(place.run)
-    start_lock = os.open(place.file("starting"), os.O_RDWR | os.O_CREAT, 0o600)
+    own_folder(address.run)
+    start_lock = os.open(address.file("starting"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if _is_held(start_lock):
             return False
         import subprocess
 
         # Each request brings its project and token; a folder's environment must not decide what Python imports.
-        kept = {
+        inherited = {
             name: value
             for name, value in environ.items()
             if name not in (*_CHOSEN, "TRISKELE_KEY", "TRISKELE_PROJECT", "TRISKELE_CLIENT_TOKEN")
             and not name.upper().startswith("PYTHON")
         }
-        kept["TRISKELE_HOME"] = place.home
+        inherited["TRISKELE_HOME"] = address.home
         command = [sys.executable, "-P", "-m", "triskele.edge.process.resident"]
         detached: dict[str, Any] = {"start_new_session": True, "pass_fds": (start_lock,)}
         if sys.platform == "win32":
@@ -158,9 +153,9 @@ def start(place: Address, environ: Mapping[str, str]) -> bool:
         else:
             command.append(str(start_lock))
         nothing = subprocess.DEVNULL
-        with open(os.open(place.file("err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as errors:
+        with open(os.open(address.file("err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as errors:
             child: _Child = subprocess.Popen(
-                command, stdin=nothing, stdout=nothing, stderr=errors, cwd=place.home, env=kept, **detached
+                command, stdin=nothing, stdout=nothing, stderr=errors, cwd=address.home, env=inherited, **detached
             )
         _started[:] = [*(each for each in _started if each.poll() is None), child]
         return True
@@ -168,10 +163,10 @@ def start(place: Address, environ: Mapping[str, str]) -> bool:
         os.close(start_lock)
 
 
-def is_running(place: Address) -> bool:
+def is_running(address: Address) -> bool:
     """Whether a resident process serves; checks its lock and opens no connection."""
     try:
-        with open(place.file("lock"), "rb+") as lock:
+        with open(address.file("lock"), "rb+") as lock:
             return _is_held(lock.fileno())
     except OSError:
         return False
@@ -181,13 +176,13 @@ def is_running(place: Address) -> bool:
 _started: list[_Child] = []
 
 
-def log(place: Address, line: str) -> None:
+def log(address: Address, line: str) -> None:
     """Append one line to the log, if possible; it must not quote a prompt or a memory."""
     import os
 
-    path = _joined(place.run, "hook.log")
+    path = _joined(address.run, "hook.log")
     try:
-        own_folder(place.run)
+        own_folder(address.run)
         try:
             if os.stat(path).st_size > MAX_LOG:
                 os.replace(path, path + ".old")
@@ -222,11 +217,11 @@ class HookRequest:
         )
 
 
-def choice_headers(place: Address) -> tuple[str, ...]:
+def choice_headers(address: Address) -> tuple[str, ...]:
     """What the environment chooses, as an HTTP header; none if it chooses nothing."""
-    if not any(place.choice):
+    if not any(address.choice):
         return ()
-    return (f"X-Triskele-Choice: {','.join(_percent_encoded(value) for value in place.choice)}",)
+    return (f"X-Triskele-Choice: {','.join(_percent_encoded(value) for value in address.choice)}",)
 
 
 def _percent_encoded(text: str) -> str:
@@ -234,7 +229,7 @@ def _percent_encoded(text: str) -> str:
 
 
 def ask(
-    place: Address, request: HookRequest, body: bytes, ends: float, environ: Mapping[str, str]
+    address: Address, request: HookRequest, body: bytes, ends: float, environ: Mapping[str, str]
 ) -> tuple[bytes, bool]:
     """The answer of the resident process and whether it is outdated; starts a process if none listens."""
     is_started = False
@@ -247,10 +242,10 @@ def ask(
                 else "the background process did not answer in time"
             )
         try:
-            headers = (*request.headers(left_s), *choice_headers(place))
-            status, head, text = exchange(place, f"POST /hook/{request.event}", headers, body, left_s)
+            headers = (*request.headers(left_s), *choice_headers(address))
+            status, head, text = exchange(address, f"POST /hook/{request.event}", headers, body, left_s)
         except (FileNotFoundError, ConnectionRefusedError):
-            is_started = is_started or start(place, environ)
+            is_started = is_started or start(address, environ)
         except TimeoutError:
             continue
         except (ConnectionError, BlockingIOError):
@@ -270,9 +265,9 @@ def run(arguments: list[str]) -> None:
     All but the name override the environment, which the agent's folder may set.
     """
     began = time.monotonic()
-    given = dict(zip(arguments[1::2], arguments[2::2], strict=False))
-    is_sound = len(arguments) % 2 == 1 and given.keys() <= {"--client", *_VARIABLES}
-    environ = {**_environ(), **{_VARIABLES[name]: value for name, value in given.items() if name in _VARIABLES}}
+    options = dict(zip(arguments[1::2], arguments[2::2], strict=False))
+    is_sound = len(arguments) % 2 == 1 and options.keys() <= {"--client", *_VARIABLES}
+    environ = {**_environ(), **{_VARIABLES[name]: value for name, value in options.items() if name in _VARIABLES}}
     answer(arguments[0] if is_sound else "", environ, began)
     # An orderly exit would only cost time.
     _system._exit(0)
@@ -280,22 +275,22 @@ def run(arguments: list[str]) -> None:
 
 def answer(event: str, environ: Mapping[str, str], began: float) -> None:
     """Write the answer to one event to standard output; an error writes nothing there and a line to the log."""
-    place = None
+    address = None
     try:
-        place = address(environ)
+        address = Address(environ)
         if not _is_name(event):
             event = "?"
             raise NoAnswer("unknown event name")
         token = _token(environ.get("TRISKELE_CLIENT_TOKEN") or "")
         request = HookRequest(event, environ.get("TRISKELE_PROJECT") or "", token)
         ends = began + deadline_s(environ)
-        text, is_outdated = ask(place, request, _read(ends), ends, environ)
+        text, is_outdated = ask(address, request, _read(ends), ends, environ)
         _write(text)
         if is_outdated:
-            start(place, environ)
+            start(address, environ)
     except Exception as error:
-        if place is not None:
-            log(place, f"{event} gave nothing: {_reason(error)}")
+        if address is not None:
+            log(address, f"{event} gave nothing: {_reason(error)}")
 
 
 def _is_name(text: str) -> bool:
@@ -346,13 +341,13 @@ def _write(text: bytes) -> None:
 
 
 def exchange(
-    place: Address, line: str, headers: tuple[str, ...], body: bytes, timeout_s: float
+    address: Address, line: str, headers: tuple[str, ...], body: bytes, timeout_s: float
 ) -> tuple[int, bytes, bytes]:
     """Send one request to the resident process; status, head and body of its answer."""
     lines = [f"{line} HTTP/1.0", "Host: localhost", f"Content-Length: {len(body)}", *headers]
-    if place.is_tcp:
-        lines.append(f"Authorization: Bearer {_ports(place)[2]}")
-    connection = connect(place, HTTP, timeout_s)
+    if address.is_tcp:
+        lines.append(f"Authorization: Bearer {_ports(address)[2]}")
+    connection = connect(address, HTTP, timeout_s)
     try:
         connection.sendall("\r\n".join((*lines, "", "")).encode() + body)
         answer = b""
@@ -360,31 +355,31 @@ def exchange(
             answer += piece
     finally:
         connection.close()
-    head, found, text = answer.partition(b"\r\n\r\n")
+    head, separator, text = answer.partition(b"\r\n\r\n")
     words = head.split(None, 2)
-    if not found or len(words) < 2 or not words[1].isdigit():
+    if not separator or len(words) < 2 or not words[1].isdigit():
         raise ConnectionResetError
     return int(words[1]), head, text
 
 
-def _connect_tcp(place: Address, kind: str, timeout_s: float) -> _socket.socket:
+def _connect_tcp(address: Address, kind: str, timeout_s: float) -> _socket.socket:
     """Connect over loopback on systems without unix sockets; a stream begins with the token."""
-    http, stream, token = _ports(place)
-    made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    http, stream, token = _ports(address)
+    connection = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     try:
-        made.settimeout(timeout_s)
-        made.connect((LOOPBACK, http if kind == HTTP else stream))
+        connection.settimeout(timeout_s)
+        connection.connect((LOOPBACK, http if kind == HTTP else stream))
         if kind == STREAM:
-            made.sendall(f"{token}\n".encode())
+            connection.sendall(f"{token}\n".encode())
     except BaseException:
-        made.close()
+        connection.close()
         raise
-    return made
+    return connection
 
 
-def _ports(place: Address) -> tuple[int, int, str]:
+def _ports(address: Address) -> tuple[int, int, str]:
     """Ports and token of the resident process; refused if its lock is free: the ports may be another program's."""
-    with open(place.file("lock"), "rb+") as lock, open(place.file("ports"), encoding="ascii") as ports:
+    with open(address.file("lock"), "rb+") as lock, open(address.file("ports"), encoding="ascii") as ports:
         if not _is_held(lock.fileno()):
             raise ConnectionRefusedError
         http, stream, token = ports.read().split()
@@ -471,13 +466,13 @@ def _absolute_store(url: str) -> str:
 
 def _default_home(environ: Mapping[str, str]) -> str:
     """The data folder by the platform's convention, as in config."""
-    given = environ.get("XDG_DATA_HOME", "").strip()
+    chosen = environ.get("XDG_DATA_HOME", "").strip()
     if sys.platform == "win32":
         base = environ.get("LOCALAPPDATA") or _expanded("~\\AppData\\Local")
     elif sys.platform == "darwin":
-        base = given or _expanded("~/Library/Application Support")
+        base = chosen or _expanded("~/Library/Application Support")
     else:
-        base = given or _expanded("~/.local/share")
+        base = chosen or _expanded("~/.local/share")
     return _joined(base, "triskele")
 
 

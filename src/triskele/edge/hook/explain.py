@@ -1,4 +1,4 @@
-"""Why the hook gives memories for an event, or none; nothing is counted as given."""
+"""Why the hook gives memories for an event, or none; nothing is counted as injected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SILENT = ("pre-compact", "stop", "session-end")
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A memory that the hook looked at, and why it is left out; empty if it is given."""
+    """A memory that the hook looked at, and why it is left out; empty if it is injected."""
 
     memory: Memory
     left_out: str = ""
@@ -42,7 +42,7 @@ class Explanation:
         return bool(self.considered) or self.confidence is not None
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
         """The folder that was used, in a sentence."""
         if self.folder:
             return f"Folder of the event: {self.folder}"
@@ -78,7 +78,7 @@ def _prompt(engine: LocalEngine, query: str, conversation: Conversation) -> Expl
     settings = engine.settings.agents
     answer = injection.recalled(engine, query, conversation)
     chosen = injection.for_prompt(engine, query, answer, conversation)
-    given = injection.injection(engine, "UserPromptSubmit", chosen, budget=settings.budget_tokens).memories
+    injected = injection.injection(engine, "UserPromptSubmit", chosen, budget=settings.budget_tokens).memories
     is_sure = answer.confidence >= settings.least_confidence
     untrusted = _untrusted(engine, answer, conversation)
     trusted = [hit for hit in answer.hits if conversation.trusts(hit.memory)]
@@ -86,13 +86,13 @@ def _prompt(engine: LocalEngine, query: str, conversation: Conversation) -> Expl
     considered = [
         Considered(memory, untrusted[memory.id])
         if memory.id in untrusted
-        else _considered(answer, memory, given, conversation, holder_ids, is_sure)
+        else _considered(answer, memory, injected, conversation, holder_ids, is_sure)
         for memory in (hit.memory for hit in answer.hits)
     ]
-    found = {each.memory.id for each in considered}
-    considered += [Considered(memory) for memory in given if memory.id not in found]
-    if given:
-        verdict = _speaks(given)
+    listed_ids = {each.memory.id for each in considered}
+    considered += [Considered(memory) for memory in injected if memory.id not in listed_ids]
+    if injected:
+        verdict = _speaks(injected)
     elif chosen:
         verdict = f"silent: {injection.too_long(engine)}"
     elif not has_topic(query):
@@ -133,13 +133,13 @@ def _untrusted(engine: LocalEngine, answer: Answer, conversation: Conversation) 
 def _considered(
     answer: Answer,
     memory: Memory,
-    given: Sequence[Memory],
+    injected: Sequence[Memory],
     conversation: Conversation,
     holder_ids: Set[str],
     is_sure: bool,
 ) -> Considered:
     """One hit, with the first reason that keeps it out."""
-    if memory.id in {each.id for each in given}:
+    if memory.id in {each.id for each in injected}:
         return Considered(memory)
     hit = next(each for each in answer.hits if each.memory.id == memory.id)
     best = injection.best_score(answer, conversation)
@@ -153,7 +153,7 @@ def _considered(
         reason = "superseded"
     elif hit.score < injection.LEAST_SHARE * best:
         reason = f"its score {hit.score:.2f} is below half of the best ({best:.2f})"
-    elif len(given) >= injection.MOST_MEMORIES:
+    elif len(injected) >= injection.MOST_MEMORIES:
         reason = f"a prompt gets at most {injection.MOST_MEMORIES} memories"
     else:
         reason = "a near-duplicate of another hit, or too long for agents.budget_tokens"
@@ -164,18 +164,18 @@ def _session_start(engine: LocalEngine, conversation: Conversation) -> Explanati
     lost = injection.lost_to_compaction(engine, conversation)
     memories = [*lost, *injection.standing(engine, conversation)]
     budget = injection.start_budget(engine, lost)
-    given = injection.injection(engine, "SessionStart", memories, budget=budget).memories
-    kept = {memory.id for memory in given}
+    injected = injection.injection(engine, "SessionStart", memories, budget=budget).memories
+    injected_ids = {memory.id for memory in injected}
     left_out = "the most memories or the budget are reached"
     categories = ", ".join(injection.STANDING)
     return Explanation(
-        verdict=_speaks(given)
-        if given
+        verdict=_speaks(injected)
+        if injected
         else f"silent: no {categories} of importance {injection.STANDING_IMPORTANCE} or more that are not given yet",
         project=conversation.project,
-        considered=tuple(Considered(each, "" if each.id in kept else left_out) for each in memories),
+        considered=tuple(Considered(each, "" if each.id in injected_ids else left_out) for each in memories),
     )
 
 
-def _speaks(given: Sequence[Memory]) -> str:
-    return f"gives {len(given)} {'memory' if len(given) == 1 else 'memories'}"
+def _speaks(injected: Sequence[Memory]) -> str:
+    return f"gives {len(injected)} {'memory' if len(injected) == 1 else 'memories'}"

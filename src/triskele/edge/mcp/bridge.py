@@ -236,7 +236,7 @@ def _key(id: Any) -> str:
 def header(environ: Mapping[str, str]) -> bytes:
     """The first line of a stream: the version, the client's working folder, and its token."""
     fields: dict[str, Any] = {"version": VERSION, "folder": os.getcwd()}
-    if any(choice := client.address(environ).choice):
+    if any(choice := client.Address(environ).choice):
         fields["choice"] = choice
     for name, variable in (("project", "TRISKELE_PROJECT"), ("token", "TRISKELE_CLIENT_TOKEN")):
         if environ.get(variable):
@@ -246,7 +246,7 @@ def header(environ: Mapping[str, str]) -> bytes:
 
 def connect_resident(environ: Mapping[str, str]) -> Connection:
     """Connect to a background process of this version or newer, and start one if none runs."""
-    address = client.address(environ)
+    address = client.Address(environ)
     ends = time.monotonic() + START_S
     is_started = False
     while (left_s := ends - time.monotonic()) > 0:

@@ -94,10 +94,10 @@ def failure(id: Any, message: str, code: int = INTERNAL_ERROR) -> Message:
 def parsed(line: bytes) -> Message | None:
     """The message of a line; None if it is no JSON object."""
     try:
-        found = json.loads(line)
+        message = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return message if isinstance(message, dict) else None
 
 
 def line_of(message: Message) -> bytes:

@@ -162,7 +162,7 @@ def _hook_answer(request: Request, call: HookCall) -> str:
         project = request.request_context.lifespan_context.project or ""
         injection = who.engine.agents.respond(replace(call, client=name, project=project, folder=folder))
         if injection.note and who.principal.user is None:
-            address = client.address({"TRISKELE_HOME": str(who.engine.settings.home)})
+            address = client.Address({"TRISKELE_HOME": str(who.engine.settings.home)})
             client.log(address, f"{call.event} gave nothing: {injection.note}")
         return injection.text
     except (TriskeleError, OSError):

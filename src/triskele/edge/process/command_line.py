@@ -74,7 +74,7 @@ class CommandLine:
 
 def open_resident(environ: Mapping[str, str]) -> Engine | None:
     """Open the memory in the background process; None if none serves this command."""
-    address = client.address(environ)
+    address = client.Address(environ)
     if not address.is_tcp and not os.path.exists(address.socket(client.HTTP)):
         return None
     from triskele.edge.http.client import connect_resident

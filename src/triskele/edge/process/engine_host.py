@@ -77,10 +77,10 @@ class PackageWatch:
 
 
 class _Users:
-    """Held by an engine that was lent and by every copy of it: it goes with the last one."""
+    """Held by an engine for requests and by every copy of it: it goes with the last one."""
 
 
-def lent(engine: Memory) -> Memory:
+def retire_when_unused(engine: Memory) -> Memory:
     """The engine for requests, closed in a thread when its last reference or copy goes.
 
     Requests may outlive their response, so their references decide.
@@ -131,7 +131,9 @@ class EngineHost:
                 self._renew_settings()
             if self._engine is None:
                 # The root folder has no project: every request names its own.
-                self._engine = lent(connect.open_engine(self._settings, os.environ, Path(Path.cwd().anchor)))
+                self._engine = retire_when_unused(
+                    connect.open_engine(self._settings, os.environ, Path(Path.cwd().anchor))
+                )
                 if (store := connect.local(self._engine)) is not None:
                     # Written with the next prompt, or with the next tick of the service.
                     store.after_answer.is_flushed_by_owner = True
@@ -166,7 +168,7 @@ class EngineHost:
         return None if self._engine is None else connect.local(self._engine)
 
     def warm_up(self) -> None:
-        """Load what the first request would wait for, and run one query; `catch_up` follows with the first tick."""
+        """Load what the first request would wait for, and run one query."""
         engine = self.open_engine()
         if (store := self._store) is None:
             # Its connection is open when the first hook comes.
@@ -187,7 +189,7 @@ class EngineHost:
         self.open_engine()
         return self._store
 
-    def catch_up(self) -> None:
+    def process_new_memories(self) -> None:
         """Embed and curate new memories of other processes, and learn from transcripts that hooks queued."""
         engine = self._store
         if engine is not None and engine.settings.curation.learn != "off":

@@ -69,38 +69,38 @@ class ExtraListener:
             self.path.unlink(missing_ok=True)
 
 
-def make_folders(place: Address) -> None:
+def make_folders(address: Address) -> None:
     """Make the folders that only their owner can enter."""
     try:
-        client.own_folder(place.run)
-        client.own_folder(place.sockets)
+        client.own_folder(address.run)
+        client.own_folder(address.sockets)
     except client.NoAnswer as refused:
         raise Unavailable(str(refused)) from refused
 
 
-def listen(place: Address) -> Listener:
+def listen(address: Address) -> Listener:
     """Open the sockets of a resident process; earlier ones are replaced."""
-    return _on_loopback(place) if place.is_tcp else _on_disk(place)
+    return _on_loopback(address) if address.is_tcp else _on_disk(address)
 
 
 def unix_socket(path: Path) -> tuple[Socket, int]:
     """An owner-only socket at a path, and its inode; an earlier socket there is replaced."""
     starting = path.with_name(f"{os.getpid()}.new")
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     earlier = os.umask(0o177)
     try:
         starting.unlink(missing_ok=True)
-        made.bind(os.fspath(starting))
-        made.listen(_BACKLOG)
+        listening.bind(os.fspath(starting))
+        listening.listen(_BACKLOG)
         inode = _inode(starting)
         # Renamed after it listens: the path always leads to a listener, the old one or this one.
         starting.replace(path)
     except OSError as error:
-        made.close()
+        listening.close()
         raise Unavailable(f"cannot listen at {path}: {error.strerror or error}") from error
     finally:
         os.umask(earlier)
-    return made, inode
+    return listening, inode
 
 
 def chosen_socket(path: Path) -> ExtraListener:
@@ -111,23 +111,23 @@ def chosen_socket(path: Path) -> ExtraListener:
         raise Conflict(f"another process listens at {path}: choose another path")
     if not path.parent.is_dir():
         raise BadInput(f"the folder {path.parent} does not exist: create it first")
-    made, inode = unix_socket(path)
-    return ExtraListener(made, path, inode)
+    listening, inode = unix_socket(path)
+    return ExtraListener(listening, path, inode)
 
 
 def tcp_socket(host: str, port: int) -> Socket:
     """A listening socket at an address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         if os.name == "posix":
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
-        made.listen(_BACKLOG)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
     except OSError as error:
-        made.close()
+        listening.close()
         raise Unavailable(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
-    return made
+    return listening
 
 
 def http_address(text: str, *, is_public: bool = False) -> tuple[str, int]:
@@ -175,15 +175,15 @@ def standing_token(path: Path) -> str:
     return token
 
 
-def _on_disk(place: Address) -> Listener:
-    paths = [Path(place.socket(kind)) for kind in (HTTP, STREAM)]
+def _on_disk(address: Address) -> Listener:
+    paths = [Path(address.socket(kind)) for kind in (HTTP, STREAM)]
     (http, first), (stream, second) = (unix_socket(path) for path in paths)
     return Listener(http, stream, None, ((paths[0], first), (paths[1], second)))
 
 
-def _on_loopback(place: Address) -> Listener:
+def _on_loopback(address: Address) -> Listener:
     http, stream, token = tcp_socket(LOOPBACK, 0), tcp_socket(LOOPBACK, 0), secrets.token_urlsafe(32)
-    ports = Path(place.file("ports"))
+    ports = Path(address.file("ports"))
     _write_owned(ports, f"{http.getsockname()[1]} {stream.getsockname()[1]} {token}\n")
     return Listener(http, stream, token, ((ports, _inode(ports)),))
 

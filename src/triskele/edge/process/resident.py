@@ -54,8 +54,8 @@ NO_EXTRA_ADDRESSES = ExtraAddresses()
 class ResidentLock:
     """Two kernel locks: one process at a time may start, and one may serve."""
 
-    def __init__(self, place: Address, inherited: int | None = None) -> None:
-        self._place = place
+    def __init__(self, address: Address, inherited: int | None = None) -> None:
+        self._address = address
         self._starting = ExitStack()
         self._serving = ExitStack()
         self._may_start = inherited is not None
@@ -66,13 +66,13 @@ class ResidentLock:
     def begin_start(self) -> bool:
         """Take the start lock, unless it was inherited."""
         if not self._may_start:
-            self._may_start = self._starting.enter_context(file_lock(Path(self._place.file("starting")), timeout_s=0))
+            self._may_start = self._starting.enter_context(file_lock(Path(self._address.file("starting")), timeout_s=0))
         return self._may_start
 
     def acquire(self, timeout_s: float = 0.0) -> bool:
         """Take the serving lock if it is free."""
         with ExitStack() as attempt:
-            if attempt.enter_context(file_lock(Path(self._place.file("lock")), timeout_s=timeout_s)):
+            if attempt.enter_context(file_lock(Path(self._address.file("lock")), timeout_s=timeout_s)):
                 self._serving = attempt.pop_all()
                 self.is_held = True
         return self.is_held
@@ -106,15 +106,15 @@ def serve(
     `inherited` is the file descriptor of the start lock, if the parent process passed it on.
     """
     _limit_malloc_arenas()
-    place = client.address(environ)
+    address = client.Address(environ)
     settings = config.load(environ)
-    make_folders(place)
+    make_folders(address)
     with ExitStack() as stack:
-        lock = ResidentLock(place, inherited)
+        lock = ResidentLock(address, inherited)
         stack.callback(lock.close)
-        _refuse_second(place, lock)
+        _refuse_second(address, lock)
         extra = [stack.enter_context(closing(each)) for each in extra_addresses.open_sockets()]
-        listener = stack.enter_context(closing(listen(place)))
+        listener = stack.enter_context(closing(listen(address)))
         lock.settle()
         _keep_weights(settings)
         # Imported after the sockets listen: clients that connect meanwhile wait and are not refused.
@@ -130,31 +130,31 @@ def serve(
             from triskele.server.tenants import Tenants
 
             tenants = stack.enter_context(closing(Tenants.open(settings)))
-        service = Service(place, host, listener, extra, settings.server, tenants)
+        service = Service(address, host, listener, extra, settings.server, tenants)
         stack.callback(lock.end, listener)
         asyncio.run(service.run(lock, lambda: ready(service.addresses())))
 
 
-def health(place: Address, timeout_s: float = _HEALTH_S) -> dict[str, Any] | None:
+def health(address: Address, timeout_s: float = _HEALTH_S) -> dict[str, Any] | None:
     """The /health answer of the resident process; None if none answers."""
     import json
 
     with suppress(OSError, ValueError, client.NoAnswer):
-        status, _, text = client.exchange(place, "GET /health", (), b"", timeout_s)
-        found = json.loads(text)
-        return found if status == 200 and isinstance(found, dict) else None
+        status, _, text = client.exchange(address, "GET /health", (), b"", timeout_s)
+        state = json.loads(text)
+        return state if status == 200 and isinstance(state, dict) else None
     return None
 
 
-def stop(place: Address, timeout_s: float = 30.0) -> dict[str, Any] | None:
+def stop(address: Address, timeout_s: float = 30.0) -> dict[str, Any] | None:
     """Stop the resident process and wait for its end; its last /health answer, or None if none ran."""
-    found = health(place)
-    if found is not None:
-        os.kill(int(found["pid"]), signal.SIGTERM)
-        with file_lock(Path(place.file("lock")), timeout_s=timeout_s) as is_gone:
+    state = health(address)
+    if state is not None:
+        os.kill(int(state["pid"]), signal.SIGTERM)
+        with file_lock(Path(address.file("lock")), timeout_s=timeout_s) as is_gone:
             if not is_gone:
-                raise Conflict(f"process {found['pid']} has not ended yet: try again in a moment")
-    return found
+                raise Conflict(f"process {state['pid']} has not ended yet: try again in a moment")
+    return state
 
 
 def _keep_weights(settings: Settings) -> None:
@@ -172,14 +172,14 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imports and indexes make many objects that stay: looking for garbage among them only delays the first answer.
     gc.set_threshold(_NEW_OBJECTS)
-    place = client.address(os.environ)
+    address = client.Address(os.environ)
     try:
         inherited = int(sys.argv[1]) if sys.argv[1:] else None
         serve(os.environ, inherited=inherited, ready=lambda _: _silence_stderr())
     except Conflict:
         return
     except (TriskeleError, OSError) as error:
-        client.log(place, f"the resident cannot serve: {error_messages.error_line(error)}")
+        client.log(address, f"the resident cannot serve: {error_messages.error_line(error)}")
         sys.exit(3)
     exit_now()
 
@@ -190,13 +190,13 @@ def exit_now() -> None:
     os._exit(0)
 
 
-def _refuse_second(place: Address, lock: ResidentLock) -> None:
+def _refuse_second(address: Address, lock: ResidentLock) -> None:
     if not lock.begin_start():
         raise Conflict("another process is starting to serve this data folder: try again in a moment")
     if not lock.acquire(_LOCK_S):
-        found = health(place)
-        if found is not None and client.release(str(found["version"])) >= client.release(__version__):
-            raise Conflict(f"process {found['pid']} serves this data folder already (`triskele serve --stop` ends it)")
+        state = health(address)
+        if state is not None and client.release(str(state["version"])) >= client.release(__version__):
+            raise Conflict(f"process {state['pid']} serves this data folder already (`triskele serve --stop` ends it)")
 
 
 def _limit_malloc_arenas() -> None:

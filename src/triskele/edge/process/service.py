@@ -60,7 +60,7 @@ class Service:
 
     def __init__(
         self,
-        place: Address,
+        address: Address,
         host: EngineHost,
         listener: Listener,
         extra: list[ExtraListener],
@@ -69,23 +69,23 @@ class Service:
     ) -> None:
         self._settings = settings
         self._tenants = tenants
-        self._place = place
+        self._address = address
         self._host = host
         self._listener = listener
         self._extra = extra
-        self._token = standing_token(Path(place.file("token"))) if extra else None
+        self._token = standing_token(Path(address.file("token"))) if extra else None
         self._is_warm = False
 
     def addresses(self) -> dict[str, str]:
         """Where the process can be reached, for people."""
-        addresses = {"socket": self._place.socket("http")}
-        for each in self._extra:
-            if each.path is None and self._tenants is not None:
-                addresses["http"] = each.address.replace("http:", f"{self._scheme}:", 1)
-            elif each.path is None:
-                addresses |= {"http": each.address, "token_file": self._place.file("token")}
+        addresses = {"socket": self._address.socket("http")}
+        for listener in self._extra:
+            if listener.path is None and self._tenants is not None:
+                addresses["http"] = listener.address.replace("http:", f"{self._scheme}:", 1)
+            elif listener.path is None:
+                addresses |= {"http": listener.address, "token_file": self._address.file("token")}
             else:
-                addresses["extra_socket"] = each.address
+                addresses["extra_socket"] = listener.address
         return addresses
 
     async def run(self, lock: ResidentLock, ready: Callable[[], None]) -> None:
@@ -127,13 +127,13 @@ class Service:
 
     def _listeners(self) -> Iterator[tuple[Socket, ListenerRules]]:
         yield self._listener.http, replace(ListenerRules.local(self._listener.token), is_owner=True)
-        for each in self._extra:
-            if each.path is not None:
-                yield each.socket, ListenerRules.local()
+        for extra in self._extra:
+            if extra.path is not None:
+                yield extra.socket, ListenerRules.local()
             elif self._tenants is None:
-                yield each.socket, ListenerRules.local(self._token, each.socket.getsockname()[1])
+                yield extra.socket, ListenerRules.local(self._token, extra.socket.getsockname()[1])
             else:
-                yield each.socket, server_rules(self._settings, self._tenants.verify, each.socket.getsockname()[1])
+                yield extra.socket, server_rules(self._settings, self._tenants.verify, extra.socket.getsockname()[1])
 
     @property
     def _scheme(self) -> str:
@@ -168,13 +168,13 @@ class Service:
         """The address of this process for a browser; opens a loopback port if none is open."""
         if self._tenants is not None:
             return self.addresses()["http"]
-        found = next((each for each in self._extra if each.path is None), None)
-        if found is None:
-            self._token = self._token or standing_token(Path(self._place.file("token")))
-            found = ExtraListener(tcp_socket(LOOPBACK, 0))
-            self._extra.append(found)
-            serve(found.socket, ListenerRules.local(self._token, found.socket.getsockname()[1]))
-        return found.address
+        loopback = next((extra for extra in self._extra if extra.path is None), None)
+        if loopback is None:
+            self._token = self._token or standing_token(Path(self._address.file("token")))
+            loopback = ExtraListener(tcp_socket(LOOPBACK, 0))
+            self._extra.append(loopback)
+            serve(loopback.socket, ListenerRules.local(self._token, loopback.socket.getsockname()[1]))
+        return loopback.address
 
     def _warm_up(self) -> None:
         try:
@@ -210,14 +210,14 @@ class Service:
             with suppress(Exception):
                 # Not before: the first answer would wait for the modules of curation and learning.
                 if self._is_warm:
-                    await asyncio.to_thread(self._host.catch_up)
+                    await asyncio.to_thread(self._host.process_new_memories)
 
     async def _is_outdated(self) -> bool:
         """Whether the settings have changed in a way that needs another process."""
         return self._host.is_outdated() and not await asyncio.to_thread(self._host.renew)
 
     def _log(self, line: str) -> None:
-        client.log(self._place, f"resident: {line}")
+        client.log(self._address, f"resident: {line}")
 
 
 def _log_request(line: dict[str, Any]) -> None:
