@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 from triskele.bench import metrics
 from triskele.bench.comparison import compare
 from triskele.bench.datasets import BenchQuery, half
+from triskele.code.corpus import CodeCorpus, FieldWeights
+from triskele.code.ranking import CodePlan
+from triskele.code.rules import RULES, SEED_PENALTIES
+from triskele.code.search import CodeSearch
 from triskele.errors import BadInput
 
 if TYPE_CHECKING:
-    from triskele.code.corpus import CodeCorpus
     from triskele.code.ranking import CodePlan
     from triskele.models.embedder import Embedder
 
@@ -32,6 +35,8 @@ _WITHOUT = "without:"
 
 Run = Mapping[str, Sequence[str]]
 Ranker = Callable[["CodeCorpus", str], Sequence[str]]
+_ALONE = (1.0, 0.0, 0.0, 0.0, 0.0)
+_BASELINE_WEIGHTS = FieldWeights(_ALONE, _ALONE, (0.0, 0.0, 0.0), file_k1=1.2, file_b=0.75, best=(), of_file=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +110,9 @@ def _case(path: Path, number: int, values: Any, trees: Mapping[str, Any]) -> Cod
 
 def arms(names: Sequence[str] | None = None, embedder: Embedder | None = None) -> dict[str, CodePlan]:
     """Plans by the names of arms: bm25, words, lexical, default, without:RULE, fusion:METHOD and penalties:seed."""
-    from triskele.code.ranking import CodePlan
-    from triskele.code.rules import RULES, SEED_PENALTIES
-
     lexical = CodePlan(dense=0.0)
     plans = {
-        BASELINE: replace(lexical, without=frozenset(RULES), weights=_baseline_weights()),
+        BASELINE: replace(lexical, without=frozenset(RULES), weights=_BASELINE_WEIGHTS),
         WORDS: replace(lexical, without=frozenset(RULES)),
         LEXICAL: lexical,
         **{f"{_WITHOUT}{rule}": replace(lexical, without=frozenset({rule})) for rule in RULES},
@@ -122,14 +124,6 @@ def arms(names: Sequence[str] | None = None, embedder: Embedder | None = None) -
     if unknown:
         raise BadInput(f"unknown arm {unknown[0]!r}: the known ones are {', '.join(plans)}")
     return {name: plans[name] for name in names or plans}
-
-
-def _baseline_weights() -> Any:
-    from triskele.code.corpus import FieldWeights
-
-    body = (1.0, 0.0, 0.0, 0.0, 0.0)
-    nothing = (0.0, 0.0, 0.0)
-    return FieldWeights(chunk=body, file=body, path=nothing, file_k1=1.2, file_b=0.75, best=(), of_file=1.0)
 
 
 def run_suite(
@@ -170,8 +164,6 @@ def _folder(folder: Path, tree: str, source: Mapping[str, Any]) -> Path:
 
 
 def _indexed(home: Path, root: Path, embedder: Embedder | None) -> Any:
-    from triskele.code.search import CodeSearch
-
     search = CodeSearch(home, root, embedder)
     search.index()
     search.embed()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.models.deadlines import within
+from triskele.models.embedder import checked_scores
 from triskele.models.manifest import TOKENIZER_FILE
 from triskele.models.onnx_folder import find_graph, read_json
 from triskele.types import Agreement
@@ -80,7 +81,6 @@ class ExportedCrossEncoder:
         import numpy as np
 
         from triskele.models.inference import readable, run
-        from triskele.models.outputs import checked_scores
 
         session, tokenizer = self._runtime()
         pairs = tokenizer.encode_batch([(readable(question), readable(text)) for text in texts])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from triskele.config import HOSTED
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.egress import EgressClient, Endpoint, EndpointUnavailable, Joined
-from triskele.models.embedder import Family, family
+from triskele.models.embedder import Family, averaged, checked_vectors, family
 from triskele.privacy.clearance import ClearedText
 
 if TYPE_CHECKING:
@@ -227,8 +227,6 @@ class EndpointEmbedder:
         """The unit vectors of documents, in their order; long documents are read in windows."""
         import numpy as np
 
-        from triskele.models.outputs import averaged
-
         pieces = [_windows(text, self._window) for text in texts]
         if not pieces:
             return np.empty((0, self.dimensions), dtype=np.float32)
@@ -248,8 +246,6 @@ class EndpointEmbedder:
 
     def _vectors(self, texts: Sequence[ClearedText], role: str) -> NDArray[np.float32]:
         import numpy as np
-
-        from triskele.models.outputs import checked_vectors
 
         prompt = self._model.prompts.query if role == "query" else self._model.prompts.document
         parts = []

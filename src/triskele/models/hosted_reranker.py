@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.egress import EgressClient, Endpoint, EndpointUnavailable
+from triskele.models.embedder import checked_scores
 from triskele.privacy.clearance import ClearedText
 
 if TYPE_CHECKING:
@@ -80,8 +81,6 @@ class EndpointCrossEncoder:
 
     def score(self, question: ClearedText, texts: Sequence[ClearedText]) -> NDArray[np.float32]:
         """Score every text for the query, in one request."""
-        from triskele.models.outputs import checked_scores
-
         service = SERVICES[self._reranker.service]
         documents = [text.part(0, _MOST_CHARACTERS) for text in texts]
         body = {"model": self._reranker.model, "query": question.part(0, _MOST_CHARACTERS), "documents": documents}

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from triskele.errors import ModelUnavailable
-from triskele.models.embedder import Encoding, Family, family
+from triskele.models.embedder import Encoding, Family, checked_scores, checked_vectors, family, without_tokens
 from triskele.models.onnx_folder import read_json, vector_length, weights_mark
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ class HubEmbedder:
 
     def _encode(self, texts: Sequence[str], prompt: str) -> list[Encoding]:
         from triskele.models.inference import readable
-        from triskele.models.outputs import checked_vectors, without_tokens
 
         model = self._model()
         read = [prompt + readable(text) for text in texts]
@@ -103,7 +102,6 @@ class HubCrossEncoder:
     def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Score every text for the query, in one batch."""
         from triskele.models.inference import readable
-        from triskele.models.outputs import checked_scores
 
         model = self._model()
         pairs = [(readable(question), readable(text)) for text in texts]
@@ -174,7 +172,7 @@ def imported(library: str) -> Any:
             import huggingface_hub
 
             return huggingface_hub
-        import sentence_transformers  # type: ignore[import-not-found, unused-ignore]
+        import sentence_transformers
 
         return sentence_transformers
     except ImportError:

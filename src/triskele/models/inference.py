@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime
 from tokenizers import Encoding as Tokenized
 from tokenizers import Tokenizer
 
 from triskele.errors import BadInput, ModelUnavailable
-from triskele.models.embedder import Encoding
+from triskele.models.embedder import Encoding, averaged, checked_scores, checked_vectors, unit, without_tokens
 from triskele.models.manifest import CROSS_FILE, GRAPH_FILE, TOKENIZER_FILE, Manifest, read_verified
-from triskele.models.outputs import averaged, checked_scores, checked_vectors, unit, without_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,8 +32,9 @@ if TYPE_CHECKING:
     Piece = tuple["TokenWindow", Floats, Floats]
 
 # Bounds the tokenizer's work; 64 windows hold about 65,000 characters of English text.
-MAX_CHARACTERS = 250_000
 MAX_WINDOWS = 64
+MAX_CHARACTERS = 250_000
+_SURROGATES = re.compile("[\ud800-\udfff]")
 # More at once costs more per token: the activations of a layer no longer fit the cache.
 BATCH_TOKENS = 512
 SPECIAL_TOKENS = 2
@@ -46,7 +46,6 @@ _TOKEN_CHARACTERS = 20
 _MASK = "attention_mask"
 _SENTENCE = "sentence_embedding"
 _HIDDEN = ("token_embeddings", "last_hidden_state")
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 

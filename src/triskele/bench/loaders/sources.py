@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import hashlib
+import io
 import json
 import re
 import zlib
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, NoReturn
 
 from triskele import validation
 from triskele.bench.datasets import BenchDocument, BenchQuery, Dataset
@@ -192,7 +193,7 @@ class Source:
 
     def _opened(self) -> IO[bytes]:
         if self.path.suffix == ".gz":
-            return cast(IO[bytes], gzip.open(self.path, "rb"))
+            return io.BufferedReader(gzip.GzipFile(self.path))
         return self.path.open("rb")
 
     def _raw_lines(self) -> Iterator[bytes]:
