@@ -1,4 +1,4 @@
-"""Settings: defaults, then the user's TOML file, then the environment, parsed once and frozen."""
+"""Settings from defaults, the user's TOML file and the environment, parsed once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _within(low: float, high: float, default: Value) -> Value:
 
 
 def _matching(pattern: str, problem: str, default: str = "") -> str:
-    """A text that begins as a pattern says; `problem` has a place for the text, unless that must not be shown."""
+    """A text that matches a pattern; `problem` may show the text."""
     text: str = field(default=default, metadata={"pattern": pattern, "problem": problem})
     return text
 
@@ -101,7 +101,7 @@ class IndexSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecallSettings:
-    """Length of answers, local model and log; with `half_life_days` importance halves after that many days."""
+    """Length of answers, local model, log, and half-life of importance."""
 
     limit: int = _within(1, 200, 10)
     half_life_days: float = _within(0, 36_500, 0.0)
@@ -111,7 +111,7 @@ class RecallSettings:
 
 @dataclass(frozen=True, slots=True)
 class PrivacySettings:
-    """The vault's key: auto, keyring, passphrase, file, environment, command, or the path of a file.
+    """Source of the vault's key: a kind or a file's path.
 
     `file` is `vault.key` in the data folder; `key_command` prints the key, in base64.
     """
@@ -122,7 +122,7 @@ class PrivacySettings:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """A model that a service hosts; `key` names an environment variable or a file. Off without `service`."""
+    """A model behind a service; `key` names a variable or a file."""
 
     service: str = ""
     model: str = ""
@@ -133,21 +133,21 @@ class ServiceSettings:
 
 @dataclass(frozen=True, slots=True)
 class HostedSettings(ServiceSettings):
-    """A hosted embedding model, used in addition to the local one; `timeout_s` is that of a question."""
+    """A hosted embedding model beside the local one; `timeout_s` bounds a question."""
 
     dimensions: int = _within(0, 100_000, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class RerankSettings(ServiceSettings):
-    """A cross-encoder: hosted if `service` is set, else `bundled`, a folder or a hub model; on request or `always`."""
+    """A cross-encoder, hosted if `service` is set; used on request or `always`."""
 
     always: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LlmSettings(ServiceSettings):
-    """A language model: openai, anthropic, compatible, or your own command; `expand` lets it rewrite queries."""
+    """A language model, hosted or a command; `expand` lets it rewrite queries."""
 
     command: tuple[str, ...] = ()
     price_per_million: float = 0.0
@@ -157,7 +157,7 @@ class LlmSettings(ServiceSettings):
 
 @dataclass(frozen=True, slots=True)
 class CurationSettings:
-    """How the store is kept clean: `propose` fills the review queue, `apply` also applies sure decisions.
+    """Curation mode: `propose` fills the review queue, `apply` applies sure decisions.
 
     `learn` lets conversations be learned from: off, strict, normal or all; a message that fits a pattern of
     `learn_skip` is left out. A language model judges undecided pairs and reads relations and conversations, with at
@@ -175,7 +175,7 @@ CURATION_OFF = CurationSettings(mode=OFF)
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """Limits of what is injected into agents, which clients may see private memories, and the resident process.
+    """Limits of injections, clients that see private memories, and the background process.
 
     `background` lets the command line start it for texts that wait to be embedded; hooks and MCP always need it.
     """
@@ -193,7 +193,7 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """A server for others: accepted host names, trusted proxies, TLS files, quotas per user (0: none).
+    """A server for others: host names, proxies, TLS files, quotas (0: none).
 
     `url` points commands, hooks and agents of this machine at such a server.
     """
@@ -253,7 +253,7 @@ Section = TypeVar("Section", bound="DataclassInstance")
 
 
 class _BadSetting(BadInput):
-    """A value that a setting cannot have, until `load` knows where it came from."""
+    """A value that a setting cannot have; `load` adds its origin."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"setting {key}{problem}")
@@ -261,7 +261,7 @@ class _BadSetting(BadInput):
 
 
 def load(environment: Mapping[str, str] | None = None, *, store_url: str | None = None) -> Settings:
-    """Read the settings of this user; nothing is read from the working directory."""
+    """Read the user's settings; nothing comes from the working directory."""
     source = _Source(dict(os.environ if environment is None else environment))
     try:
         return _loaded(source, store_url)
@@ -293,7 +293,7 @@ def file_of(environment: Mapping[str, str], home: Path) -> Path:
 
 
 def source_of(origins: Mapping[str, str], key: str) -> str:
-    """Which environment variable or file set a value, in brackets, for an error about it."""
+    """The origin of a value in brackets, for an error message."""
     kind, _, variable = (origin := origins.get(key, "default")).partition(" ")
     file = "" if kind in ("default", "argument") else f" (in {origin})"
     return f" (from the environment variable {variable})" if kind == "environment" else file
@@ -305,7 +305,7 @@ def without_choice(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_of_file(settings: Settings, environment: Mapping[str, str]) -> bool:
-    """Whether store, owner and server equal the settings file, however they were named."""
+    """Whether store, owner and server equal those in the settings file."""
     chosen = ("store.url", "memory.owner", "server.url")
     if not any(settings.origins[key].startswith(("environment", "argument")) for key in chosen):
         return True
@@ -315,7 +315,7 @@ def is_of_file(settings: Settings, environment: Mapping[str, str]) -> bool:
 
 
 def is_same_store(one: str, other: str) -> bool:
-    """Whether two addresses name the same store; the same file can be written in several ways."""
+    """Whether two addresses name the same store, however they are written."""
     if one.startswith("sqlite:") and other.startswith("sqlite:"):
         return sqlite_path(one) == sqlite_path(other)
     return one == other
@@ -330,14 +330,14 @@ def sqlite_path(url: str) -> Path:
 
 
 def shown_url(url: str) -> str:
-    """The address of a store without user and password, for messages and names."""
+    """A store's address without user and password."""
     scheme, separator, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return url if scheme == "sqlite" else f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 class _Source:
-    """Looks a value up in the environment, then in the file, then in the defaults, and records its origin."""
+    """Looks values up in environment, file and defaults; records their origins."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
@@ -345,7 +345,7 @@ class _Source:
         self.origins: dict[str, str] = {}
 
     def read_file(self, path: Path) -> None:
-        """Read the values of a TOML file; a missing file is an empty one."""
+        """Read the values of a TOML file, if it exists."""
         try:
             document = tomllib.loads(path.read_text(encoding="utf-8"))
             if _holds_nul(document):
@@ -361,7 +361,7 @@ class _Source:
             self.values |= {key: (v, str(path)) for key, v in pairs.items()}
 
     def value(self, key: str, default: Value) -> Value:
-        """The value of a setting, from its environment variable, the file or the default."""
+        """A setting's value from its variable, the file or the default."""
         section, _, _ = key.partition(".")
         value, origin = self.values.pop(key, (default, "default"))
         variable = VARIABLES.get(key, f"TRISKELE_{key}".replace(".", "_").upper())
@@ -421,7 +421,7 @@ def converted(key: str, value: object, default: Value) -> Value:
 
 
 def words_of(key: str, text: str) -> list[str]:
-    """A list setting written as text: a command is split like a shell does, everything else at commas."""
+    """Split a list setting at commas, and a command like a shell."""
     if key not in COMMANDS:
         return [word for part in text.split(",") if (word := part.strip())]
     # Imported here: few settings are commands.

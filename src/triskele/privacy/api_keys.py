@@ -1,4 +1,4 @@
-"""API keys and tokens: matched by the form of their provider, or random values after a word such as "token".
+"""Find API keys by their provider's form or a word before them.
 
 Every repetition is bounded and possessive, so that no text makes a rule look at a place more than a few hundred times.
 """
@@ -24,7 +24,7 @@ _B64 = "[A-Za-z0-9+/]"
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A form of key, tried only on texts that hold a mark; a lower-case mark fits any case."""
+    """A form of key, tried on texts that hold its mark."""
 
     kind: str
     label: str
@@ -37,7 +37,7 @@ def _rule(kind: str, label: str, marks: str, form: str, *, before: str = r"(?<![
 
 
 def _exact(prefix: str, alphabet: str, length: int) -> str:
-    """A body of exactly this length: one more character of its alphabet does not match."""
+    """A body of exactly this length; a longer run does not match."""
     return f"{prefix}{alphabet}{{{length}}}(?!{alphabet})"
 
 
@@ -271,7 +271,7 @@ def find_provider_keys(text: str, providers: Iterable[Provider] = PROVIDERS) -> 
 
 
 def _key_runs(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The runs of a text that are long enough for a key, a line each; where each begins there, and how far it moved."""
+    """Runs of a text long enough for a key, with offsets."""
     runs: list[str] = []
     moves: list[tuple[int, int]] = []
     at = 0
@@ -288,7 +288,7 @@ def _in_runs(move: tuple[int, int]) -> int:
 
 
 def _why(provider: Provider, value: str) -> str:
-    """A valid checksum is proof; an invalid one is not, because forms change."""
+    """Name the checksum if it is valid; an invalid one proves nothing."""
     return f"the form of {_an(provider.label)}{', and its checksum holds' if _checksum_holds(value) else ''}"
 
 
@@ -297,7 +297,7 @@ def _an(label: str) -> str:
 
 
 def _checksum_holds(value: str) -> bool:
-    """Whether the last six characters are the CRC-32 of those after the prefix."""
+    """Whether the last six characters are the CRC-32 of the rest."""
     if not value.startswith(_CHECKED):
         return False
     body = value.partition("_")[2]
@@ -312,7 +312,7 @@ def _number(digits: str, alphabet: str) -> int:
 
 
 def _names_an_account(value: str) -> bool:
-    """The first part of a Discord token is a number in base 64."""
+    """Whether the first part of a Discord token is a base64 number."""
     head = value.partition(".")[0]
     try:
         return base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)).isdigit()
@@ -334,7 +334,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {"discord-token": _names_an_account,
 
 
 def find_keys(text: str) -> Iterator[Finding]:
-    """Random-looking values after a word such as "api key"; randomness is not enough."""
+    """Find random-looking values after a word such as "api key"."""
     for hint in matches_near(_KEY, text, _long_values(text), before=_HINT_REACH, after=_HINT_AFTER):
         link = _KEY_LINK.match(text, hint.end(), hint.end() + 400)
         if link and _is_key(text, hint, link):

@@ -1,4 +1,4 @@
-"""Text that may leave this machine: only text cleared here has the type that egress accepts.
+"""Clear texts for egress, which accepts only the type made here.
 
 A text that quotes a private or secret text is not cleared. Quotations are recognised by hashes of pairs of words, of
 numbers and of pieces of tokens; of a secret every word of what makes it one counts. A memory that says nearly the same
@@ -49,7 +49,7 @@ class ClearedText:
 
     @property
     def source(self) -> str:
-        """The id of the memory that holds this text; empty for a question."""
+        """Id of the memory that holds this text; empty for a question."""
         return str(getattr(self, "_ClearedText__source"))  # noqa: B009
 
     def part(self, start: int, end: int) -> ClearedText:
@@ -81,7 +81,7 @@ def clear_memory(memory: Memory) -> ClearedText | None:
 
 
 def clear_question(text: str, quotes: Quotes) -> ClearedText | None:
-    """The question; None if it holds a secret or quotes a private text, in any encoding."""
+    """Clear a question, unless it holds a secret or quotes private text."""
     return None if quotes.shares(text) or any(map(find, readings(text))) else ClearedText(text, _MADE_HERE)
 
 
@@ -108,7 +108,7 @@ _ALIKE = 0.6
 
 
 class Quotes:
-    """Rare parts of private texts as keyed hashes, which cannot be turned back into the texts."""
+    """Rare parts of private texts as keyed hashes."""
 
     __slots__ = ("_key", "_marks")
 
@@ -118,7 +118,7 @@ class Quotes:
 
     @classmethod
     def of(cls, texts: Iterable[str], common: Iterable[str] = ()) -> Quotes:
-        """The marks of these texts, without pairs of words that `common` (open) texts hold too."""
+        """Mark the rare parts of texts, without pairs of words in `common`."""
         quotes = cls(secrets.token_bytes(16), set())
         quotes.add(texts)
         for text in common:
@@ -139,7 +139,7 @@ class Quotes:
                 self._marks.update(self._hashes(_secret_parts(read)))
 
     def shares(self, text: str) -> bool:
-        """Whether the text, in any encoding, shares a rare part with one of them."""
+        """Whether a text shares a rare part with one of them."""
         return any(mark in self._marks for read in readings(text) for mark in self._hashes(_asked_parts(read)))
 
     def add_names(self, names: Iterable[str]) -> None:
@@ -166,7 +166,7 @@ class Quotes:
 
 
 class Shingles:
-    """Overlapping pieces of private texts as keyed hashes, to recognise a text that says nearly the same."""
+    """Overlapping pieces of private texts as keyed hashes, to find near copies."""
 
     __slots__ = ("_holders", "_key", "_sizes")
 
@@ -176,7 +176,7 @@ class Shingles:
         self._sizes: list[int] = []
 
     def add(self, texts: Iterable[str]) -> None:
-        """Add further texts; texts too short to distinguish from a common phrase are left out."""
+        """Add texts, except those too short to be distinctive."""
         for text in texts:
             marks = self._marks(text)
             if len(marks) >= _LEAST_SHINGLES:
@@ -185,7 +185,7 @@ class Shingles:
                 self._sizes.append(len(marks))
 
     def resembles(self, text: str) -> bool:
-        """Whether most of a text is in one of them, or most of one of them in the text."""
+        """Whether most of a text is in one, or vice versa."""
         marks = self._marks(text)
         if len(marks) < _LEAST_SHINGLES:
             return False
@@ -263,7 +263,7 @@ def _singles(words: list[str]) -> Iterator[str]:
 
 
 def _is_token(word: str) -> bool:
-    """Longer than a word, or long and with digits: a key, a number, an identifier."""
+    """Whether a word is a key, a number or an identifier."""
     return len(word) >= _LONG or (len(word) >= _PIECE and _DIGIT.search(word) is not None)
 
 

@@ -1,4 +1,4 @@
-"""Finds secrets in a text, by rules that look at every place a bounded number of times, and names them."""
+"""Find secrets in a text by bounded rules, and name them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from triskele.text.words import TITLE_STOP_WORDS
 
 
 def find(text: str) -> list[Finding]:
-    """Every secret in the text, encoded ones included, in order of place and without overlaps."""
+    """Find every secret, also encoded ones, in order and without overlaps."""
     view = compatible(text)
     if view is None:
         return merge(_findings(text))
@@ -112,7 +112,7 @@ def label_of(kind: str) -> str:
 
 
 def title_for(text: str, findings: Sequence[Finding]) -> str:
-    """The kinds of the secrets, then plain words around them; without findings only the kind."""
+    """Title of a secret: its kinds, then plain words around it."""
     labels = list(dict.fromkeys(_LABELS[finding.kind] for finding in findings)) or ["Secret"]
     label_words = {word.lower() for label in labels for word in label.split()}
     words = [word for word in _words_around(text, findings) if word.lower() not in label_words]
@@ -133,7 +133,7 @@ def _words_around(text: str, findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _spans_between(text: str, findings: Sequence[Finding]) -> Iterator[tuple[int, int]]:
-    """The spans between the secrets; for a secret made of words, only the span before its hint."""
+    """Spans between the secrets that a title may quote."""
     start = 0
     for finding in findings:
         if finding.kind in _WORD_KINDS:

@@ -1,4 +1,4 @@
-"""Other encodings of a text: percent signs, escapes, hexadecimal, base64, compatibility forms, backwards.
+"""Decode percent signs, escapes, hexadecimal, base64, compatibility forms and reversed texts.
 
 A `DecodedText` maps each of its characters to the original; `decodings` and `readings` are plain texts.
 """
@@ -28,7 +28,7 @@ _BINARY = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True, slots=True)
 class DecodedText:
-    """A decoded text; character `i` comes from `starts[i]` to `ends[i]` of the original."""
+    """A decoded text, with the original span of each character."""
 
     text: str
     starts: list[int]
@@ -40,14 +40,14 @@ class DecodedText:
 
 
 def compatible(text: str) -> DecodedText | None:
-    """The text in compatibility form (NFKC) without invisible characters; None if nothing changes."""
+    """The NFKC form without invisible characters; None if nothing changes."""
     if text.isascii() or (unicodedata.is_normalized("NFKC", text) and not _INVISIBLE.search(text)):
         return None
     return _view(text, _CLUSTER, _as_compatible)
 
 
 def percent_decoded(text: str) -> DecodedText | None:
-    """The text with percent signs decoded, also if they were encoded twice; None if there are none."""
+    """Decode percent signs, also doubled ones; None if there are none."""
     if "%" not in text or not _PERCENT.search(text):
         return None
     once = _view(text, _PERCENT, _as_decoded)
@@ -58,7 +58,7 @@ def percent_decoded(text: str) -> DecodedText | None:
 
 
 def base64_texts(text: str) -> Iterator[tuple[str, int, int]]:
-    """The text that each run of base64 encodes, and the span of the run; binary content is skipped."""
+    """Decode runs of base64 to text, with their spans; skip binary content."""
     for run in _BASE64_RUN.finditer(text):
         if run[0][:_BASE64_PROBE].isalpha() and run[0][:_BASE64_PROBE].islower():
             continue
@@ -129,7 +129,7 @@ _LEGIBLE = re.compile(r"[^\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]{6,}+")
 
 
 def decodings(text: str) -> list[str]:
-    """The text, and what it decodes to in each encoding; nested encodings are not decoded."""
+    """The text and its decodings, not nested ones."""
     plain = [text, unquote(text), unquote(text.replace("+", " ")), _ESCAPED.sub(_unescaped, text)]
     return list(dict.fromkeys([*plain, *filter(None, _decoded_runs(text))]))
 
@@ -157,5 +157,5 @@ def _decoded_runs(text: str) -> Iterator[str]:
 
 
 def _legible(content: bytes) -> str:
-    """The printable parts of the bytes; NUL bytes are dropped, so that UTF-16 is read too."""
+    """The printable parts of bytes, without NUL so that UTF-16 is readable."""
     return " ".join(_LEGIBLE.findall(content.replace(b"\0", b"").decode("utf-8", "replace")))

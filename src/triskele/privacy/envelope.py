@@ -1,4 +1,4 @@
-"""The vault: contents sealed with AES-256-GCM, under a random key that is itself wrapped by a key source.
+"""Seal texts with AES-256-GCM under a random key that a source wraps.
 
 A sealed content is bound to its vault, memory and version: moved to another row it does not open. The wrapped keys are
 a small JSON document that the caller stores. Every change of keys happens in two steps, `begin…` and `confirm`; between
@@ -40,7 +40,7 @@ Row = tuple[str, int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Wrap:
-    """Data keys under the key of one source; `details` are what the source needs to find its key."""
+    """Data keys wrapped by one key source, with the source's public details."""
 
     source: str
     details: dict[str, Any]
@@ -50,7 +50,7 @@ class Wrap:
 
 @dataclass(frozen=True, slots=True)
 class KeyDocument:
-    """What is stored of a vault; `generation` seals, `pending` is a wrap that is not confirmed yet."""
+    """The stored part of a vault: the confirmed and the pending wrap."""
 
     name: str
     generation: int
@@ -166,7 +166,7 @@ class Vault:
         self.generation = generation
 
     def seal(self, id: str, version: int, text: str) -> bytes:
-        """The text as bytes that only this vault opens, and only for this memory and version."""
+        """Seal a text for this memory and version."""
         head = _HEAD.pack(_MARK, self.generation)
         nonce = secrets.token_bytes(_NONCE_BYTES)
         raw = text.encode()
@@ -175,7 +175,7 @@ class Vault:
         return head + nonce + self._cipher(self.generation).encrypt(nonce, padded, self._bound(head, id, version))
 
     def open(self, id: str, version: int, blob: bytes) -> str:
-        """The text of a sealed content, unless a single bit of it or its place was changed."""
+        """Open a sealed text; an altered or moved one is refused."""
         from cryptography.exceptions import InvalidTag
 
         generation = generation_of(blob)
@@ -209,7 +209,7 @@ class Vault:
         return AESGCM(key)
 
     def _bound(self, head: bytes, id: str, version: int) -> bytes:
-        """The associated data of a sealed content, with unambiguous boundaries between its parts."""
+        """Associated data of a sealed text, with unambiguous boundaries."""
         name, memory = self._name.encode(), id.encode()
         return b"".join(
             (head, _LENGTH.pack(len(name)), name, _LENGTH.pack(len(memory)), memory, struct.pack(">q", version))
@@ -241,19 +241,19 @@ def create(source: KeySource) -> tuple[str, Vault]:
 
 
 def unlock(stored: str, source: KeySource) -> Vault:
-    """The vault of this document, opened by whichever of its wraps the source fits."""
+    """Open the vault with the wrap that the source fits."""
     document = KeyDocument.from_json(stored)
     keys = unwrap(document.name, document.wraps(), source)
     return Vault(document.name, keys, document.generation)
 
 
 def sources_of(stored: str) -> list[str]:
-    """The kinds of key source that open this vault now, the confirmed one first."""
+    """Kinds of key source that open this vault, the confirmed one first."""
     return list(dict.fromkeys(wrap.source for wrap in KeyDocument.from_json(stored).wraps()))
 
 
 def begin_rotation(stored: str, vault: Vault, source: KeySource, *, renew: bool = False) -> str:
-    """A document that the new source opens too; `renew` adds a new data key, in case the old one was exposed."""
+    """Let a new source open the document; `renew` adds a data key."""
     keys = vault.copy_of_keys()
     if renew:
         keys[max(keys) + 1] = bytearray(secrets.token_bytes(KEY_BYTES))
@@ -265,7 +265,7 @@ def begin_rotation(stored: str, vault: Vault, source: KeySource, *, renew: bool 
 
 
 def begin_retirement(stored: str, vault: Vault, source: KeySource, rows: Iterable[Row]) -> str:
-    """A document without old data keys, refused while a row still needs one; `source` must open it now."""
+    """Drop old data keys; refused while a row still needs one."""
     if needed := list(stale(vault, rows)):
         raise Conflict(f"{len(needed)} secrets are sealed with an old key: seal them again first")
     keys = vault.copy_of_keys()
@@ -275,7 +275,7 @@ def begin_retirement(stored: str, vault: Vault, source: KeySource, rows: Iterabl
 
 
 def confirm(stored: str, source: KeySource) -> tuple[str, Vault]:
-    """Prove that the source opens the new wrap, then drop the old one."""
+    """Prove that the source opens the new wrap; drop the old one."""
     document = KeyDocument.from_json(stored)
     if document.pending is None:
         return stored, unlock(stored, source)
@@ -291,7 +291,7 @@ def abandon(stored: str) -> str:
 
 
 def stale(vault: Vault, rows: Iterable[Row]) -> Iterator[tuple[str, int]]:
-    """The memories and versions whose contents are sealed with an older key than the newest."""
+    """Memories and versions that an older key sealed."""
     return ((id, version) for id, version, blob in rows if generation_of(blob) != vault.generation)
 
 

@@ -1,4 +1,4 @@
-"""Card numbers, IBANs, wallet keys and wallet phrases: values with a checksum, or after a word that names them."""
+"""Find card numbers, IBANs, wallet keys and phrases by checksum or context."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _WALLET_REACH = 160
 
 
 def find_cards(text: str) -> Iterator[Finding]:
-    """Card numbers of a known issuer, unless the words before name another kind of number."""
+    """Find card numbers, unless the words before name another number."""
     for match in matches_near(_DIGITS, text, _digit_runs(text), before=0, after=_DIGITS_AFTER):
         digits = re.sub(r"\D", "", match[0])
         if not is_card(digits):
@@ -113,7 +113,7 @@ def _digit_runs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def is_card(digits: str) -> bool:
-    """Whether an issuer, a length and the Luhn digit fit; published test cards do not count."""
+    """Whether issuer, length and Luhn digit fit; test cards do not count."""
     return digits not in _TEST_CARDS and _issued(digits) and luhn_holds(digits) and len(set(digits)) > 3
 
 
@@ -137,14 +137,14 @@ def find_ibans(text: str) -> Iterator[Finding]:
 
 
 def is_iban(text: str) -> bool:
-    """Whether the number modulo 97 is 1, and the number is not a published example."""
+    """Whether the number modulo 97 is 1; published examples do not count."""
     if text in _EXAMPLE_IBANS or len(text) != int(_IBAN_LENGTHS.get(text[:2], 0)):
         return False
     return int("".join(str(int(character, 36)) for character in text[4:] + text[:4])) % 97 == 1
 
 
 def _end_of(written: str, length: int) -> int | None:
-    """Where the first `length` characters end, not counting spaces; words in capitals may follow an IBAN."""
+    """Position after `length` characters, not counting spaces; None inside a word."""
     count = 0
     for position, character in enumerate(written):
         count += character != " "
@@ -154,7 +154,7 @@ def _end_of(written: str, length: int) -> int | None:
 
 
 def find_wallet_keys(text: str) -> Iterator[Finding]:
-    """Extended private keys, and 64 hexadecimal digits after a word for private key; without it they may be a hash."""
+    """Find extended private keys, and hexadecimal keys after a word for them."""
     if "prv" in text:
         yield from (
             Finding("wallet-key", *match.span(), "an extended private key") for match in _EXTENDED_KEY.finditer(text)
@@ -169,7 +169,7 @@ def find_wallet_keys(text: str) -> Iterator[Finding]:
 
 
 def find_phrases(text: str) -> Iterator[Finding]:
-    """Runs of list words with a valid checksum, or after a word such as "seed"."""
+    """Find runs of list words with a checksum, or after "seed"."""
     for run in _runs(text):
         yield from _phrases_in(text, run)
 
@@ -181,7 +181,7 @@ def word_number(word: str) -> int | None:
 
 
 def is_phrase(numbers: Sequence[int]) -> bool:
-    """Whether the last bits of the words are the checksum of the others."""
+    """Whether the last bits of the words are their checksum."""
     if len(numbers) not in LENGTHS:
         return False
     bits = len(numbers) * _BITS_PER_WORD
@@ -212,7 +212,7 @@ def _runs(text: str) -> Iterator[list[Word]]:
 
 
 def _phrases_in(text: str, run: list[Word]) -> Iterator[Finding]:
-    """The whole run after a hint; without one, a phrase with a checksum at the start or end of the run."""
+    """The run after a hint; otherwise a phrase with a checksum."""
     if _SEED_HINT.search(text, max(0, run[0][1] - _SEED_REACH), run[0][1]):
         yield _seed_finding(run, "words of the BIP-39 list after a hint")
         return
@@ -223,7 +223,7 @@ def _phrases_in(text: str, run: list[Word]) -> Iterator[Finding]:
 
 
 def _plausible(run: list[Word]) -> bool:
-    """A random phrase rarely repeats a word; the examples of the standard repeat most."""
+    """Whether a phrase repeats few words, as random ones do."""
     return len({word[0] for word in run}) * 2 > len(run)
 
 

@@ -1,4 +1,4 @@
-"""What detection returns, and whether a value looks random, chosen as a password, or like a placeholder."""
+"""What detection returns, and whether a value looks random or chosen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A secret in a text: its kind, its place and the reason; never the secret itself."""
+    """Kind, span and reason of a secret; never the secret itself."""
 
     kind: str
     start: int
@@ -21,7 +21,7 @@ class Finding:
 
 
 def merge(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings in order of place; overlapping ones become one, with the kind of the earliest rule."""
+    """Findings in order; overlapping ones become one of the earliest rule."""
     merged: list[Finding] = []
     ranked = sorted(enumerate(findings), key=lambda pair: (pair[1].start, pair[0]))
     best = -1
@@ -40,7 +40,7 @@ def merge(findings: Iterable[Finding]) -> list[Finding]:
 def matches_near(
     form: re.Pattern[str], text: str, places: Iterable[tuple[int, int]], *, before: int, after: int
 ) -> Iterator[re.Match[str]]:
-    """The matches of a form that begin in a place or shortly before it; the rest of the text is not read.
+    """Matches of a form that begin at or shortly before a position.
 
     `before` is more than a match has before its place and one that ends there; `after` is what it reads behind.
     """
@@ -102,7 +102,7 @@ def is_placeholder(value: str) -> bool:
 
 
 def looks_random(value: str, least: int = 20) -> bool:
-    """Whether the value is long enough and mixes digits and cases as words do not."""
+    """Whether a value is long and mixes digits and cases unlike words."""
     if len(value) < least or is_placeholder(value):
         return False
     kinds = [_kind(character) for character in value]
@@ -120,7 +120,7 @@ def entropy_bits(value: str) -> float:
 
 
 def looks_chosen(value: str) -> bool:
-    """Whether the value looks like a chosen password: letters with digits or signs, not an ordinary name or number."""
+    """Whether a value looks like a chosen password, not a plain word."""
     if len(value) < 5 or is_placeholder(value) or _ORDINARY.fullmatch(value):
         return False
     has_letter = any(character.isalpha() for character in value)
@@ -129,7 +129,7 @@ def looks_chosen(value: str) -> bool:
 
 
 def looks_strong(value: str) -> bool:
-    """Whether the value looks like a chosen password of three kinds of characters, which needs no verb before it."""
+    """Whether a value has three kinds of characters, as strong passwords do."""
     return looks_chosen(value) and len(value) >= 6 and sum(1 for kind in _CHARACTER_KINDS if kind.search(value)) >= 3
 
 

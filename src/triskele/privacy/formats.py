@@ -1,4 +1,4 @@
-"""Secrets in the formats of tools: key files, tokens, URLs, configuration files, Wi-Fi codes and command lines."""
+"""Find secrets in formats of tools: key files, URLs, configuration, commands."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _WIFI_FILE_MARKS = ("keymaterial", "wep_key", "wpa_psk", "hared", "option key", 
 
 
 def find_private_keys(text: str) -> Iterator[Finding]:
-    """PEM, PGP and PuTTY blocks with a body, also where their first or last line was cut off."""
+    """Find PEM, PGP and PuTTY blocks, also truncated ones."""
     end = 0
     for match in _BEGIN.finditer(text) if "-----BEGIN" in text else ():
         if match.start() < end:
@@ -104,7 +104,7 @@ def _headless(text: str) -> Iterator[Finding]:
 
 
 def _is_body(body: str) -> bool:
-    """Whether the body holds a long piece without a space; sentences about such files do not."""
+    """Whether a body holds a long piece without a space."""
     pieces = re.split(r"\s|\\[nr]", body)
     return max(len(piece) for piece in pieces) >= _LEAST_BODY
 
@@ -138,7 +138,7 @@ def find_url_passwords(text: str) -> Iterator[Finding]:
 
 
 def find_aws_secrets(text: str) -> Iterator[Finding]:
-    """Forty random characters next to an AWS key id, or after the words "aws … secret"."""
+    """Find forty random characters near an AWS key id or "aws secret"."""
     keys = _AWS_ID.finditer(text) if "AKIA" in text or "ASIA" in text else ()
     hints = _AWS_HINT.finditer(text) if "aws" in lowered(text) else ()
     for anchor in (*keys, *hints):
@@ -181,7 +181,7 @@ def find_pgpass_passwords(text: str) -> Iterator[Finding]:
 
 
 def find_wifi_keys(text: str) -> Iterator[Finding]:
-    """The key in a Wi-Fi code and in the configuration files of Wi-Fi tools."""
+    """Find keys in Wi-Fi codes and configuration files of Wi-Fi tools."""
     low = lowered(text)
     patterns = [_WIFI_CODE] if "wifi:" in low else []
     if any(mark in low for mark in _WIFI_FILE_MARKS):
@@ -201,7 +201,7 @@ _BETWEEN = r"\b[^\n|]{0,120}?\s"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A tool and the form of its password option, tried only on texts that hold a mark in any case."""
+    """A tool and its password option, tried on texts with a mark."""
 
     name: str
     marks: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Where the key of the vault comes from (a passphrase, a file, the keyring, the environment, a command), and errors."""
+"""Sources of the vault's key, and the errors of a lost one."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ Answer = TypeVar("Answer")
 
 
 class VaultDamaged(Unavailable):
-    """A sealed content or the document of the keys was altered, cut off or belongs to another memory."""
+    """A sealed text or the key document was altered or moved."""
 
 
 def lost(what: str, advice: str) -> VaultLocked:
-    """The error of a lost key: what to do, what cannot be read without it and what can."""
+    """The error of a lost key, with what stays readable."""
     return VaultLocked(f"{what}: {advice}; without it the contents of secret memories cannot be read, {STAYS}")
 
 
 class KeySource(Protocol):
-    """Returns a key for the public details that are stored with what it wraps."""
+    """Returns the key for public details stored beside the wrapped keys."""
 
     @property
     def kind(self) -> str:
         """The name of this way to a key, stored with every wrap."""
 
     def fresh(self) -> dict[str, Any]:
-        """The details of a new key, which is kept safe before this returns."""
+        """Store a new key and return its details."""
 
     def key(self, details: Details) -> bytearray:
         """The key of these details; the caller wipes it."""
@@ -66,7 +66,7 @@ def wipe(key: bytearray) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one guess at a passphrase costs (argon2id; RFC 9106, for machines with little memory)."""
+    """Argon2id cost of one guess at a passphrase (RFC 9106, low memory)."""
 
     memory_kib: int = 64 * 1024
     rounds: int = 3
@@ -99,7 +99,7 @@ class Passphrase:
 
 
 def _argon_details(details: Details) -> tuple[bytes, int, int, int]:
-    """The parameters, checked so that an altered document cannot demand minutes or all memory."""
+    """The parameters, bounded: an altered document must not demand all memory."""
     try:
         salt = base64.b64decode(details["salt"], validate=True)
         memory, rounds, lanes = (int(details[name]) for name in ("memory_kib", "rounds", "lanes"))
@@ -123,7 +123,7 @@ class KeyFile:
     kind: str = field(default="key-file", init=False)
 
     def fresh(self) -> dict[str, Any]:
-        """Create the file completely or not at all; an existing key file is used."""
+        """Create the file atomically; an existing key file is used."""
         try:
             if self.replaces_unfinished and self.is_unfinished():
                 self._discard_unfinished()
@@ -137,7 +137,7 @@ class KeyFile:
         return {"path": str(self.path.absolute())}
 
     def is_unfinished(self) -> bool:
-        """Whether the file is the beginning of a key, or empty: a writing was cut short."""
+        """Whether the file is empty or holds part of a key."""
         try:
             return _UNFINISHED.fullmatch(self.path.read_bytes()) is not None
         except OSError:
@@ -159,7 +159,7 @@ class KeyFile:
         settle_folder(self.path.parent)
 
     def _discard_unfinished(self) -> None:
-        """Take the file away, unless another process has made a key of it meanwhile."""
+        """Remove the file, unless another process has completed it."""
         aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
         with suppress(FileNotFoundError):
             self.path.rename(aside)
@@ -184,7 +184,7 @@ class KeyFile:
 
 
 def _put(file: Path, target: Path) -> None:
-    """Give a whole file its name, unless a file has that name already."""
+    """Rename a complete file, unless the name is taken."""
     try:
         os.link(file, target)
     except FileExistsError:
@@ -207,7 +207,7 @@ def _decoded(written: bytes, what: str) -> bytearray:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentKey:
-    """A key that the environment of the process holds, as a server's secret manager puts it there."""
+    """A key in the environment, as secret managers of servers provide it."""
 
     variable: str
     kind: str = field(default="environment", init=False)
@@ -227,7 +227,7 @@ class EnvironmentKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyCommand:
-    """A key that a command prints in base64: the client of a key management service."""
+    """A key that a command prints in base64."""
 
     command: tuple[str, ...]
     timeout_s: float = 30.0
@@ -239,7 +239,7 @@ class KeyCommand:
         return {}
 
     def key(self, details: Details) -> bytearray:  # noqa: ARG002
-        """The key that the command prints; its other output is not shown, because it may contain the key."""
+        """The key that the command prints; other output is never shown."""
         if not self.command:
             raise lost("the vault's key comes from a command", "set privacy.key_command in config.toml")
         try:
@@ -268,7 +268,7 @@ class SystemKeyring:
     kind: str = field(default="keyring", init=False)
 
     def fresh(self) -> dict[str, Any]:
-        """Store a new key under a separate name, so that the old one stays until it is no longer needed."""
+        """Store a new key under its own name, beside the old one."""
         name = secrets.token_hex(8)
         encoded = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
         _asked(lambda: self.store.set_password(_SERVICE, name, encoded))
@@ -285,7 +285,7 @@ class SystemKeyring:
 
 
 def _asked(call: Callable[[], Answer]) -> Answer:
-    """The answer of a keyring; backends fail in many ways, and all of them mean that the key cannot be had."""
+    """Ask a keyring; every failure of a backend means a locked vault."""
     try:
         return call()
     except Exception as error:
@@ -295,7 +295,7 @@ def _asked(call: Callable[[], Answer]) -> Answer:
 
 
 def system_keyring() -> SystemKeyring | None:
-    """The keyring of this machine, or None if it has none that keeps secrets."""
+    """The keyring of this machine; None if it keeps no secrets."""
     try:
         import keyring
         from keyring.backends import fail, null

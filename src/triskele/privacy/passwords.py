@@ -1,4 +1,4 @@
-"""Passwords and PINs, recognised by the words around them, in about thirty languages."""
+"""Find passwords and PINs by the words around them, in thirty languages."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def find_passwords(text: str) -> Iterator[Finding]:
 
 
 def _after(text: str, hint: re.Match[str], until: int) -> Iterator[Finding]:
-    """The password after this hint, if a link such as "is" or ":" comes before the next hint."""
+    """The password after a hint and a link such as "is"."""
     if _ABOUT.match(text, hint.end()):
         return
     bridge = _BRIDGE.match(text, hint.end(), hint.end() + _WINDOW)
@@ -229,7 +229,7 @@ def _announced(text: str, hint: re.Match[str], link: re.Match[str], value: re.Ma
 
 
 def _is_plain(text: str, start: int, end: int) -> bool:
-    """Whether the value is one plain word at the end of its line."""
+    """Whether a value is one plain word that ends its line."""
     rest = text[end : end + 3].partition("\n")[0].strip(" .,'\"`")
     return not rest and _PLAIN.fullmatch(text, start, end) is not None
 
@@ -242,7 +242,7 @@ def _trimmed(text: str, value: re.Match[str]) -> tuple[int, int]:
 
 
 def find_codes(text: str) -> Iterator[Finding]:
-    """Short numbers after a word such as PIN or door code, and lists of recovery codes."""
+    """Find short numbers after "PIN" and the like, and recovery codes."""
     groups, low = [match.span() for match in _DIGIT_GROUP.finditer(text)], lowered(text)
     for form, read in ((_PIN, text), (_LOCAL_PIN, low)):
         for match in matches_near(form, read, groups, before=_PIN_REACH, after=_PIN_AFTER):
@@ -252,7 +252,7 @@ def find_codes(text: str) -> Iterator[Finding]:
 
 
 def find_passwords_in_languages(text: str) -> Iterator[Finding]:
-    """Passwords after a word for password in languages other than English and German."""
+    """Find passwords after words for password in other languages."""
     low = lowered(text)
     for word in _words_for_password(low):
         limit = min(word.end() + _REACH, len(text))
@@ -288,7 +288,7 @@ def _first_password(text: str, word: re.Match[str], end: int) -> Iterator[Findin
 
 
 def _is_password(between: str, value: str) -> bool:
-    """Whether the words between the word for password and the value make the value a password."""
+    """Whether the words before a value make it a password."""
     if value.lower() in _NOT_PASSWORDS | DOCUMENTED or is_placeholder(value) or "://" in value:
         return False
     link = between.rstrip().rstrip(f"{_QUOTES}「『(").rstrip()
