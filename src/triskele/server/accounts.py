@@ -123,7 +123,7 @@ class Accounts:
         if "admin" in chosen and not owner.is_admin:
             raise BadInput(f"{user} is not an admin: their keys cannot have the scope admin")
         text, id, hashed = new_key()
-        made = AccessKey(
+        key = AccessKey(
             id=id,
             user=user,
             label=check_name(label, "the label", 100),
@@ -135,9 +135,9 @@ class Accounts:
             connection.execute(
                 "INSERT INTO keys (id, user_name, label, hash, scopes, created_at, expires_at)"
                 " VALUES (%s, %s, %s, %s, %s, %s, %s)",
-                [id, user, made.label, hashed, " ".join(chosen), _number(made.created_at), _number(expires_at)],
+                [id, user, key.label, hashed, " ".join(chosen), _number(key.created_at), _number(expires_at)],
             )
-        return text, made
+        return text, key
 
     def keys(self, user: str | None = None) -> list[AccessKey]:
         """The keys of a user, or of all, oldest first."""
@@ -211,19 +211,19 @@ class Accounts:
     def audit(self, *, user: str | None = None, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
         """The newest lines of the audit log, newest first."""
         parts = [("user_name = %s", user), ("entry < %s", before)]
-        given = [(condition, value) for condition, value in parts if value is not None]
-        where = f"WHERE {' AND '.join(condition for condition, _ in given)}" if given else ""
+        conditions = [(condition, value) for condition, value in parts if value is not None]
+        where = f"WHERE {' AND '.join(condition for condition, _ in conditions)}" if conditions else ""
         sql = f"SELECT {_AUDIT} FROM audit {where} ORDER BY entry DESC LIMIT %s"
         with self._connections.accounts() as connection:
-            rows = connection.execute(sql, [*(value for _, value in given), limit]).fetchall()
+            rows = connection.execute(sql, [*(value for _, value in conditions), limit]).fetchall()
         return [_entry(row) for row in rows]
 
 
 def _standing(row: Any) -> VerifiedKey | None:
     """A key with its user; None if it has expired or was revoked."""
-    found = _key(row[:7])
-    is_over = found.expires_at is not None and found.expires_at <= timestamps.now()
-    return None if is_over or found.revoked_at is not None else VerifiedKey(found, _user(row[7:]))
+    key = _key(row[:7])
+    is_over = key.expires_at is not None and key.expires_at <= timestamps.now()
+    return None if is_over or key.revoked_at is not None else VerifiedKey(key, _user(row[7:]))
 
 
 def _session(text: str) -> bytes:

@@ -35,8 +35,8 @@ def demo_environment(fill: Callable[[config.Settings], None]) -> Iterator[tuple[
     """
     with running_postgres() as url, tempfile.TemporaryDirectory(prefix="triskele-demo-") as home:
         # Nothing of the user's own settings: the demo must not touch their store.
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
-        environ = {**kept, "TRISKELE_HOME": home, "TRISKELE_STORE": url, "TRISKELE_PRIVACY_KEY": "file"}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("TRISKELE_")}
+        environ = {**inherited, "TRISKELE_HOME": home, "TRISKELE_STORE": url, "TRISKELE_PRIVACY_KEY": "file"}
         keys = _users(url)
         fill(config.load({**environ, "TRISKELE_MEMORY_OWNER": USERS[0]}))
         yield environ, keys

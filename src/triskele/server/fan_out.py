@@ -134,13 +134,13 @@ def carry_out(writer: PostgresWriter, changes: Sequence[Change], locked: frozens
         with rows_of(writer.connection, owner, writer.owner):
             _check_access(writer, owner, change)
             outcomes.append((owner, writers[owner].apply(_as_owners(writers[owner], change))))
-    for each in writers.values():
-        with rows_of(writer.connection, each.owner, writer.owner):
-            each.hold_limit()
-    told = {each.owner: spread(each, performer) for each in writers.values()}
+    for owner_writer in writers.values():
+        with rows_of(writer.connection, owner_writer.owner, writer.owner):
+            owner_writer.hold_limit()
+    numbers = {owner_writer.owner: spread(owner_writer, performer) for owner_writer in writers.values()}
     # The number of an entry is that of the performer's own journal.
     return [
-        outcome if owner == writer.owner or outcome.seq is None else replace(outcome, seq=told[owner][outcome.seq])
+        outcome if owner == writer.owner or outcome.seq is None else replace(outcome, seq=numbers[owner][outcome.seq])
         for owner, outcome in outcomes
     ]
 
@@ -212,12 +212,12 @@ def _writer_for(writer: PostgresWriter, performer: Performer, owner: str) -> Pos
     """A writer in the rows of another owner; what it undoes has another number in the journal there."""
     undoes = None
     if writer.undoes is not None:
-        found = writer.connection.execute(
+        row = writer.connection.execute(
             "SELECT batch FROM journal WHERE owner = %s AND seq = %s", [writer.owner, writer.undoes]
         ).fetchone()
         with rows_of(writer.connection, owner, writer.owner):
             first = writer.connection.execute(
-                "SELECT min(seq) FROM journal WHERE owner = %s AND batch = %s", [owner, found and found[0]]
+                "SELECT min(seq) FROM journal WHERE owner = %s AND batch = %s", [owner, row and row[0]]
             ).fetchone()
         undoes = first[0] if first else None
     return writer.acting_for(owner, actor=performer.named_for(owner), undoes=undoes)
@@ -244,8 +244,8 @@ def spread(writer: PostgresWriter, performer: Performer, only: frozenset[str] | 
     performer.require(readers)
     numbers: dict[int, int] = {}
     for reader in readers:
-        found = _Spread(writer, performer, reader, before.get(reader, {}), after.get(reader, {})).settle()
-        numbers |= found if reader == performer.owner else {}
+        mirrored = _Spread(writer, performer, reader, before.get(reader, {}), after.get(reader, {})).settle()
+        numbers |= mirrored if reader == performer.owner else {}
     return numbers
 
 
@@ -300,13 +300,13 @@ class _Spread:
         with rows_of(connection, owner, self.performer.owner):
             versions = self._versions()
             links = self._links()
-            made = connection.execute(_MADE, [owner, [each.content_hash for each in versions], HOSTED]).fetchall()
+            vectors = connection.execute(_MADE, [owner, [each.content_hash for each in versions], HOSTED]).fetchall()
             theirs = _writer_for(self.writer, self.performer, self.reader)
         with rows_of(connection, self.reader, self.performer.owner, sharing=True):
             taken = self._taken()
             self._remove(theirs)
             gained = sorted(self.after.keys() - self.before.keys() - taken)
-            self._copy(theirs, versions, taken, made)
+            self._copy(theirs, versions, taken, vectors)
             newest = {each.id: each.version for each in versions}
             for id in gained:
                 theirs.write_entry(Action.SHARED, id, version=newest[id])
@@ -358,9 +358,9 @@ class _Spread:
         rows = connection.execute(
             f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = %s AND id = ANY(%s)", [self.reader, list(self.after)]
         ).fetchall()
-        known = {(each.id, each.version): each for each in map(to_memory, rows)}
-        wanted = [each for each in versions if each.id not in taken]
-        if any((each.id, each.version) not in known for each in wanted):
+        stored = {(version.id, version.version): version for version in map(to_memory, rows)}
+        wanted = [version for version in versions if version.id not in taken]
+        if any((version.id, version.version) not in stored for version in wanted):
             # Before the versions: what has a vector is not queued.
             connection.cursor().executemany(
                 "INSERT INTO vectors (owner, fingerprint, content_hash, vector, tokens) VALUES (%s, %s, %s, %s, %s)"
@@ -368,12 +368,12 @@ class _Spread:
                 [(self.reader, *row) for row in made],
             )
         # An ended version before the one that follows it: only one may be current.
-        for each in sorted(wanted, key=lambda each: (each.id, each.known_to is None, each.version)):
-            there = known.get((each.id, each.version))
+        for version in sorted(wanted, key=lambda version: (version.id, version.known_to is None, version.version)):
+            there = stored.get((version.id, version.version))
             if there is None:
-                theirs.rows.insert_version(each)
-            elif there.known_to != each.known_to:
-                theirs.rows.end_version(each)
+                theirs.rows.insert_version(version)
+            elif there.known_to != version.known_to:
+                theirs.rows.end_version(version)
 
     def _known(self, ids: set[str]) -> set[str]:
         """The memories of the owner, among some, that the reader has."""
@@ -420,12 +420,12 @@ class _Spread:
 def _write_link(theirs: PostgresWriter, link: Link) -> None:
     """Write a link of the owner's for a reader, or end it as the owner did."""
     values = [theirs.owner, *from_link(link)]
-    found = theirs.connection.execute(
+    row = theirs.connection.execute(
         "SELECT row FROM links WHERE owner = %s AND source = %s AND kind = %s AND target = %s AND known_from = %s",
         values[:5],
     ).fetchone()
-    if found is not None:
-        theirs.rows.end_link(found[0], link)
+    if row is not None:
+        theirs.rows.end_link(row[0], link)
         return
     theirs.connection.execute(
         f"INSERT INTO links (owner, {LINK_COLUMNS}, row_hash) VALUES (%s,%s,%s,%s,%s,%s,%s) ON CONFLICT DO NOTHING",

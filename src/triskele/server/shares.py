@@ -293,19 +293,19 @@ def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
     with _accounts_of(connection):
         users = {str(name) for (name,) in connection.execute("SELECT name FROM users").fetchall()}
         groups = {str(name) for (name,) in connection.execute("SELECT name FROM groups").fetchall()}
-    known = {("user", name) for name in users} | {("group", name) for name in groups}
+    grantees = {("user", name) for name in users} | {("group", name) for name in groups}
     batch, everyone = new_batch(), frozenset(owners)
     for owner in sorted(owners):
         writer = PostgresWriter(connection, owner, timestamps.now(), batch, _ADMIN)
         with rows_of(connection, owner, ""):
-            given = _given(connection, owner)
+            shares = _given(connection, owner)
             rows = connection.execute("SELECT id, reader FROM shared_memories WHERE owner = %s", [owner]).fetchall()
-            if not given and not rows:
+            if not shares and not rows:
                 continue
             writer.touched.update(str(id) for id, _ in rows)
-            for share in given:
+            for share in shares:
                 writer.touched.update(_covered(writer, share))
-                if (share.grantee_kind, share.grantee) not in known:
+                if (share.grantee_kind, share.grantee) not in grantees:
                     _end_share(writer, share)
             readers = {*users, *(str(reader) for _, reader in rows)}
             # A member that joined since may have no row yet.

@@ -155,19 +155,19 @@ def shown(engine: LocalEngine, ids: Sequence[str], actors: dict[str, str]) -> li
     """Some memories as a laptop may see them; what never existed is left out."""
     store, projects = engine.store, ProjectNames(engine.store)
     links = states.links_of(store, ids)
-    found = states.latest(store, sorted({*ids, *(target for ties in links.values() for _, target in ties)}))
+    memories = states.latest(store, sorted({*ids, *(target for ties in links.values() for _, target in ties)}))
     withdrawn = store.documents.some(_WITHDRAWN, ids)
     items = []
     for id in ids:
-        memory = found.get(id)
+        memory = memories.get(id)
         if memory is None:
             token = states.tombstone(store, id, withdrawn)
-            standing = Standing(token) if token else Standing.ABSENT
-            items += [Shown(id, standing, token)] if token else []
+            state = Standing(token) if token else Standing.ABSENT
+            items += [Shown(id, state, token)] if token else []
         elif memory.sensitivity is not Sensitivity.OPEN:
             items.append(Shown(id, states.standing_of(memory), token_of(memory)))
         else:
-            ties = sorted(tie for tie in links[id] if _is_open(found.get(tie[1])))
+            ties = sorted(tie for tie in links[id] if _is_open(memories.get(tie[1])))
             record = states.record_of(memory, projects)
             actor = actors.get(id, "")
             items.append(Shown(id, states.standing_of(memory), token_of(memory), record, tuple(ties), actor))
@@ -181,8 +181,8 @@ def _is_open(memory: Memory | None) -> bool:
 def _end_withdrawals(engine: LocalEngine, ids: Sequence[str]) -> None:
     """Erase what an earlier push closed and marked, and was stopped before it erased."""
     marks = engine.store.documents.some(_WITHDRAWN, ids) if ids else {}
-    known = states.latest(engine.store, sorted(marks)) if marks else {}
-    left = [id for id, memory in known.items() if not _is_open(memory) and _is_half_withdrawn(engine, memory)]
+    memories = states.latest(engine.store, sorted(marks)) if marks else {}
+    left = [id for id, memory in memories.items() if not _is_open(memory) and _is_half_withdrawn(engine, memory)]
     if left:
         engine.acting_as(states.WITHDRAWAL).erase(*left)
 
@@ -237,25 +237,25 @@ class _Receiver:
     def _erased(self, items: Sequence[SyncItem]) -> list[PushResult]:
         """Erase a memory regardless of its base; a withdrawn one is erased again, for laptops that kept it."""
         ids = [item.id for item in items]
-        known = states.latest(self._store, ids) if ids else {}
-        marked = self._store.documents.some(_WITHDRAWN, ids).keys() - known.keys()
+        memories = states.latest(self._store, ids) if ids else {}
+        marked = self._store.documents.some(_WITHDRAWN, ids).keys() - memories.keys()
         if marked:
             # The journal records erasures only of existing memories.
             self._engine.apply([Add(_placeholder(id, self._store.owner), verbatim=True) for id in sorted(marked)])
-        if known or marked:
-            self._engine.erase(*known, *sorted(marked))
+        if memories or marked:
+            self._engine.erase(*memories, *sorted(marked))
         self._store.documents.delete(_WITHDRAWN, ids)
         return [PushResult(item.id, Status.DONE, str(Standing.ERASED)) for item in items]
 
     def _withdrawn(self, items: Sequence[SyncItem]) -> list[PushResult]:
         """Erase a memory that became private on a laptop, unless it was changed here: that change would be lost."""
         ids = [item.id for item in items]
-        known, marks = (
+        memories, marks = (
             (states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)) if ids else ({}, {})
         )
         results, taken_back = [], list[str]()
         for item in items:
-            memory = known.get(item.id)
+            memory = memories.get(item.id)
             if memory is None:
                 token = states.tombstone(self._store, item.id, marks)
                 results.append(PushResult(item.id, Status.DONE, token or str(item.sensitivity)))
@@ -326,25 +326,25 @@ class _Receiver:
                 except QuotaExceeded as error:
                     return PushResult(planned.item.id, Status.REFUSED, reason=str(error))
             else:
-                [known] = shown(self._engine, [outcome.id], {})
-                return PushResult(planned.item.id, Status.DUPLICATE, known=known)
+                [twin] = shown(self._engine, [outcome.id], {})
+                return PushResult(planned.item.id, Status.DUPLICATE, known=twin)
         return PushResult(planned.item.id, Status.DONE, token_of(planned.after))
 
     def _plan(self, items: Sequence[SyncItem]) -> list[_Planned]:
         ids = [item.id for item in items]
-        known, withdrawn = states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)
-        others = states.shared_by_others(self._store, [id for id in ids if id not in known])
+        memories, withdrawn = states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)
+        sharers = states.shared_by_others(self._store, [id for id in ids if id not in memories])
         planned = []
         for item in items:
             try:
-                if item.id in others:
-                    raise BadInput(f"{others[item.id]} shares the memory with this id: only they can change it")
+                if item.id in sharers:
+                    raise BadInput(f"{sharers[item.id]} shares the memory with this id: only they can change it")
                 memory = self._memory(item)
             except BadInput as error:
                 planned.append(_Planned(item, PushResult(item.id, Status.REFUSED, reason=str(error))))
                 continue
-            found = known.get(item.id)
-            planned.append(self._against(item, memory, found) if found else self._as_new(item, memory, withdrawn))
+            stored = memories.get(item.id)
+            planned.append(self._against(item, memory, stored) if stored else self._as_new(item, memory, withdrawn))
         return planned
 
     def _memory(self, item: SyncItem) -> Memory:
@@ -369,11 +369,11 @@ class _Receiver:
         if item.base == token:
             changes = tuple(states.changes_for(memory, known))
             return _Planned(item, None, changes, states.taken(memory, known), known)
-        said = fingerprint(_standing(memory))
+        pushed = fingerprint(_standing(memory))
         # A forget makes no version: it may be of the one that it was based on.
         first = version_in(item.base) + (memory.known_to is None)
         later = [each for each in self._store.history(item.id) if each.version >= first]
-        earlier = next((each for each in later if fingerprint(_standing(each)) == said), None)
+        earlier = next((each for each in later if fingerprint(_standing(each)) == pushed), None)
         if earlier is not None and (memory.known_to is None or self._was_forgotten(earlier)):
             # It came before, and was changed since.
             state = replace(_standing(earlier), known_to=memory.known_to)
@@ -386,8 +386,8 @@ class _Receiver:
         return any(each.action is Action.FORGOTTEN and each.previous == version.version for each in entries)
 
     def _stale(self, item: SyncItem) -> PushResult:
-        [known] = shown(self._engine, [item.id], {})
-        return PushResult(item.id, Status.STALE, known=known)
+        [current] = shown(self._engine, [item.id], {})
+        return PushResult(item.id, Status.STALE, known=current)
 
     def _tied(self, item: SyncItem) -> PushResult:
         """Open and close links; those that cannot be are left out, and the first reason is returned."""

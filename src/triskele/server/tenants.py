@@ -64,21 +64,21 @@ class Tenants:
 
     def verify(self, key: str) -> Principal | None:
         """The user of a key; None if it is not valid."""
-        found = self.accounts.verify(key)
-        return None if found is None else _principal(found)
+        verified = self.accounts.verify(key)
+        return None if verified is None else _principal(verified)
 
     def sign_in(self, key: str, most_s: float) -> tuple[str, float, Principal] | None:
         """A browser session for a key: its text, how long it lasts and whose it is; None for an invalid key."""
-        found = self.accounts.verify(key)
-        if found is None:
+        verified = self.accounts.verify(key)
+        if verified is None:
             return None
-        text, ends = self.accounts.open_session(found.key, timedelta(seconds=most_s))
-        return text, (ends - timestamps.now()).total_seconds(), _principal(found)
+        text, ends = self.accounts.open_session(verified.key, timedelta(seconds=most_s))
+        return text, (ends - timestamps.now()).total_seconds(), _principal(verified)
 
     def session(self, text: str) -> Principal | None:
         """The user of a browser session, with the scopes that the key has now; None if it has ended."""
-        found = self.accounts.session(text)
-        return None if found is None else _principal(found)
+        verified = self.accounts.session(text)
+        return None if verified is None else _principal(verified)
 
     def sign_out(self, text: str) -> None:
         """End a browser session."""
@@ -94,12 +94,12 @@ class Tenants:
             opening = self._opening.setdefault(user, threading.Lock())
         with opening:
             with self._mutex:
-                if (found := self._engines.get(user)) is not None:
+                if (current := self._engines.get(user)) is not None:
                     self._engines.move_to_end(user)
-                    return found
-            made = self._opened(user)
+                    return current
+            opened = self._opened(user)
             with self._mutex:
-                self._engines[user] = made
+                self._engines[user] = opened
                 spare = max(0, len(self._engines) - self._settings.server.open_memories)
                 dropped = [self._engines.popitem(last=False)[1] for _ in range(spare)]
         for engine in dropped:
@@ -107,7 +107,7 @@ class Tenants:
             later = threading.Timer(_MINUTE_S, _close, [engine])
             later.daemon = True
             later.start()
-        return made
+        return opened
 
     def _opened(self, user: str) -> LocalEngine:
         from triskele.engine.local import LocalEngine

@@ -176,8 +176,8 @@ class _Ranks:
     """The numbers of one owner in their order: each becomes its rank."""
 
     def __init__(self, reader: ArchiveReader, owner: str, kind: str) -> None:
-        one, *others = (_asked(each) for each in _NUMBERS[kind])
-        sql = " UNION ".join((one, *others)) + " ORDER BY 1"
+        one, *further = (_asked(each) for each in _NUMBERS[kind])
+        sql = " UNION ".join((one, *further)) + " ORDER BY 1"
         self._numbers = array("q", (int(number) for (number,) in reader.rows(owner, sql)))
 
     def __len__(self) -> int:
@@ -207,7 +207,7 @@ def write(
 ) -> Summary:
     """Write an archive line by line, in bounded memory."""
     digest, counts = hashlib.sha256(), dict.fromkeys(TABLES, 0)
-    standing = 0
+    current = 0
 
     def line(value: object) -> None:
         text = json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n"
@@ -227,22 +227,22 @@ def write(
             for row in _read(reader, owner, table, tokens):
                 line([table, *_ranked(table, row, ranks)])
                 counts[table] += 1
-                standing += table == "versions" and row["known_to"] is None
+                current += table == "versions" and row["known_to"] is None
                 if not sum(counts.values()) % _BATCH:
                     progress(sum(counts.values()), None)
     rows = sum(counts.values())
     put(json.dumps({"rows": rows, "sha256": digest.hexdigest()}, separators=(",", ":")) + "\n")
-    return Summary(len(owners), standing, rows, counts["vectors"])
+    return Summary(len(owners), current, rows, counts["vectors"])
 
 
 def _read(reader: ArchiveReader, owner: str, table: str, tokens: Tokens) -> Iterator[Values]:
     """The rows of one table whose hashes hold."""
-    known = TABLES[table]
-    names = [*known.names, *(["row_hash"] if known.guarded else [])]
-    sql = f"SELECT {', '.join(names)} FROM {table} WHERE owner = {{owner}}{known.where} ORDER BY {known.order}"
-    found = (dict(zip(names, values, strict=True)) for values in reader.rows(owner, sql))
-    for row in _with_tokens(found, owner, tokens) if table == "vectors" else found:
-        if known.guarded and row["row_hash"] != guard(table, owner, row):
+    spec = TABLES[table]
+    names = [*spec.names, *(["row_hash"] if spec.guarded else [])]
+    sql = f"SELECT {', '.join(names)} FROM {table} WHERE owner = {{owner}}{spec.where} ORDER BY {spec.order}"
+    rows = (dict(zip(names, values, strict=True)) for values in reader.rows(owner, sql))
+    for row in _with_tokens(rows, owner, tokens) if table == "vectors" else rows:
+        if spec.guarded and row["row_hash"] != guard(table, owner, row):
             raise StoreDamaged(f"a row of {table} is not what was written (its hash differs): run `triskele doctor`")
         yield row
 
@@ -253,9 +253,9 @@ def _with_tokens(rows: Iterator[Values], owner: str, tokens: Tokens) -> Iterator
         for row in batch:
             if row["tokens"] is None:
                 missing.setdefault(row["fingerprint"], []).append(row["slot"])
-        made = {slot: raw for model, slots in missing.items() for slot, raw in tokens(owner, model, slots).items()}
+        raws = {slot: raw for model, slots in missing.items() for slot, raw in tokens(owner, model, slots).items()}
         for row in batch:
-            yield row | {"tokens": made.get(row["slot"], row["tokens"])}
+            yield row | {"tokens": raws.get(row["slot"], row["tokens"])}
 
 
 def guard(table: str, owner: str, row: Values) -> str:
@@ -377,11 +377,11 @@ def check(lines: Iterator[bytes]) -> Checked:
             end = line
             yield line
 
-    found: Iterator[Any] = records(followed())
-    head: Head = next(found)
-    owners, counts, made, standing = list[OwnerRows](), dict.fromkeys(TABLES, 0), Counter[str](), 0
+    numbered_records: Iterator[Any] = records(followed())
+    head: Head = next(numbered_records)
+    owners, counts, numbers, current = list[OwnerRows](), dict.fromkeys(TABLES, 0), Counter[str](), 0
     widths: dict[str, int] = {}
-    for number, record in enumerate(found, 2):
+    for number, record in enumerate(numbered_records, 2):
         if isinstance(record, OwnerRows):
             owners.append(record)
             continue
@@ -390,15 +390,15 @@ def check(lines: Iterator[bytes]) -> Checked:
             raise BadInput("the archive has rows before their owner: nothing was imported")
         try:
             _refuse_unreadable(table, row, widths)
-            made.update(_numbers_made(table, row, owners[-1].numbers))
+            numbers.update(_numbers_made(table, row, owners[-1].numbers))
         except (*_DAMAGE, StoreUnavailable) as error:
             raise BadInput(
                 f"line {number:,} of the archive is a row of {table} that could not be read again: nothing was imported"
             ) from error
         counts[table] += 1
-        standing += table == "versions" and row["known_to"] is None
-    _refuse_claims(head, owners, made)
-    return Checked(head, Summary(len(owners), standing, sum(counts.values()), counts["vectors"]), end, widths)
+        current += table == "versions" and row["known_to"] is None
+    _refuse_claims(head, owners, numbers)
+    return Checked(head, Summary(len(owners), current, sum(counts.values()), counts["vectors"]), end, widths)
 
 
 def _refuse_unreadable(table: str, row: Values, widths: dict[str, int]) -> None:
@@ -435,7 +435,7 @@ def _refuse_unreadable_version(row: Values) -> None:
 
 
 def _numbers_made(table: str, row: Values, most: Mapping[str, int]) -> Iterator[str]:
-    """The kinds of the numbers that a row makes; raises at one that is not among those of its owner."""
+    """The kinds of the numbers that a row makes; raises if its owner has no such number."""
     ranks = [(name, kind, int(row[name])) for name, kind in TABLES[table].numbers.items() if row[name] is not None]
     if table == "journal" and row["id"].startswith(_PLACE):
         ranks.append(("undoes", "place", int(row["id"].removeprefix(_PLACE))))
@@ -462,13 +462,13 @@ def load(
     writer: ArchiveWriter, checked: Checked, lines: Iterator[bytes], owner_as: Callable[[str], str], progress: Progress
 ) -> dict[str, int]:
     """Write the rows of a checked archive; what was added to the slots of each owner."""
-    found = records(lines, checked.end)
-    if next(found) != checked.head:
+    stream = records(lines, checked.end)
+    if next(stream) != checked.head:
         raise BadInput(_CHANGED)
     free = {kind: writer.reserve(*_NUMBERED[kind], checked.head.numbers[kind]) for kind in _NUMBERED}
     added, slots = dict(free), dict[str, int]()
     owner, done = "", 0
-    for table, batch in batches(found):
+    for table, batch in batches(stream):
         if isinstance(batch, OwnerRows):
             owner = owner_as(batch.owner)
             added, free = free, {kind: free[kind] + batch.numbers[kind] for kind in free}
@@ -486,30 +486,30 @@ def load(
     return slots
 
 
-def batches(found: Iterator[Any]) -> Iterator[tuple[str, Any]]:
+def batches(stream: Iterator[Any]) -> Iterator[tuple[str, Any]]:
     """Sections in their order, rows of one table together, in batches of bounded size."""
     table, batch, size = "", list[Values](), 0
-    for each in found:
+    for record in stream:
         is_full = len(batch) >= _BATCH or size >= _BATCH_BYTES
-        if batch and (isinstance(each, OwnerRows) or each[0] != table or is_full):
+        if batch and (isinstance(record, OwnerRows) or record[0] != table or is_full):
             yield table, batch
             batch, size = [], 0
-        if isinstance(each, OwnerRows):
-            yield "", each
+        if isinstance(record, OwnerRows):
+            yield "", record
         else:
-            table = each[0]
-            batch.append(each[1])
-            size += sum(len(value) for value in each[1].values() if isinstance(value, str | bytes))
+            table = record[0]
+            batch.append(record[1])
+            size += sum(len(value) for value in record[1].values() if isinstance(value, str | bytes))
     if batch:
         yield table, batch
 
 
 def _numbered(table: str, owner: str, row: Values, added: Mapping[str, int]) -> Values:
     """A row with the numbers of this store, its owner and the hash that guards it."""
-    known = TABLES[table]
-    for name, kind in known.numbers.items():
+    spec = TABLES[table]
+    for name, kind in spec.numbers.items():
         if row[name] is not None:
             row[name] = type(row[name])(int(row[name]) + added[kind])
     if table == "journal" and row["id"].startswith(_PLACE):
         row["id"] = f"{_PLACE}{int(row['id'].removeprefix(_PLACE)) + added['place']}"
-    return {"owner": owner, **row, **({"row_hash": guard(table, owner, row)} if known.guarded else {})}
+    return {"owner": owner, **row, **({"row_hash": guard(table, owner, row)} if spec.guarded else {})}

@@ -103,7 +103,7 @@ class CorpusStore(Protocol):
         ...
 
     def index_words(self, analyzer: str, count: Callable[[Memory], WordCounts], limit: int) -> int:
-        """Write the words of the next versions; returns how many. Those of another analyzer are deleted first."""
+        """Write the words of the next versions, without the words of another analyzer; returns how many."""
         ...
 
     def index_vectors(self, fingerprint: str, convert: Callable[[bytes], str | None], limit: int) -> int:

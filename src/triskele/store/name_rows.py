@@ -186,10 +186,10 @@ def _put_name(rows: Rows, named: Named) -> int:
         return name
     key, reason = named.joins
     owned = f"{rows.dialect.unindexed}other.owner = names.owner"
-    others = (
+    members = (
         f"SELECT 1 FROM names AS other WHERE {owned} AND other.concept = names.name AND other.concept <> other.name"
     )
-    grouped = f"SELECT 1 FROM names WHERE owner = ? AND name = ? AND (concept <> name OR EXISTS ({others}))"
+    grouped = f"SELECT 1 FROM names WHERE owner = ? AND name = ? AND (concept <> name OR EXISTS ({members}))"
     if rows.one(grouped, name):
         return name
     other = rows.one("SELECT concept FROM names WHERE owner = ? AND key = ?", key)
@@ -224,6 +224,6 @@ def to_name(row: Sequence[Any]) -> Name:
 
 def _to_edge(row: Sequence[Any]) -> Edge:
     source, kind, target, weight, evidence, *times = row
-    begins, ends, known, closed = (None if micros is None else timestamps.from_micros(micros) for micros in times)
-    assert known is not None
-    return Edge(source, kind, target, weight, evidence, begins, ends, known, closed)
+    begins, ends, recorded, closed = (None if micros is None else timestamps.from_micros(micros) for micros in times)
+    assert recorded is not None
+    return Edge(source, kind, target, weight, evidence, begins, ends, recorded, closed)

@@ -307,7 +307,7 @@ class Maintenance(Protocol):
         ...
 
     def earlier_copies(self) -> list[Path]:
-        """The copies that may hold what was erased: those of restores and killed processes, and backups made here."""
+        """The copies that may hold erased memories: of restores, of killed processes, and backups made here."""
         ...
 
     def out_of_reach(self) -> list[str]:

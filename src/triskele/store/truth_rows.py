@@ -100,7 +100,7 @@ class TruthRows(Rows):
 
     def additions_after(self, seq: int, batch: str) -> int | None:
         """How many memories were added or restored after a journal entry; None if the entry is not there."""
-        found = self.one(
+        row = self.one(
             "SELECT (SELECT count(*) FROM journal WHERE owner = ? AND seq > ?"
             f" AND action IN ('{Action.ADDED}', '{Action.RESTORED}'))"
             " FROM journal WHERE owner = ? AND seq = ? AND batch = ?",
@@ -109,7 +109,7 @@ class TruthRows(Rows):
             seq,
             batch,
         )
-        return int(found[0]) if found else None
+        return int(row[0]) if row else None
 
     def current(self, id: str) -> Memory | None:
         """The current version of a memory."""
@@ -198,8 +198,8 @@ class TruthRows(Rows):
 
     def folder(self, number: int) -> FolderRow | None:
         """A place by its number."""
-        found = self.one(f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? AND place = ?", number)
-        return to_folder(found) if found else None
+        row = self.one(f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? AND place = ?", number)
+        return to_folder(row) if row else None
 
     def insert_folder(self, key: str, project: str, at: datetime) -> None:
         """Write the project of a new place."""
@@ -225,10 +225,8 @@ class TruthRows(Rows):
 
     def sealed_text(self, id: str, version: int) -> SealedRow | None:
         """The sealed text of one version."""
-        found = self.one(
-            f"SELECT {SEALED_COLUMNS} FROM secrets WHERE owner = ? AND id = ? AND version = ?", id, version
-        )
-        return SealedRow(*found) if found else None
+        row = self.one(f"SELECT {SEALED_COLUMNS} FROM secrets WHERE owner = ? AND id = ? AND version = ?", id, version)
+        return SealedRow(*row) if row else None
 
     def insert_sealed(self, row: SealedRow) -> None:
         """Write a sealed text with its hash."""
@@ -246,8 +244,8 @@ class TruthRows(Rows):
 
     def state_of_keys(self) -> str | None:
         """A hash of the keys of the vault, where there are any."""
-        found = self.one("SELECT value FROM documents WHERE owner = ? AND kind = ?", VAULT)
-        return content_hash(json.loads(found[0])) if found else None
+        row = self.one("SELECT value FROM documents WHERE owner = ? AND kind = ?", VAULT)
+        return content_hash(json.loads(row[0])) if row else None
 
     def _memory(self, sql: str, *bindings: Any) -> Memory | None:
         values = self.one(sql, *bindings)

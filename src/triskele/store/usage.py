@@ -80,12 +80,12 @@ class UsageStore:
         columns = "id, content_hash, at, lost, tokens"
         sql = f"SELECT {columns} FROM given WHERE owner = ? AND conversation = ? ORDER BY at DESC, id"
         rows = self._database.all(sql, conversation)
-        known = {row[0]: InjectedMemory(row[0], row[1], from_micros(row[2]), bool(row[3]), row[4]) for row in rows}
+        injected = {row[0]: InjectedMemory(row[0], row[1], from_micros(row[2]), bool(row[3]), row[4]) for row in rows}
         with self._lock:
             for entry in self._waiting:
                 if entry.conversation == conversation:
-                    entry.replay(known)
-        return sorted(known.values(), key=lambda each: each.at, reverse=True)
+                    entry.replay(injected)
+        return sorted(injected.values(), key=lambda each: each.at, reverse=True)
 
     def counts(self, ids: Iterable[str]) -> dict[str, UseCount]:
         """How often some memories were used; those that never were are left out."""
@@ -106,10 +106,10 @@ class UsageStore:
         """The ids of memories whose text left these fingerprints when it was given, by fingerprint."""
         self.flush()
         sql = f"SELECT print, id FROM echoes WHERE owner = ? AND print {self._listed} ORDER BY print, id"
-        found: dict[str, list[str]] = {}
+        ids: dict[str, list[str]] = {}
         for fingerprint, id in self._database.all(sql, list(fingerprints)):
-            found.setdefault(fingerprint, []).append(id)
-        return found
+            ids.setdefault(fingerprint, []).append(id)
+        return ids
 
     def flush(self) -> None:
         """Write what had to wait."""
@@ -143,7 +143,7 @@ class _Entry(Protocol):
 
     def write(self, rows: Rows) -> None: ...
 
-    def replay(self, known: dict[str, InjectedMemory]) -> None: ...
+    def replay(self, injected: dict[str, InjectedMemory]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,21 +178,21 @@ class _Handed:
 
     def _open(self, rows: Rows, conversation: str) -> None:
         """Note a conversation; a new one takes the place of old ones."""
-        known = [to_micros(self.at), self.client, self.project, sum(use.tokens for use in self.uses)]
+        values = [to_micros(self.at), self.client, self.project, sum(use.tokens for use in self.uses)]
         if rows.changed(
             "UPDATE conversations SET at = ?, ended = false, client = ?, project = ?, tokens = tokens + ?"
             " WHERE owner = ? AND conversation = ?",
-            [*known, rows.owner, conversation],
+            [*values, rows.owner, conversation],
         ):
             return
         rows.run(
             "INSERT INTO conversations (at, client, project, tokens, owner, conversation, ended)"
             " VALUES (?, ?, ?, ?, ?, ?, false)",
-            [*known, rows.owner, conversation],
+            [*values, rows.owner, conversation],
         )
-        kept, kept_when_over = to_micros(self.at - KEPT), to_micros(self.at - KEPT_WHEN_OVER)
-        if rows.has_old_conversations(kept, kept_when_over, MOST_CONVERSATIONS) and rows.changed(
-            _DROP_OLD, [rows.owner, conversation, kept, kept_when_over, MOST_CONVERSATIONS]
+        oldest, oldest_when_over = to_micros(self.at - KEPT), to_micros(self.at - KEPT_WHEN_OVER)
+        if rows.has_old_conversations(oldest, oldest_when_over, MOST_CONVERSATIONS) and rows.changed(
+            _DROP_OLD, [rows.owner, conversation, oldest, oldest_when_over, MOST_CONVERSATIONS]
         ):
             rows.run(
                 "DELETE FROM echoes WHERE owner = ? AND id NOT IN (SELECT id FROM given WHERE owner = ?)",
@@ -209,10 +209,10 @@ class _Handed:
             [rows.owner, f"{self.at:%Y-%m-%d}", *counts, tokens],
         )
 
-    def replay(self, known: dict[str, InjectedMemory]) -> None:
-        for id in [id for id, each in known.items() if each.lost]:
-            del known[id]
-        known |= {use.id: InjectedMemory(use.id, use.content_hash, self.at, tokens=use.tokens) for use in self.uses}
+    def replay(self, injected: dict[str, InjectedMemory]) -> None:
+        for id in [id for id, memory in injected.items() if memory.lost]:
+            del injected[id]
+        injected |= {use.id: InjectedMemory(use.id, use.content_hash, self.at, tokens=use.tokens) for use in self.uses}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +222,9 @@ class _Lost:
     def write(self, rows: Rows) -> None:
         rows.run("UPDATE given SET lost = true WHERE owner = ? AND conversation = ?", [rows.owner, self.conversation])
 
-    def replay(self, known: dict[str, InjectedMemory]) -> None:
-        for id, each in known.items():
-            known[id] = replace(each, lost=True)
+    def replay(self, injected: dict[str, InjectedMemory]) -> None:
+        for id, memory in injected.items():
+            injected[id] = replace(memory, lost=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +234,8 @@ class _Begun:
     def write(self, rows: Rows) -> None:
         rows.run("DELETE FROM conversations WHERE owner = ? AND conversation = ?", [rows.owner, self.conversation])
 
-    def replay(self, known: dict[str, InjectedMemory]) -> None:
-        known.clear()
+    def replay(self, injected: dict[str, InjectedMemory]) -> None:
+        injected.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class _Ended:
         sql = "UPDATE conversations SET ended = true WHERE owner = ? AND conversation = ?"
         rows.run(sql, [rows.owner, self.conversation])
 
-    def replay(self, known: dict[str, InjectedMemory]) -> None:
+    def replay(self, injected: dict[str, InjectedMemory]) -> None:
         """Nothing is taken from what was given."""
 
 

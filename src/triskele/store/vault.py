@@ -139,8 +139,8 @@ class StoreVault:
         return after
 
     def _stored(self) -> str | None:
-        found = self._store.documents.get(VAULT, _DOCUMENT)
-        return None if found is None else str(found)
+        document = self._store.documents.get(VAULT, _DOCUMENT)
+        return None if document is None else str(document)
 
     def _opened_or_made(self) -> tuple[str, Vault]:
         if not self.exists():
@@ -212,10 +212,10 @@ class StoreVault:
                 self._key_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return KeyFile(self._key_file)
         if kind == "keyring":
-            found = system_keyring()
-            if found is None:
+            keyring = system_keyring()
+            if keyring is None:
                 raise lost("this machine has no keyring", "unlock it, or set privacy.key to passphrase or file")
-            return found
+            return keyring
         if kind == "environment":
             return EnvironmentKey(KEY_VARIABLE)
         if kind == "command":

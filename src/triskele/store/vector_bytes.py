@@ -55,8 +55,8 @@ def cosines(rows: Rows, vector: Floats) -> Floats:
 
     codes = rows[:, _CHECK:].view(np.int8).astype(np.float32)
     with np.errstate(invalid="ignore"):
-        found: Floats = np.vecdot(codes, vector) / np.sqrt(np.vecdot(codes, codes))
-    return found
+        values: Floats = np.vecdot(codes, vector) / np.sqrt(np.vecdot(codes, codes))
+    return values
 
 
 def row_of(vector: Floats) -> bytes:
@@ -80,5 +80,5 @@ def _checks(rows: Rows) -> Rows:
     """The checksums of rows."""
     import numpy as np
 
-    found = [zlib.crc32(row) & 0xFFFF for row in np.ascontiguousarray(rows[:, _CHECK:])]
-    return np.array(found, dtype="<u2")[:, None].view(np.uint8)
+    sums = [zlib.crc32(row) & 0xFFFF for row in np.ascontiguousarray(rows[:, _CHECK:])]
+    return np.array(sums, dtype="<u2")[:, None].view(np.uint8)

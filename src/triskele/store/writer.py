@@ -53,14 +53,14 @@ class MemoryLimits:
     """Limits how many memories of each owner are current."""
 
     def __init__(self, usual: int = 0) -> None:
-        # For owners without a limit of their own; 0 is none.
+        # For owners without a limit of their own; 0 means no limit.
         self.usual = usual
         self._counted: dict[str, _Counted] = {}
 
     def hold(self, rows: TruthRows, added: int, seq: int, batch: str) -> None:
         """Raise if the owner has more memories than allowed; `added` are new.
 
-        The caller holds the owner's lock; `seq` and `batch` are those of the newest journal entry.
+        The caller holds the owner's lock; `seq` and `batch` come from the newest journal entry.
         """
         most = rows.memory_limit(self.usual)
         if not most:
@@ -153,7 +153,7 @@ class Writer:
             raise Conflict(f"memory {last.id} was changed meanwhile: try again")
         self._rows.mark_unscrubbed()
         self._rows.delete_memories([last.id])
-        # An erasure makes every index start over, also those of other processes and instances.
+        # An erasure makes every index start over, also in other processes and instances.
         self._note(Action.ERASED, last)
         for memory, sealed in versions:
             self._rows.insert_version(memory)
@@ -163,25 +163,25 @@ class Writer:
 
     def latest(self, id: str) -> Memory:
         """The newest version of a memory, current or not."""
-        found = self._rows.latest(id)
-        if found is None:
+        memory = self._rows.latest(id)
+        if memory is None:
             raise NotFound(f"no memory {id}")
-        return found
+        return memory
 
     def write_entry(self, action: Action, id: str, **details: Unpack[EntryDetails]) -> int:
         """Write one journal entry; its number."""
         versions = [details.get("version"), details.get("previous")]
-        told = [action.value, id, *versions, details.get("kind"), details.get("other")]
-        self._seq = self._rows.insert_entry(self.at, [*told, self.batch, self.undoes, self.actor])
+        values = [action.value, id, *versions, details.get("kind"), details.get("other")]
+        self._seq = self._rows.insert_entry(self.at, [*values, self.batch, self.undoes, self.actor])
         return self._seq
 
     def _add(self, memory: Memory, verbatim: bool, sealed: Sealed | None) -> Outcome:
         self._refuse_foreign(memory)
         # Two passwords may have the same title.
         if not verbatim and sealed is None:
-            known = self._rows.same_content(memory)
-            if known is not None:
-                return self._outcome(Action.DUPLICATE, known)
+            same = self._rows.same_content(memory)
+            if same is not None:
+                return self._outcome(Action.DUPLICATE, same)
         clash = self._rows.clash(memory)
         if clash == memory.version:
             raise Conflict(f"memory {memory.id} already has a version {memory.version}")
@@ -195,25 +195,25 @@ class Writer:
 
     def _revise(self, memory: Memory, base: int, sealed: Sealed | None) -> Outcome:
         self._refuse_foreign(memory)
-        standing = self._rows.current(memory.id)
+        current = self._rows.current(memory.id)
         latest = self.latest(memory.id)
         if latest.version != base:
             raise Conflict(
                 f"memory {memory.id} was changed meanwhile (version {latest.version}, the edit was made on {base})"
             )
-        if standing is not None and sealed is None and self._is_same(standing, memory):
-            return self._outcome(Action.UNCHANGED, standing, version=standing.version)
+        if current is not None and sealed is None and self._is_same(current, memory):
+            return self._outcome(Action.UNCHANGED, current, version=current.version)
         moment = max(self.at, latest.known_to or latest.known_from)
-        if standing is not None:
-            self._rows.end_version(replace(standing, known_to=moment))
+        if current is not None:
+            self._rows.end_version(replace(current, known_to=moment))
         revised = replace(memory, version=latest.version + 1, known_from=moment, known_to=None)
         self._rows.insert_version(revised)
         if revised.sensitivity is Sensitivity.SECRET and sealed is None:
             self._copy_sealed(memory.id, memory.version, revised.version)
         else:
             self._keep_sealed(revised, sealed)
-        self._added += standing is None
-        action = Action.EDITED if standing is not None else Action.RESTORED
+        self._added += current is None
+        action = Action.EDITED if current is not None else Action.RESTORED
         # A later closing also closes the older versions: the journal keeps the class that the edit changed.
         changed = latest.sensitivity.value if latest.sensitivity is not revised.sensitivity else None
         return self._note(action, revised, version=revised.version, previous=latest.version, other=changed)
@@ -234,10 +234,10 @@ class Writer:
 
     def _copy_sealed(self, id: str, source: int, target: int) -> None:
         """Give a new version the sealed text of an older one; it stays bound to the version that it was sealed as."""
-        found = self._rows.sealed_text(id, source)
-        if found is None:
+        row = self._rows.sealed_text(id, source)
+        if row is None:
             raise Conflict(f"version {source} of {id} has no sealed text that could be kept")
-        self._rows.insert_sealed(found._replace(version=target))
+        self._rows.insert_sealed(row._replace(version=target))
 
     def _make_private(self, id: str) -> Outcome:
         latest = self.latest(id)
@@ -246,13 +246,13 @@ class Writer:
         return self._outcome(Action.UNCHANGED, latest, version=latest.version)
 
     def _forget(self, id: str) -> Outcome:
-        standing = self._rows.current(id)
-        if standing is None:
+        current = self._rows.current(id)
+        if current is None:
             latest = self.latest(id)
             return self._outcome(Action.UNCHANGED, latest, version=latest.version)
-        self._rows.end_version(replace(standing, known_to=max(self.at, standing.known_from)))
+        self._rows.end_version(replace(current, known_to=max(self.at, current.known_from)))
         self._added -= 1
-        return self._note(Action.FORGOTTEN, standing, previous=standing.version)
+        return self._note(Action.FORGOTTEN, current, previous=current.version)
 
     def _connect(self, link: Link) -> Outcome:
         source, _ = (self.latest(end) for end in (link.source, link.target))
@@ -267,23 +267,23 @@ class Writer:
         return self._note(Action.LINKED, source, link=link)
 
     def _disconnect(self, link: Link) -> Outcome:
-        standing = self._rows.open_link(link)
-        if standing is None:
+        open_link = self._rows.open_link(link)
+        if open_link is None:
             return Outcome(action=Action.UNCHANGED, id=link.source, batch=self.batch)
-        row, known = standing
-        self._rows.end_link(row, replace(known, known_to=max(self.at, known.known_from)))
+        row, opened = open_link
+        self._rows.end_link(row, replace(opened, known_to=max(self.at, opened.known_from)))
         return self._note(Action.UNLINKED, self.latest(link.source), link=link)
 
     def _move_folder(self, number: int, project: str) -> Outcome:
-        place = self._rows.folder(number)
-        if place is None:
+        folder = self._rows.folder(number)
+        if folder is None:
             raise NotFound(f"no place {number}")
         # The journal names the number: a path or a remote stays in its own table.
         id = f"place {number}"
-        if place.project == project:
+        if folder.project == project:
             return Outcome(action=Action.UNCHANGED, id=id, project=project)
-        self._rows.move_folder(place._replace(project=project))
-        seq = self.write_entry(Action.BOUND, id, other=place.project)
+        self._rows.move_folder(folder._replace(project=project))
+        seq = self.write_entry(Action.BOUND, id, other=folder.project)
         return Outcome(action=Action.BOUND, id=id, seq=seq, batch=self.batch, project=project)
 
     def _refuse_foreign(self, memory: Memory) -> None:
@@ -323,10 +323,10 @@ def register_folders(
     rows: TruthRows, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str], at: datetime
 ) -> str:
     """Give the project that is chosen to the keys that have none, in the transaction of the caller."""
-    known = rows.folders()
-    project = choose(known)
+    folders = rows.folders()
+    project = choose(folders)
     for key in dict.fromkeys(keys):
-        if key not in {place.key for place in known}:
+        if key not in {place.key for place in folders}:
             rows.insert_folder(key, project, at)
     return project
 
@@ -335,6 +335,6 @@ def replace_sealed(rows: TruthRows, blobs: Mapping[tuple[str, int], bytes]) -> N
     """Replace sealed texts by the same texts under another key; those erased meanwhile stay erased."""
     rows.mark_unscrubbed()
     for (id, version), blob in blobs.items():
-        found = rows.sealed_text(id, version)
-        if found is not None:
-            rows.replace_sealed(found._replace(blob=blob))
+        row = rows.sealed_text(id, version)
+        if row is not None:
+            rows.replace_sealed(row._replace(blob=blob))

@@ -128,37 +128,37 @@ class Sync:
         if is_first:
             self._open_left_links()
         chunks = list(_chunks(list(dict.fromkeys(ids))))
-        told = {id for some in chunks for id in self._push_records(some, actors)}
-        told |= {id for some in chunks for id in self._push_links(some)}
-        self._notes.forget_waiting(sorted({*ids} - told - self._notes.left_links().keys()))
+        pushed = {id for some in chunks for id in self._push_records(some, actors)}
+        pushed |= {id for some in chunks for id in self._push_links(some)}
+        self._notes.forget_waiting(sorted({*ids} - pushed - self._notes.left_links().keys()))
         self._notes.put_state(pushed=cursor)
 
     def _push_records(self, ids: Sequence[str], actors: Mapping[str, str]) -> list[str]:
         """Push memories that changed; returns those that were pushed."""
-        known, projects = states.latest(self._store, ids), ProjectNames(self._store)
-        agreed = self._with_resolved(ids, known)
+        memories, projects = states.latest(self._store, ids), ProjectNames(self._store)
+        agreed = self._with_resolved(ids, memories)
         conflicts = self._notes.conflicts(ids)
         by_actor: dict[str, list[Outgoing]] = defaultdict(list)
-        mine = {id: states.mine_of(known.get(id)) for id in ids}
-        kept = dict[str, str]()
+        mine = {id: states.mine_of(memories.get(id)) for id in ids}
+        withheld = dict[str, str]()
         for id in ids:
             push = Push.NOTHING if id in conflicts else merge.to_push(agreed[id], mine[id])
-            if push is Push.RECORD and (reason := states.secret_in(known[id])):
-                kept[id] = reason
+            if push is Push.RECORD and (reason := states.secret_in(memories[id])):
+                withheld[id] = reason
             elif push is not Push.NOTHING:
-                by_actor[actors.get(id, "")].append(_outgoing(push, id, agreed[id], known.get(id), projects))
-        self._notes.put_waiting(kept)
+                by_actor[actors.get(id, "")].append(_outgoing(push, id, agreed[id], memories.get(id), projects))
+        self._notes.put_waiting(withheld)
         for actor, items in by_actor.items():
             for batch in _batches(items):
                 self._send(batch, actor, mine, agreed)
-        return [*kept, *(item.id for items in by_actor.values() for item in items)]
+        return [*withheld, *(item.id for items in by_actor.values() for item in items)]
 
     def _with_resolved(self, ids: Sequence[str], known: Mapping[str, Memory]) -> dict[str, SyncedState]:
         """What was agreed; a memory that was changed after its conflict was found is the answer to it."""
         agreed = self._notes.agreed(ids)
-        for id, found in self._notes.conflicts(ids).items():
-            if found["mine"] != states.mine_of(known.get(id)).fingerprint:
-                agreed[id] = replace(agreed[id], mine=found["theirs"], theirs=found["token"], sent=())
+        for id, conflict in self._notes.conflicts(ids).items():
+            if conflict["mine"] != states.mine_of(known.get(id)).fingerprint:
+                agreed[id] = replace(agreed[id], mine=conflict["theirs"], theirs=conflict["token"], sent=())
                 self._notes.put_agreed({id: agreed[id]})
                 self._notes.forget_conflicts([id])
         return agreed
@@ -215,8 +215,8 @@ class Sync:
     def _adopt(self, id: str, known: Shown) -> None:
         """The server has the text of a new memory under another id: that one stays, and takes over the links."""
         self._merge([known])
-        found = states.latest(self._store, [id, known.id])
-        mine, theirs = found.get(id), found.get(known.id)
+        memories = states.latest(self._store, [id, known.id])
+        mine, theirs = memories.get(id), memories.get(known.id)
         if mine is None or theirs is None or theirs.known_to or theirs.content != mine.content:
             return self._notes.put_waiting({id: f"the server has the same text as {known.id}"})
         self._notes.put_agreed({id: NEVER})
@@ -247,9 +247,9 @@ class Sync:
         refused = set[str]()
         for batch in _batches(items):
             refused |= self._note_links(batch, self._told(batch, ""))
-        told = list(dict.fromkeys(item.id for item in items))
-        self._notes.forget_waiting([id for id in told if id not in refused])
-        return told
+        pushed = list(dict.fromkeys(item.id for item in items))
+        self._notes.forget_waiting([id for id in pushed if id not in refused])
+        return pushed
 
     def _note_links(self, items: Sequence[Outgoing], reply: PushReply) -> set[str]:
         """Note the links that the server has now; whose it refused."""
@@ -266,9 +266,9 @@ class Sync:
     # Pull
 
     def _pull(self) -> None:
-        asked = set[str]()
-        while (cursor := self._notes.state().get("pulled", "")) not in asked:
-            asked.add(cursor)
+        cursors = set[str]()
+        while (cursor := self._notes.state().get("pulled", "")) not in cursors:
+            cursors.add(cursor)
             page = self._server.pull(cursor, self._user)
             self._notes.check_user(page.user)
             if page.is_reset:
@@ -296,13 +296,13 @@ class Sync:
 
     def _merge_records(self, items: Sequence[Shown]) -> None:
         ids, projects = [item.id for item in items], ProjectNames(self._store)
-        known, agreed = states.latest(self._store, ids), self._notes.agreed(ids)
+        memories, agreed = states.latest(self._store, ids), self._notes.agreed(ids)
         merged = _Merged()
         for item in items:
             theirs, memory = states.theirs_of(item, self._store.owner, projects)
-            mine = states.mine_of(known.get(item.id))
+            mine = states.mine_of(memories.get(item.id))
             step, after = merge.merge(agreed[item.id], mine, theirs)
-            self._carry_out(merged, step, item, known.get(item.id), memory)
+            self._carry_out(merged, step, item, memories.get(item.id), memory)
             merged.agreed[item.id] = after
             if step is MergeStep.TAKE:
                 merged.taking[item.actor][item.id] = after
@@ -359,9 +359,9 @@ class Sync:
         try:
             self._engine.seal(id)
         except Unavailable:
-            [known] = states.latest(self._store, [id]).values()
-            if known.sensitivity is Sensitivity.OPEN:
-                self._engine.apply(_withdrawing(known))
+            [memory] = states.latest(self._store, [id]).values()
+            if memory.sensitivity is Sensitivity.OPEN:
+                self._engine.apply(_withdrawing(memory))
 
     def _conflict(self, item: Shown, mine: LocalState, theirs: str) -> Document:
         before = self._notes.conflicts([item.id]).get(item.id)

@@ -55,8 +55,8 @@ class Notes:
 
     def state(self) -> dict[str, Any]:
         """The address of the server, whose memories they are there, both cursors and the time of the last run."""
-        found: dict[str, Any] = self._documents.get(STATE, _STATE_KEY) or {}
-        return found
+        state: dict[str, Any] = self._documents.get(STATE, _STATE_KEY) or {}
+        return state
 
     def put_state(self, **values: str) -> None:
         """Change some of the state."""
@@ -70,11 +70,11 @@ class Notes:
 
     def check_user(self, user: str) -> None:
         """Refuse a key of another user: two people's memories must not mix."""
-        known = self.state().get("user")
-        if known is None:
+        owner = self.state().get("user")
+        if owner is None:
             self.put_state(user=user)
-        elif known != user:
-            raise BadInput(f"the key belongs to {user}, this store was synced as {known}: use a key of {known}")
+        elif owner != user:
+            raise BadInput(f"the key belongs to {user}, this store was synced as {owner}: use a key of {owner}")
 
     def start_over(self) -> None:
         """Forget the synced states, because the server no longer has them."""
@@ -96,15 +96,15 @@ class Notes:
     def unsent(self) -> list[str]:
         """The memories with changes that are not pushed yet."""
         ids = sorted(self.queue()[0])
-        known, agreed, conflicts = states.latest(self._store, ids), self.agreed(ids), self.conflicts(ids)
-        pushes = {id: merge.to_push(agreed[id], states.mine_of(known.get(id))) for id in ids}
+        memories, agreed, conflicts = states.latest(self._store, ids), self.agreed(ids), self.conflicts(ids)
+        pushes = {id: merge.to_push(agreed[id], states.mine_of(memories.get(id))) for id in ids}
         return [id for id, push in pushes.items() if push is not Push.NOTHING and id not in conflicts]
 
     def agreed(self, ids: Iterable[str]) -> dict[str, SyncedState]:
         """What was agreed on for some memories."""
         wanted = sorted(set(ids))
-        found = self._documents.some(SYNCED, wanted) if wanted else {}
-        return {id: _agreed(found[id]) if id in found else NEVER for id in wanted}
+        documents = self._documents.some(SYNCED, wanted) if wanted else {}
+        return {id: _agreed(documents[id]) if id in documents else NEVER for id in wanted}
 
     def put_agreed(self, agreed: Mapping[str, SyncedState]) -> None:
         """Note what is agreed on now."""
@@ -122,18 +122,18 @@ class Notes:
 
     def forget_taking(self) -> None:
         """What was taken is noted as agreed on."""
-        if found := self._documents.all(TAKING):
-            self._documents.delete(TAKING, list(found))
+        if documents := self._documents.all(TAKING):
+            self._documents.delete(TAKING, list(documents))
 
     def waiting(self, ids: Sequence[str] | None = None) -> dict[str, str]:
         """Why memories wait."""
-        found = self._documents.all(WAITING) if ids is None else self._documents.some(WAITING, ids)
-        return {id: value["reason"] for id, value in found.items()}
+        documents = self._documents.all(WAITING) if ids is None else self._documents.some(WAITING, ids)
+        return {id: value["reason"] for id, value in documents.items()}
 
     def left_links(self) -> dict[str, Links]:
         """The links of the server that could not be opened here."""
-        found = self._documents.all(WAITING)
-        return {id: _links(value["links"]) for id, value in found.items() if value["links"]}
+        documents = self._documents.all(WAITING)
+        return {id: _links(value["links"]) for id, value in documents.items() if value["links"]}
 
     def put_waiting(self, reasons: Mapping[str, str], links: Mapping[str, Links] | None = None) -> None:
         """Note why memories wait."""
@@ -144,8 +144,8 @@ class Notes:
 
     def forget_waiting(self, ids: Sequence[str]) -> None:
         """Some memories wait no more."""
-        if found := self.waiting(ids):
-            self._documents.delete(WAITING, list(found))
+        if waiting := self.waiting(ids):
+            self._documents.delete(WAITING, list(waiting))
 
     def conflicts(self, ids: Sequence[str] | None = None) -> dict[str, Any]:
         """The conflicts, by memory."""
@@ -158,8 +158,8 @@ class Notes:
 
     def forget_conflicts(self, ids: Sequence[str]) -> None:
         """Some conflicts are settled."""
-        if found := self.conflicts(ids):
-            self._documents.delete(CONFLICTS, list(found))
+        if conflicts := self.conflicts(ids):
+            self._documents.delete(CONFLICTS, list(conflicts))
 
 
 def conflicts(store: OwnerStore) -> list[Proposal]:
@@ -186,14 +186,14 @@ def conflicts(store: OwnerStore) -> list[Proposal]:
 def resolve(engine: StoreAccess, id: str, *, keep_mine: bool, batch: str | None = None) -> None:
     """Settle a conflict; the next sync pushes what is kept here, and the other version stays in the history."""
     store, notes = engine.store, Notes(engine.store)
-    found = notes.conflicts([id]).get(id)
-    if found is None:
+    conflict = notes.conflicts([id]).get(id)
+    if conflict is None:
         raise NotFound(f"{id} has no conflict: `triskele list --conflicts` shows all")
     if not keep_mine:
-        theirs = states.memory_of(id, _record(found["record"]), store.owner, ProjectNames(store))
+        theirs = states.memory_of(id, _record(conflict["record"]), store.owner, ProjectNames(store))
         engine.apply(states.changes_for(theirs, states.latest(store, [id]).get(id)), batch=batch)
     [agreed] = notes.agreed([id]).values()
-    notes.put_agreed({id: replace(agreed, mine=found["theirs"], theirs=found["token"], sent=())})
+    notes.put_agreed({id: replace(agreed, mine=conflict["theirs"], theirs=conflict["token"], sent=())})
     notes.put_waiting({id: RETRY})
     notes.forget_conflicts([id])
 
@@ -218,5 +218,5 @@ def plain_record(record: Record) -> dict[str, Any]:
 
 def _record(values: Mapping[str, Any]) -> Record:
     moments = {name: values[name] and timestamps.parse(values[name]) for name in _MOMENTS}
-    told = {"tags": tuple(values["tags"]), "keys": tuple(values["keys"]), "origin": Origin(values["origin"])}
-    return Record(**{**values, **moments, **told, "role": values["role"] and Role(values["role"])})
+    lists = {"tags": tuple(values["tags"]), "keys": tuple(values["keys"]), "origin": Origin(values["origin"])}
+    return Record(**{**values, **moments, **lists, "role": values["role"] and Role(values["role"])})

@@ -195,13 +195,13 @@ def mine_of(memory: Memory | None) -> LocalState:
 
 def latest(store: OwnerStore, ids: Sequence[str]) -> dict[str, Memory]:
     """The last versions of some memories of the owner, forgotten ones too."""
-    found: dict[str, Memory] = {}
+    memories: dict[str, Memory] = {}
     for _, memory in store.versions(ids):
         # What others share is theirs to sync.
         is_own = memory.shared_by is None
-        if is_own and (memory.id not in found or found[memory.id].version < memory.version):
-            found[memory.id] = memory
-    return found
+        if is_own and (memory.id not in memories or memories[memory.id].version < memory.version):
+            memories[memory.id] = memory
+    return memories
 
 
 def touched(store: OwnerStore, entries: Iterable[JournalEntry]) -> dict[str, str]:
@@ -213,11 +213,11 @@ def touched(store: OwnerStore, entries: Iterable[JournalEntry]) -> dict[str, str
 
 def links_of(store: OwnerStore, ids: Sequence[str]) -> dict[str, Links]:
     """The links that lead from each of some memories to others."""
-    found: dict[str, set[tuple[str, str]]] = {id: set() for id in ids}
+    linked: dict[str, set[tuple[str, str]]] = {id: set() for id in ids}
     for link in store.links(ids) if ids else ():
-        if link.source in found:
-            found[link.source].add((link.kind.value, link.target))
-    return {id: frozenset(links) for id, links in found.items()}
+        if link.source in linked:
+            linked[link.source].add((link.kind.value, link.target))
+    return {id: frozenset(links) for id, links in linked.items()}
 
 
 def link_of(source: str, tie: tuple[str, str], at: datetime) -> Link:
@@ -257,8 +257,9 @@ class ProjectNames:
         """The project on this side; one that is new here gets a name that no other project has."""
         if not keys:
             return ""
-        known = next((found for key in keys if (found := self._known(key)) is not None), None)
-        chosen = known if known is not None else self._chosen(keys, name)
+        names = (self._known(key) for key in keys)
+        registered = next((name for name in names if name is not None), None)
+        chosen = self._chosen(keys, name) if registered is None else registered
         remotes = [key for key in keys if key.startswith(REMOTE) and key not in self._places]
         if remotes:
             chosen = self._store.register_folder(remotes, lambda _: chosen)
@@ -324,15 +325,15 @@ def checked(memory: Memory, settings: MemorySettings) -> Memory:
         raise BadInput(reason)
     refuse_secret_labels(labels_of(memory))
     text = validation.check_content(memory.content, settings)
-    found = replace(
+    cleaned = replace(
         memory,
         content=text,
         content_hash=content_hash(text),
         **checked_details(memory, settings),
     )
-    validation.check_period(found)
-    validation.check_words(found)
-    return found
+    validation.check_period(cleaned)
+    validation.check_words(cleaned)
+    return cleaned
 
 
 def theirs_of(shown: Shown, owner: str, projects: ProjectNames) -> tuple[ServerState, Memory | None]:
@@ -346,8 +347,8 @@ def theirs_of(shown: Shown, owner: str, projects: ProjectNames) -> tuple[ServerS
 def changes_for(memory: Memory, known: Memory | None, *, verbatim: bool = True) -> list[Change]:
     """The changes that give a memory another state; they fail if it was changed meanwhile."""
     if known is None:
-        standing = replace(memory, known_to=None)
-        return [Add(standing, verbatim=verbatim), *([Forget(memory.id)] if memory.known_to else [])]
+        current = replace(memory, known_to=None)
+        return [Add(current, verbatim=verbatim), *([Forget(memory.id)] if memory.known_to else [])]
     revised = replace(memory, version=known.version, known_from=known.known_from, known_to=None)
     if known.known_to is not None and memory.known_to is not None and fingerprint(known) == fingerprint(memory):
         return []
@@ -383,5 +384,5 @@ def tombstone(store: OwnerStore, id: str, withdrawn: Mapping[str, str]) -> str:
 
 def shared_by_others(store: OwnerStore, ids: Sequence[str]) -> dict[str, str]:
     """Those memories that other users share, with the names of these."""
-    found = store.versions(ids) if ids else ()
-    return {memory.id: memory.shared_by for _, memory in found if memory.shared_by is not None}
+    versions = store.versions(ids) if ids else ()
+    return {memory.id: memory.shared_by for _, memory in versions if memory.shared_by is not None}

@@ -182,7 +182,7 @@ class Connections:
                     ) from None
 
     def _turn_s(self) -> float:
-        """How long to wait in line: whoever asks again goes to its end, so not at once where all are in use."""
+        """How long to wait for a connection: a second request goes to the end of the line."""
         return _TURN_S if self._pool.get_stats()["pool_size"] >= self._pool.max_size else _POLL_S
 
 
@@ -203,8 +203,8 @@ class OwnerTransactions:
     @property
     def snapshot_start(self) -> SnapshotStart | None:
         """What the snapshot of this thread has read as it began; None outside of one, and on a replica."""
-        found: SnapshotStart | None = getattr(self._local, "snapshot_start", None)
-        return found
+        start: SnapshotStart | None = getattr(self._local, "snapshot_start", None)
+        return start
 
     def all(self, sql: str, bindings: Bindings = ()) -> list[Any]:
         """The rows of a query; repeated if a killed server broke the connection."""
@@ -278,11 +278,11 @@ class OwnerTransactions:
 
     def _begun_at(self, replica: Replica) -> Connection | None:
         """A snapshot of the replica, if it has every erasure and every end of a share that the primary has."""
-        asked = f"SELECT {OWNER_EPOCH}", {"owner": self.owner}
+        query = f"SELECT {OWNER_EPOCH}", {"owner": self.owner}
         try:
             with (
                 told(self.address),
-                self.connections.transaction(_READ, self.owner, *asked, ends=True, patience_s=_PATIENCE_S) as (_, rows),
+                self.connections.transaction(_READ, self.owner, *query, ends=True, patience_s=_PATIENCE_S) as (_, rows),
             ):
                 newest: list[Any] | None = rows
         except StoreClosed:
@@ -293,7 +293,7 @@ class OwnerTransactions:
             # A lost primary ends nothing any more; what its replica has is all there is.
             newest = None
         settings = self.connections.settings_of(self.owner)
-        return replica.begun(SNAPSHOT, settings, str(self.written), asked, newest)
+        return replica.begun(SNAPSHOT, settings, str(self.written), query, newest)
 
     def _leaves_replica(self) -> bool:
         """Continue a snapshot that the replica broke off on the primary; False if none is in progress."""
@@ -364,8 +364,8 @@ class OwnerTransactions:
                 self._local.connection = None
 
     def _current(self) -> Connection | None:
-        found: Connection | None = getattr(self._local, "connection", None)
-        return found
+        connection: Connection | None = getattr(self._local, "connection", None)
+        return connection
 
 
 # No prepared statements: they belong to a connection, which a pooler may exchange at any time.

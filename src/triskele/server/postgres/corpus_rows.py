@@ -166,7 +166,7 @@ class PostgresCorpus:
         return any(row[place] > row[place + 1] for place in range(0, len(row), 2))
 
     def index_words(self, analyzer: str, count: Callable[[Memory], WordCounts], limit: int) -> int:
-        """Write the words of the next versions; returns how many. Those of another analyzer are deleted first."""
+        """Write the words of the next versions, without the words of another analyzer; returns how many."""
         with self._transactions.writing() as connection:
             return postings.index_versions(connection, self._owner, analyzer, count, limit)
 
@@ -185,9 +185,9 @@ class PostgresCorpus:
             " SELECT term, 0, content, labels FROM terms WHERE owner = %(owner)s AND term = ANY(%(terms)s)",
             {"owner": self._owner, "terms": wanted},
         )
-        found = {term: (int(content), int(labels)) for term, _, content, labels in rows if term is not None}
+        frequencies = {term: (int(content), int(labels)) for term, _, content, labels in rows if term is not None}
         documents, *lengths = next((row[1:] for row in rows if row[0] is None), (0, 0, 0))
-        return TermStatistics(int(documents), (int(lengths[0]), int(lengths[1])), found)
+        return TermStatistics(int(documents), (int(lengths[0]), int(lengths[1])), frequencies)
 
     def count(self, scope: Scope) -> ScopeSize:
         """How many versions a scope contains, and how many vectors the index has."""
@@ -271,13 +271,13 @@ class PostgresCorpus:
             for sign, way in (("<", "DESC"), (">", "ASC"))
         ]
         beside = [*allowed, reach, *allowed, reach] if reach else []
-        made, join = ("vector, tokens", _BESIDE_FACTS) if fingerprint else ("NULL::bytea, NULL::bytea", "")
+        columns, join = ("vector, tokens", _BESIDE_FACTS) if fingerprint else ("NULL::bytea, NULL::bytea", "")
         statement = _FACTS.format(
-            scope=condition, readable=readable, before=sides[0], after=sides[1], made=made, beside=join
+            scope=condition, readable=readable, before=sides[0], after=sides[1], made=columns, beside=join
         )
         models = [fingerprint] if fingerprint else []
-        asked = [*bindings, *allowed, *beside, *models, self._owner, list(rows)]
-        return [FactRow._make(row) for row in self._as_bytes(statement, asked)]
+        values = [*bindings, *allowed, *beside, *models, self._owner, list(rows)]
+        return [FactRow._make(row) for row in self._as_bytes(statement, values)]
 
     def speakers(self, scope: Scope) -> list[str]:
         """The names of those who speak in a scope."""

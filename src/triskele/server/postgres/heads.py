@@ -1,6 +1,6 @@
 """How far the rows of an owner have come, read as a snapshot begins; and what is kept for as long as they stay there.
 
-Numbers of rows only rise within an epoch, and those of one owner become visible in their order. So what was read of the
+Numbers of rows only rise within an epoch, and rows of one owner become visible in their order. So what was read of the
 rows up to a number holds until a higher one is there. Erased rows begin another epoch.
 """
 
@@ -84,22 +84,22 @@ class _Followed(ABC, Generic[Kept]):
 
     def _up_to(self, newest: int, start: SnapshotStart, sql: str, most: int) -> Kept | None:
         epoch = start.heads.epoch
-        known, last, kept = self._kept
-        if known != epoch:
+        epoch_before, last, value = self._kept
+        if epoch_before != epoch:
             self._first, self._kept = start, (epoch, 0, None)
             return None
         if self._first is start:
             return None
         if last < newest:
-            bindings = {"owner": self._owner, "last": last, "most": max(most - self._size(kept), 0)}
+            bindings = {"owner": self._owner, "last": last, "most": max(most - self._size(value), 0)}
             # The newest of them is past `last`: none means too many.
             rows = self._read(sql, bindings)
-            kept = self._joined(kept, rows) if rows else None
+            value = self._joined(value, rows) if rows else None
             last = newest if rows else _NEVER
-        elif kept is None and last == 0:
-            kept = self._joined(None, [])
-        self._kept = epoch, last, kept
-        return kept
+        elif value is None and last == 0:
+            value = self._joined(None, [])
+        self._kept = epoch, last, value
+        return value
 
     @abstractmethod
     def _size(self, kept: Kept | None) -> int:
@@ -121,17 +121,17 @@ class LinkEnds(_Followed[_Ends]):
     """The memories that ever had a link, and whether one of them says what supersedes what."""
 
     def among(self, ids: Iterable[str], kind: LinkKind | None, start: SnapshotStart) -> list[str]:
-        """Those of some memories that may have links of a kind, or of any: the others have none."""
-        known = self._up_to(start.link, start, _LINKS, _MOST_LINKS)
-        if known is None:
+        """The memories that may have links of a kind, or of any kind."""
+        followed = self._up_to(start.link, start, _LINKS, _MOST_LINKS)
+        if followed is None:
             return list(ids)
-        wants_chains, of = kind is LinkKind.SUPERSEDES, known.is_chained
+        wants_chains, of = kind is LinkKind.SUPERSEDES, followed.is_chained
         return [id for id in ids if (is_chained := of.get(id)) is not None and (is_chained or not wants_chains)]
 
     def has_chains(self, start: SnapshotStart) -> bool:
         """Whether a memory may ever have replaced another."""
-        known = self._up_to(start.link, start, _LINKS, _MOST_LINKS)
-        return known is None or known.has_chains
+        followed = self._up_to(start.link, start, _LINKS, _MOST_LINKS)
+        return followed is None or followed.has_chains
 
     def _size(self, kept: _Ends | None) -> int:
         return 0 if kept is None else len(kept.is_chained)
@@ -148,15 +148,15 @@ class KnownKeys(_Followed["NDArray[np.int64]"]):
     """The keys of all names, as hashes: most words of a question are no name."""
 
     def among(self, keys: Iterable[str], start: SnapshotStart) -> list[str]:
-        """Those of some keys that are probably the key of a name: the others are certainly not."""
+        """The keys that probably belong to a name; the others certainly do not."""
         listed = list(keys)
-        known = self._up_to(start.name, start, _KEYS, _MOST_NAMES)
-        if known is None or not listed:
+        followed = self._up_to(start.name, start, _KEYS, _MOST_NAMES)
+        if followed is None or not listed:
             return listed
-        if not len(known):
+        if not len(followed):
             return []
         hashes = _hashes(listed)
-        is_known = known.take(known.searchsorted(hashes), mode="clip") == hashes
+        is_known = followed.take(followed.searchsorted(hashes), mode="clip") == hashes
         return [key for key, is_it in zip(listed, is_known, strict=True) if is_it]
 
     def _size(self, kept: NDArray[np.int64] | None) -> int:
@@ -187,16 +187,16 @@ class KeptVersions:
         if start is None:
             return self._read(wanted)
         position = start.heads.epoch, start.heads.journal
-        known, kept = self._kept
-        if known != position:
-            kept = {}
-            self._kept = position, kept
-        found = {row: kept.get(row) for row in wanted}
-        if lacking := [row for row, memory in found.items() if memory is None]:
+        position_before, recent = self._kept
+        if position_before != position:
+            recent = {}
+            self._kept = position, recent
+        versions = {row: recent.get(row) for row in wanted}
+        if lacking := [row for row, memory in versions.items() if memory is None]:
             fresh = self._read(lacking)
-            self._keep(kept, fresh)
-            found |= fresh
-        return {row: memory for row, memory in found.items() if memory is not None}
+            self._keep(recent, fresh)
+            versions |= fresh
+        return {row: memory for row, memory in versions.items() if memory is not None}
 
     def _keep(self, kept: dict[int, Memory], fresh: Mapping[int, Memory]) -> None:
         with self._lock:

@@ -254,7 +254,7 @@ OWNED = (
 )
 # Tables with an owner that are made again from the others: no backup holds them.
 DERIVED = ("postings", "terms", "term_lengths", "corpora")
-# Made where pgvector is installed (`vector_extension`); its rows go with those of `vectors`.
+# Made where pgvector is installed (`vector_extension`); its rows go with the rows of `vectors`.
 EMBEDDINGS = "embeddings"
 
 
@@ -362,8 +362,8 @@ def note(connection: psycopg.Connection[Any], name: str, value: str) -> None:
 def _steps(connection: psycopg.Connection[Any]) -> int:
     """How many steps were taken; 0 in a new database."""
     # A list of tables, not `to_regclass`: that may still not see what another process committed while this one waited.
-    found = connection.execute("SELECT FROM pg_tables WHERE schemaname = %s AND tablename = 'meta'", [SCHEMA])
-    if found.fetchone() is None:
+    tables = connection.execute("SELECT FROM pg_tables WHERE schemaname = %s AND tablename = 'meta'", [SCHEMA])
+    if tables.fetchone() is None:
         return 0
     taken = _number(connection, STEPS)
     if not taken and _number(connection, OLD_STEPS):

@@ -55,7 +55,7 @@ def index_versions(
 
 
 def _begin(connection: Connection, owner: str, analyzer: str) -> int:
-    """The row up to which the words are written; 0 after those of another analyzer are deleted."""
+    """The row up to which the words are written; 0 after the words of another analyzer were deleted."""
     row = connection.execute("SELECT analyzer, row FROM corpora WHERE owner = %s", [owner]).fetchone()
     if row is not None and row[0] == analyzer:
         return int(row[1])
@@ -108,16 +108,16 @@ def index_vectors(
         " WHERE owner = %(owner)s AND fingerprint = %(model)s) ORDER BY slot LIMIT %(limit)s",
         {"owner": owner, "model": fingerprint, "limit": limit},
     ).fetchall()
-    made = [[slot, digest, convert(vector)] for slot, digest, vector in rows]
-    if made:
+    embeddings = [[slot, digest, convert(vector)] for slot, digest, vector in rows]
+    if embeddings:
         connection.execute(
             f"INSERT INTO {EMBEDDINGS} (owner, fingerprint, slot, content_hash, embedding)"
             f" SELECT %s, %s, slot, digest, embedding::{schema}.halfvec"
             " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (slot, digest, embedding)"
             " ON CONFLICT DO NOTHING",
-            [owner, fingerprint, *map(list, zip(*made, strict=True))],
+            [owner, fingerprint, *map(list, zip(*embeddings, strict=True))],
         )
-    return len(made)
+    return len(embeddings)
 
 
 def remove(connection: Connection, owner: str, ids: Sequence[str]) -> None:

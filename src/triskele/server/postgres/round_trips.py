@@ -40,19 +40,19 @@ _prepared: WeakKeyDictionary[Connection, _Prepared] = WeakKeyDictionary()
 
 def asked(connection: Connection, *statements: tuple[str, Texts]) -> list[tuple[Any, ...]]:
     """The rows of the last of some statements; their values are passed as text."""
-    known = _prepared.get(connection)
-    if known is None:
-        known = _prepared[connection] = _Prepared(connection.info.encoding)
+    prepared = _prepared.get(connection)
+    if prepared is None:
+        prepared = _prepared[connection] = _Prepared(connection.info.encoding)
     try:
-        results = _results(connection, known, statements)
+        results = _results(connection, prepared, statements)
     except BaseException:
         # Where it stands is unknown: the pool makes another.
         connection.close()
         raise
     for result in results:
         if result.status == ExecStatus.FATAL_ERROR:
-            known.names.clear()
-            raise errors.error_from_result(result, encoding=known.encoding)
+            prepared.names.clear()
+            raise errors.error_from_result(result, encoding=prepared.encoding)
     answer = results[-2]
     rows = Transformer(connection)
     rows.set_pgresult(answer)

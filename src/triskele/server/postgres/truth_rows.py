@@ -152,8 +152,8 @@ class PostgresRows(TruthRows):
     def insert_vectors(self, fingerprint: str, vectors: Mapping[str, bytes], tokens: Mapping[str, bytes]) -> None:
         """Write a model's vectors by content hash, without contents erased meanwhile."""
         hashes = list(vectors)
-        made = [list(vectors.values()), [tokens.get(digest) for digest in hashes]]
-        self.run(_INSERT_VECTORS, [self.owner, fingerprint, hashes, *made])
+        columns = [list(vectors.values()), [tokens.get(digest) for digest in hashes]]
+        self.run(_INSERT_VECTORS, [self.owner, fingerprint, hashes, *columns])
 
     def put_name(self, named: Named) -> int:
         """Write a name, or what is new about it; its number."""

@@ -115,9 +115,9 @@ class PostgresMaintenance:
         """Replace everything by the content of a backup whose digest holds; a backup of what was there before."""
         owners = dump.verify(source)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        kept = self._folder / f"before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.backup"
+        previous = self._folder / f"before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.backup"
         with self._as_of_now() as connection:
-            _write(connection, kept)
+            _write(connection, previous)
         with told(self._connections.address), self._connections.direct() as connection, connection.transaction():
             connection.execute("SELECT set_config('search_path', %s, true)", [f"{SCHEMA}, public"])
             dump.load(connection, source, owners)
@@ -127,7 +127,7 @@ class PostgresMaintenance:
             issues = [issue for owner in owners for issue in _issues(_as(connection, owner), owner, deep=True)]
             if issues:
                 raise StoreDamaged(f"the backup {source} is damaged ({issues[0].problem}): nothing was changed")
-        return kept
+        return previous
 
     def leftovers(self) -> list[Path]:
         """None: a backup that was cut short leaves no file with a name."""
@@ -145,7 +145,7 @@ class PostgresMaintenance:
         return removed
 
     def earlier_copies(self) -> list[Path]:
-        """The copies that may hold what was erased: those of restores, and backups made from here."""
+        """The copies that may hold erased memories: what restores replaced, and backups made from here."""
         with self._as_of_now() as connection:
             rows = connection.execute("SELECT substr(name, 8) FROM meta WHERE starts_with(name, 'backup ')").fetchall()
         return [*self._kept(), *(Path(name) for (name,) in rows if Path(name).is_file())]
@@ -220,12 +220,12 @@ def _order(table: str) -> str:
 
 def _issues(connection: Connection, owner: str, *, deep: bool) -> list[IntegrityIssue]:
     _as(connection, owner)
-    found = [
+    issues = [
         IntegrityIssue(f"link {source} {kind} {target}", "points to a memory that does not exist")
         for source, kind, target in connection.execute(_DANGLING, [owner]).fetchall()
     ]
-    found += _misplaced_secrets(connection, owner)
-    return found + ([*_wrong_hashes(connection, owner), *_broken_journal(connection, owner)] if deep else [])
+    issues += _misplaced_secrets(connection, owner)
+    return issues + ([*_wrong_hashes(connection, owner), *_broken_journal(connection, owner)] if deep else [])
 
 
 def _misplaced_secrets(connection: Connection, owner: str) -> list[IntegrityIssue]:

@@ -46,16 +46,16 @@ class VectorExtension:
 def install(connections: Connections) -> VectorExtension:
     """Find pgvector, or add it to the database; it is not used if it is too old."""
     with told(connections.address), connections.direct() as connection:
-        found = connection.execute(_INSTALLED, [EXTENSION]).fetchone()
-        if found is None:
+        row = connection.execute(_INSTALLED, [EXTENSION]).fetchone()
+        if row is None:
             try:
                 connection.execute(f"CREATE EXTENSION IF NOT EXISTS {EXTENSION}")
             except psycopg.Error as error:
                 reason = error.diag.message_primary or str(error)
                 return VectorExtension(problem=f"pgvector is not installed in the database ({reason})")
-            found = connection.execute(_INSTALLED, [EXTENSION]).fetchone()
-    assert found is not None
-    return judge(str(found[0]), str(found[1]))
+            row = connection.execute(_INSTALLED, [EXTENSION]).fetchone()
+    assert row is not None
+    return judge(str(row[0]), str(row[1]))
 
 
 def judge(version: str, schema: str) -> VectorExtension:

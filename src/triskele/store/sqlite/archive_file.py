@@ -20,7 +20,7 @@ from triskele.types import Action, Outcome
 
 # Token vectors are in index files.
 _UNKEPT = ("vectors", "tokens")
-# A view: those of a version are one row.
+# A view: the mentions of a version are one row.
 _MENTIONS = "mentions"
 
 

@@ -30,9 +30,9 @@ _BLOCK = 1 << 20
 def staging(prefix: str, folder: Path) -> Iterator[Path]:
     """A folder for a copy in the making; its lock shows that its process lives."""
     # Another process may also remove it once the lock is free.
-    made = tempfile.TemporaryDirectory(prefix=prefix, dir=folder, ignore_cleanup_errors=True)
-    with made, file_lock(Path(made.name) / _LOCK, timeout_s=0):
-        yield Path(made.name)
+    folder_of_copy = tempfile.TemporaryDirectory(prefix=prefix, dir=folder, ignore_cleanup_errors=True)
+    with folder_of_copy, file_lock(Path(folder_of_copy.name) / _LOCK, timeout_s=0):
+        yield Path(folder_of_copy.name)
 
 
 def note_backup(connection: apsw.Connection, target: Path) -> None:
@@ -55,12 +55,12 @@ def noted_backups(connection: apsw.Connection) -> list[Path]:
 def leftovers(path: Path, noted: Iterable[Path]) -> list[Path]:
     """The copies that killed backups and restores left next to the store and in folders of backups."""
     places = dict.fromkeys([path.parent, *(backup.parent for backup in noted)])
-    found: list[Path] = []
-    for place in places:
+    paths: list[Path] = []
+    for parent in places:
         # A folder on a disk that is not there now has nothing to show.
         with suppress(OSError):
-            found += sorted(each for each in place.iterdir() if each.name.startswith((BACKUP, RESTORE)))
-    return [each for each in found if _is_left(each)]
+            paths += sorted(each for each in parent.iterdir() if each.name.startswith((BACKUP, RESTORE)))
+    return [each for each in paths if _is_left(each)]
 
 
 def kept_by_restore(path: Path) -> list[Path]:

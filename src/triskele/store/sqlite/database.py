@@ -148,18 +148,18 @@ class Database:
         connection.close()
 
     def _renew(self) -> None:
-        """Reopen the file if another one replaced it; raise if there is none."""
+        """Reopen the file if another one replaced it; raise if it is gone."""
         self._refuse_closed()
-        found = _file_number(self.path)
-        if found == self._file:
+        number = _file_number(self.path)
+        if number == self._file:
             return
-        if found == _NO_FILE:
+        if number == _NO_FILE:
             raise StoreDamaged(
                 f"the database {self.path} was removed while it was open, and nothing was written:"
                 " put it back, or run `triskele restore FILE`"
             )
         with self._opened_lock:
-            self._file = found
+            self._file = number
         self._open()
 
     def _connect(self) -> apsw.Connection:
@@ -190,10 +190,10 @@ class Database:
             return self.all(sql, bindings)
         if not self._local.is_still:
             self._note_state(connection)
-        known, question = self._local.kept, (sql, *bindings)
-        if question not in known:
-            known[question] = self.all(sql, bindings)
-        return list(known[question])
+        answers, question = self._local.kept, (sql, *bindings)
+        if question not in answers:
+            answers[question] = self.all(sql, bindings)
+        return list(answers[question])
 
     def _note_state(self, connection: apsw.Connection) -> None:
         """Forget what was kept if the file has changed."""
@@ -273,8 +273,8 @@ class Database:
             raise StoreUnavailable(
                 f"the store {self.path} is damaged (its epoch is missing): run `triskele restore FILE`"
             )
-        found: Sequence[Any] = rows[0]
-        return found
+        row: Sequence[Any] = rows[0]
+        return row
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -303,9 +303,9 @@ class Database:
     def replace(self, fresh: Path) -> Path | None:
         """Put a verified database in the place of this damaged one; the folder that keeps its files."""
         self._disconnect(is_sound=False)
-        kept = store_file.replace(self.path, fresh, timeout_s=self._busy_timeout_s)
+        folder = store_file.replace(self.path, fresh, timeout_s=self._busy_timeout_s)
         self._file = _file_number(self.path)
-        return kept
+        return folder
 
     def close(self) -> None:
         """Close every connection, of this thread and of others, and open none from now on."""

@@ -75,13 +75,13 @@ def set_aside(connection: apsw.Connection, path: Path) -> None:
 
 def lost(connection: apsw.Connection, path: Path) -> list[LostWrites]:
     """All losses that a folder or the ledger records."""
-    found = [LostWrites(tuple(_missing(connection, _read(ledger(path)).get(_epoch(connection), []))), {}, None)]
+    losses = [LostWrites(tuple(_missing(connection, _read(ledger(path)).get(_epoch(connection), []))), {}, None)]
     for folder in folders(path):
         # The epoch in which the loss was noticed is the last one.
         *_, newest = [list[LostWrite](), *_read(folder / "ledger").values()]
         gone = _missing(connection, newest)
-        found.append(LostWrites(tuple(gone), _texts(folder / "log", {entry.id for entry in gone}), folder))
-    return [each for each in found if each.entries]
+        losses.append(LostWrites(tuple(gone), _texts(folder / "log", {entry.id for entry in gone}), folder))
+    return [each for each in losses if each.entries]
 
 
 def folders(path: Path) -> list[Path]:
@@ -91,10 +91,10 @@ def folders(path: Path) -> list[Path]:
 
 def drop_texts(folder: Path) -> list[Path]:
     """Remove what may hold texts from a folder of lost writes, and keep the ledger; what was removed."""
-    found = [each for each in folder.iterdir() if each.name != "ledger"]
-    for each in found:
-        shutil.rmtree(each) if each.is_dir() else each.unlink()
-    return found
+    paths = [path for path in folder.iterdir() if path.name != "ledger"]
+    for path in paths:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return paths
 
 
 def _missing(connection: apsw.Connection, entries: Sequence[LostWrite]) -> list[LostWrite]:
@@ -117,7 +117,7 @@ def ledger(path: Path) -> Path:
 
 def _read(file: Path, last: int | None = None) -> _Entries:
     """The entries of a ledger, or of its last bytes; a line that is not as written is left out."""
-    found: _Entries = {}
+    entries: _Entries = {}
     try:
         with open(file, "rb") as opened:
             if last is not None:
@@ -130,8 +130,8 @@ def _read(file: Path, last: int | None = None) -> _Entries:
             epoch, seq, at, action, id, _ = line.split(" ")
             if line != _checked(line.rpartition(" ")[0]):
                 continue
-            found.setdefault(epoch, []).append(LostWrite(int(seq), from_micros(int(at)), action, id))
-    return found
+            entries.setdefault(epoch, []).append(LostWrite(int(seq), from_micros(int(at)), action, id))
+    return entries
 
 
 def _checked(line: str) -> str:
@@ -152,7 +152,7 @@ def _trim(file: Path) -> None:
 
 def _texts(log: Path, ids: set[str]) -> dict[str, str]:
     """The texts of some memories in the pages of a kept log, sound or not; those longer than a page are not found."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     with suppress(OSError, ValueError):
         data = log.read_bytes()
         size = int.from_bytes(data[8:12], "big")
@@ -161,8 +161,8 @@ def _texts(log: Path, ids: set[str]) -> dict[str, str]:
         for start in range(_WAL_HEADER + _FRAME_HEADER, len(data), size + _FRAME_HEADER):
             for id, text in _versions(data[start : start + size]):
                 if id in ids:
-                    found[id] = text
-    return found
+                    texts[id] = text
+    return texts
 
 
 def _versions(page: bytes) -> Iterator[tuple[str, str]]:

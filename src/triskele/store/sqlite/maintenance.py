@@ -128,17 +128,17 @@ class SqliteMaintenance:
         An undamaged store is backed up first; the files of a damaged one are moved to a folder next to it.
         """
         path = self._database.path
-        kept = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
+        previous = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
         with _verified(source, path) as staged:
             try:
                 with told(path):
-                    self.backup(kept)
+                    self.backup(previous)
                     with _closing(apsw.Connection(str(staged))) as copy:
                         _copy_pages(copy, self._database.connection())
                     self._database.forget_kept()
-                return kept
+                return previous
             except TriskeleError as error:
-                kept.unlink(missing_ok=True)
+                previous.unlink(missing_ok=True)
                 if not isinstance(error, StoreDamaged | StoreNewer):
                     raise
             return self._database.replace(staged)
@@ -162,13 +162,13 @@ class SqliteMaintenance:
         return changed + [copy for copy in copies.kept_by_restore(path) if _has_erased(copy, ids, owner)]
 
     def earlier_copies(self) -> list[Path]:
-        """The copies that may hold what was erased: those of restores and killed processes, and backups made here."""
+        """The copies that may hold erased memories: of restores, of killed processes, and backups made here."""
         path = self._database.path
         with self._database.reading() as connection:
             noted = copies.noted_backups(connection)
-        kept = copies.kept_by_restore(path)
-        made = [backup for backup in noted if backup not in kept and backup.is_file()]
-        return [*kept, *copies.damaged(path), *copies.leftovers(path, noted), *made]
+        before_restores = copies.kept_by_restore(path)
+        backups = [backup for backup in noted if backup not in before_restores and backup.is_file()]
+        return [*before_restores, *copies.damaged(path), *copies.leftovers(path, noted), *backups]
 
     def out_of_reach(self) -> list[str]:
         """Nothing: all of it is in files."""
@@ -182,7 +182,7 @@ class SqliteMaintenance:
     def give_back(self) -> None:
         """Rewrite the file without its free pages if they are many and nothing is in the way.
 
-        It waits for nobody; what is left is given back at a later opening, or filled by what is written next.
+        It does not wait for other processes; the pages are freed at a later opening, or filled by the next writes.
         """
         if self._database.is_read_only:
             return
@@ -219,11 +219,11 @@ def _has_erased(copy: Path, ids: Sequence[str], owner: str) -> bool:
         database = Database(copy, busy_timeout_s=0, traces=())
         try:
             with database.writing() as connection:
-                known = [id for id in ids if connection.execute(_KNOWN, [owner, id]).fetchone()]
-                Writer(SqliteRows(connection, owner), timestamps.now(), "erased", USER).erase(known)
+                stored = [id for id in ids if connection.execute(_KNOWN, [owner, id]).fetchone()]
+                Writer(SqliteRows(connection, owner), timestamps.now(), "erased", USER).erase(stored)
             with database.reading() as connection:
                 scrub(connection)
-            return bool(known)
+            return bool(stored)
         finally:
             database.close()
             copy.with_name(copy.name + ".lock").unlink(missing_ok=True)
@@ -297,8 +297,8 @@ def _sync(path: Path) -> None:
 def check(connection: apsw.Connection, *, deep: bool) -> list[IntegrityIssue]:
     """What is wrong with the file; `deep` recomputes every hash."""
     pragma = "integrity_check" if deep else "quick_check"
-    said = [str(row[0]) for row in connection.execute(f"PRAGMA {pragma}(20)")]
-    findings = [IntegrityIssue("database", line) for line in said if line != "ok"]
+    messages = [str(row[0]) for row in connection.execute(f"PRAGMA {pragma}(20)")]
+    findings = [IntegrityIssue("database", line) for line in messages if line != "ok"]
     findings += [
         IntegrityIssue(f"link {source} {kind} {target}", "points to a memory that does not exist")
         for source, kind, target in connection.execute(_DANGLING)

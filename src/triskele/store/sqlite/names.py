@@ -41,8 +41,8 @@ class SqliteNames(NameStore):
     def members(self, concepts: Iterable[int]) -> list[Name]:
         """The names of some concepts, in their order."""
         # Only names of another's concept are in the index.
-        others = f"SELECT name FROM names WHERE concept <> name AND concept {DIALECT.listed_as.format('?2')}"
-        return self._named(f"name IN (SELECT value FROM json_each(?2) UNION {others}) AND concept {{listed}}", concepts)
+        joined = f"SELECT name FROM names WHERE concept <> name AND concept {DIALECT.listed_as.format('?2')}"
+        return self._named(f"name IN (SELECT value FROM json_each(?2) UNION {joined}) AND concept {{listed}}", concepts)
 
     def _edges(self, concept: int, projects: Any, *, closed: bool, limit: int) -> list[Any]:
         # Numbers in lists of JSON: looking through the texts takes a fraction of reading them.

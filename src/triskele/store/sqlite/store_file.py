@@ -101,11 +101,11 @@ def refuse_lost(path: Path, traces: Sequence[Path]) -> None:
         # Another process may be setting the store up: it takes its lock before it makes any of these files.
         with suppress(OSError), file_lock(lock_of(path), timeout_s=_SET_UP_S):
             pass
-    if found := _left_of(path, traces):
+    if remains := _left_of(path, traces):
         raise StoreDamaged(
-            f"the database {path} is {'empty' if path.exists() else 'missing'}, and {found[0].name} beside it shows"
+            f"the database {path} is {'empty' if path.exists() else 'missing'}, and {remains[0].name} beside it shows"
             " that it held memories: run `triskele restore FILE` with a backup, or, to start empty, remove"
-            f" {', '.join(trace.name for trace in found)}; nothing was created"
+            f" {', '.join(trace.name for trace in remains)}; nothing was created"
         )
 
 
