@@ -37,10 +37,10 @@ from triskele.bench.harness import BenchHarness
 from triskele.bench.loaders import load_dataset
 from triskele.edge.cli.demo import temporary_memory
 from triskele.engine.local import LocalEngine
-from triskele.recall import reasons
-from triskele.recall.candidates import CandidateSet
-from triskele.recall.confidence import has_signs, signs
-from triskele.recall.legs import QueryTerms
+from triskele.recall import confidence
+from triskele.recall.confidence import has_signals, signals
+from triskele.recall.question import Question
+from triskele.recall.scores import Candidates
 
 SIGNS = ("cosine", "words", "margin", "spread", "unknown", "elsewhere")
 EVERYDAY = Path(__file__).parent / "everyday"
@@ -71,24 +71,25 @@ class Recorder:
     """Keeps what the last confidence was computed from."""
 
     def __init__(self) -> None:
-        self.last: tuple[CandidateSet, QueryTerms] | None = None
+        self.last: tuple[Candidates, Question] | None = None
 
-    def __call__(self, found: CandidateSet, query: QueryTerms) -> dict[str, float]:
-        """The signs of an answer."""
-        self.last = found, query
-        return signs(found, query)
+    def __call__(self, candidates: Candidates, question: Question) -> dict[str, float]:
+        """The signals of an answer."""
+        self.last = candidates, question
+        return signals(candidates, question)
 
     def sample(self, gold: Set[int], half: str, *, taken_away: bool = False) -> Iterator[Sample]:
         """The last answer; `gold` are the rows that answer, left out of the list where they are taken away."""
         if self.last is None:
             return
-        found, query = self.last
+        candidates, question = self.last
         if taken_away:
-            found = replace(found, fused=[each for each in found.fused if each.row not in gold])
-        if found.fused and has_signs(found, found.fused[0]):
-            given = signs(found, query)
-            right = float(not taken_away and found.fused[0].row in gold)
-            yield Sample([given[name] for name in SIGNS], right, half)
+            ranked = [candidate for candidate in candidates.ranked if candidate.row not in gold]
+            candidates = replace(candidates, ranked=ranked)
+        if candidates.ranked and has_signals(candidates, candidates.ranked[0]):
+            values = signals(candidates, question)
+            right = float(not taken_away and candidates.ranked[0].row in gold)
+            yield Sample([values[name] for name in SIGNS], right, half)
 
 
 def main() -> None:
@@ -122,8 +123,8 @@ def main() -> None:
 
 def _collected(names: Sequence[str], pairs: Path | None, most: int) -> Iterator[tuple[str, list[Sample]]]:
     """Every set with its samples; sets that are not there are left out."""
-    recorder, before = Recorder(), reasons.signs
-    reasons.signs = recorder
+    recorder, before = Recorder(), confidence.signals
+    confidence.signals = recorder
     try:
         if "team" in names:
             asked = list(_team(recorder))
@@ -138,7 +139,7 @@ def _collected(names: Sequence[str], pairs: Path | None, most: int) -> Iterator[
                 if folder.is_dir() and (name in names or name == "made"):
                     yield name, list(_samples(folder, most, recorder))
     finally:
-        reasons.signs = before
+        confidence.signals = before
 
 
 def _team(recorder: Recorder) -> Iterator[tuple[str, Sample]]:

@@ -52,12 +52,12 @@ from triskele.index.corpus import Ints
 from triskele.index.local import LocalCorpus
 from triskele.index.mentions import Bipartite, Layers
 from triskele.index.name_linking import FOUND, _Known, _Texts, read_names
-from triskele.recall import candidates, graph_leg
+from triskele.recall import graph, pipeline
 from triskele.store.derived import Named
 from triskele.text.spellings import key
 
 if TYPE_CHECKING:
-    from triskele.recall.fusion import Scores
+    from triskele.bench.metrics import Scores
 
 RESULTS = Path(__file__).parent / "results" / "graph.json"
 WITH, WITHOUT, RANDOM, WRITTEN = "default", "default-graph", "random links", "written triples"
@@ -89,11 +89,11 @@ BARE = ", without encoding"
 TABLES = ("names", "readings", "merges")
 # Of one question: where the time goes, as functions of the ranking and the label that they are told under.
 TIMED = (
-    (candidates, "with_graph", "graph, all of it"),
-    (graph_leg, "titles", "titles in the question"),
-    (candidates.Scored, "with_rows", "rescoring of neighbours"),
-    (graph_leg, "gains", "walk and gain"),
-    (graph_leg, "_arriving", "walk"),
+    (pipeline, "graph", "graph, all of it"),
+    (graph, "titles", "titles in the question"),
+    (graph, "with_rows", "rescoring of neighbours"),
+    (graph, "walk_gains", "walk and gain"),
+    (graph, "_arriving", "walk"),
 )
 MOST_BULK_MS, MOST_WALK_MS, MOST_GAIN_MS, MOST_RATIO, MOST_GROWTH = 3.0, 2.0, 3.0, 1.5, 1.5
 
@@ -232,14 +232,14 @@ def random_links(harness: BenchHarness, seed: int) -> Iterator[None]:
     rows = np.array([row for own in projects.values() for row in own], dtype=np.int64)
     chance = np.random.default_rng(seed)
     others = np.concatenate([chance.permutation(np.array(own, dtype=np.int64)) for own in projects.values()])
-    exchanged, edges = _exchanged(layers, rows, others), graph_leg.concept_edges
+    exchanged, edges = _exchanged(layers, rows, others), graph.concept_edges
 
     def walked_over(corpus: LocalCorpus, nodes: Ints, most: int) -> object:
         other = corpus._indexes.corpus(corpus.scope)
         other.__dict__["_layers"] = exchanged
         return edges(other, nodes, most)
 
-    with patch.object(graph_leg, "concept_edges", walked_over):
+    with patch.object(graph, "concept_edges", walked_over):
         yield
 
 

@@ -19,9 +19,11 @@ from triskele.engine.local import LocalEngine
 from triskele.index.token_vectors import packed
 from triskele.models.embedder import Embedder, Encoding
 from triskele.recall import legs
-from triskele.recall.pipeline import query_terms
+from triskele.recall.plan import SHIPPED
+from triskele.recall.question import Sources, read
+from triskele.recall.scores import Ranking
 from triskele.store.vector_bytes import row_of
-from triskele.types import Add, Query, Ranking
+from triskele.types import Add, Query
 
 # What is left of real English without stop words and punctuation.
 TOKENS_PER_CHARACTER = 0.13
@@ -104,5 +106,7 @@ def give_vectors(engine: LocalEngine, vectors: NDArray[np.float32], *, batch: in
 def lexical_leg(engine: LocalEngine, text: str) -> Ranking:
     """Only the lexical leg, to the depth of a recall."""
     query = Query(text=text, scope=engine.scope(), depth=50)
-    corpus = engine.runtime.indexes(None).corpus(query.scope)
-    return legs.lexical(query, query_terms(text, corpus, engine.lexical.analyzer, with_stop_words=False), corpus)
+    open_corpus = engine.runtime.indexes(None).corpus
+    corpus = open_corpus(query.scope)
+    sources = Sources(engine.store, open_corpus, engine.lexical.analyzer)
+    return legs.lexical(read(query, SHIPPED, corpus, sources), corpus)

@@ -57,7 +57,6 @@ DOORS: dict[str, set[str]] = {
         "edge.cli.server",
         "edge.cli.agents",
         "edge.http.dispatch",
-        "edge.http.leg_times",
         "edge.process.resident",
         "edge.process.service",
         "edge.process.syncing",

@@ -355,7 +355,7 @@ class Query:
     """A question with the scope it is asked in; `depth` is how many candidates a leg returns.
 
     `near` is the id of a memory: the best hits are ordered by their distance from it, if the plan says so.
-    `period` is the time that the question names.
+    `period` is the time that the question names, `project` the one that the answer names.
     """
 
     text: str
@@ -366,16 +366,8 @@ class Query:
     near: str = ""
     is_explained: bool = True
     period: Period | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The candidates of one leg, best first, by the store's row numbers; `ceiling` is the best score possible."""
-
-    leg: str
-    rows: tuple[int, ...] = ()
-    scores: tuple[float, ...] = ()
-    ceiling: float = 1.0
+    project: str | None = None
+    show_superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

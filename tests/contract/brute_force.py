@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from triskele.engine.local import LocalEngine
-from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, Mentions
+from triskele.index.corpus import Bits, Bools, CorpusQuestion, Facts, Floats, Ints, Mentions
 from triskele.index.token_vectors import compressed
 from triskele.models.embedder import Encoding
 from triskele.store.vector_bytes import restored, rounded
@@ -46,6 +46,7 @@ class BruteForceCorpus:
         self._analyzer: Analyzer = engine.lexical.analyzer
         self._memories = dict(engine.store.versions())
         self._encoded = encoded
+        self._vector: Floats | None = None
 
     @property
     def size(self) -> int:
@@ -55,8 +56,10 @@ class BruteForceCorpus:
     def waiting(self) -> int:
         return len({memory.content for memory in self._memories.values()} - self._encoded.keys())
 
-    def prefetch(self, terms: Sequence[str], encode: Callable[[], Encoding | None], limit: int) -> None:
-        pass
+    def asking(self, question: CorpusQuestion) -> BruteForceCorpus:
+        view = copy.copy(self)
+        view._vector = question.vector
+        return view
 
     # Words
 
@@ -116,21 +119,22 @@ class BruteForceCorpus:
     def _encoding(self, row: int) -> Encoding | None:
         return self._encoded.get(self._memories[row].content) if row in self._memories else None
 
-    def nearest(self, vector: Floats, limit: int) -> tuple[Ints, Floats]:
+    def nearest(self, limit: int) -> tuple[Ints, Floats]:
         rows = np.array([row for row in self._memories if self._sees(row) and self._encoding(row)], dtype=np.int64)
-        cosines = self.cosines(vector, rows)
+        cosines = self.cosines(rows)
         order = np.lexsort((rows, -cosines))[:limit]
         return rows[order], cosines[order]
 
-    def cosines(self, vector: Floats, rows: Ints) -> Floats:
-        return np.array([each @ vector for each in self.vectors(rows)], dtype=np.float32)
+    def cosines(self, rows: Ints) -> Floats:
+        assert self._vector is not None
+        return np.array([each @ self._vector for each in self.vectors(rows)], dtype=np.float32)
 
-    def closest_anywhere(self, vector: Floats) -> float:
+    def closest_anywhere(self) -> float:
         if self._scope.projects is None:
             return -1.0
         everything = copy.copy(self)
         everything._scope = replace(self._scope, projects=None)
-        return max(everything.nearest(vector, 1)[1].tolist(), default=-1.0)
+        return max(everything.nearest(1)[1].tolist(), default=-1.0)
 
     def vectors(self, rows: Ints) -> Floats:
         width = next((len(each.sentence) for each in self._encoded.values()), 0)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from brute_force import BruteForceCorpus
+from vector_question import VectorQuestion
 
 from triskele.config import load
 from triskele.edge.cli.demo import temporary_memory
@@ -159,7 +160,7 @@ def test_words_vectors_and_facts_keep_to_the_scope(
 ) -> None:
     corpus = open_corpus(**options)
     assert searched(corpus, rows, "mill") == [content]
-    nearest, cosines = corpus.nearest(encoded[content].sentence, 1)
+    nearest, cosines = corpus.asking(VectorQuestion(encoded[content].sentence)).nearest(1)
     assert texts(rows, nearest.tolist()) == [content] and cosines[0] == pytest.approx(1, abs=ROUNDING)
     inside = corpus.facts(np.array(sorted(rows.values()))).is_visible
     assert content in texts(rows, np.array(sorted(rows.values()))[inside].tolist())
@@ -167,11 +168,11 @@ def test_words_vectors_and_facts_keep_to_the_scope(
 
 
 def test_other_projects_tell_only_how_near_they_come(open_corpus: Open, encoded: Encoded) -> None:
-    vector = encoded["another mill stands elsewhere"].sentence
-    assert open_corpus().closest_anywhere(vector) == pytest.approx(1, abs=ROUNDING)
-    assert open_corpus().nearest(vector, 1)[1][0] < 0.99
-    assert open_corpus(origins=[Origin.WEB]).closest_anywhere(vector) < 0.99
-    assert open_corpus(all_projects=True).closest_anywhere(vector) == -1
+    question = VectorQuestion(encoded["another mill stands elsewhere"].sentence)
+    assert open_corpus().asking(question).closest_anywhere() == pytest.approx(1, abs=ROUNDING)
+    assert open_corpus().asking(question).nearest(1)[1][0] < 0.99
+    assert open_corpus(origins=[Origin.WEB]).asking(question).closest_anywhere() < 0.99
+    assert open_corpus(all_projects=True).asking(question).closest_anywhere() == -1
 
 
 @pytest.mark.parametrize("options", [{}, {"all_projects": True}, {"tags": ["birds"], "all_projects": True}])
@@ -183,10 +184,10 @@ def test_cosines_are_those_of_the_vector_that_is_asked_for(
     vectors = np.stack([encoded[content].sentence for content in contents])
     unknown = np.append(some(rows, *contents, "a mill that no model has read yet"), max(rows.values()) + 1)
     for vector in (vectors[0], vectors[1], vectors[0]):
-        # Before `nearest`, which scans for this vector.
-        found = corpus.cosines(vector, unknown)
-        nearest, cosines = corpus.nearest(vector, 3)
-        assert corpus.cosines(vector, nearest) == pytest.approx(cosines, abs=1e-5)
+        view = corpus.asking(VectorQuestion(vector))
+        found = view.cosines(unknown)
+        nearest, cosines = view.nearest(3)
+        assert view.cosines(nearest) == pytest.approx(cosines, abs=1e-5)
         assert found[:4] == pytest.approx(vectors @ vector, abs=ROUNDING) and np.isnan(found[4:]).all()
 
 
@@ -216,7 +217,7 @@ def test_vectors_are_there_for_what_was_embedded(open_corpus: Open, rows: dict[s
     asked = some(rows, content, "a mill that no model has read yet")
     asked = np.append(asked, 10_000)
     vector = encoded[content].sentence
-    cosines, vectors = corpus.cosines(vector, asked), corpus.vectors(asked)
+    cosines, vectors = corpus.asking(VectorQuestion(vector)).cosines(asked), corpus.vectors(asked)
     assert cosines[0] == pytest.approx(1, abs=ROUNDING) and np.isnan(cosines[1:]).all()
     np.testing.assert_allclose(vectors[0], vector, atol=ROUNDING)
     assert np.isnan(vectors[1:]).all()
@@ -314,8 +315,8 @@ def test_recall_ranks_the_sample_corpus_alike_over_every_corpus(plan: Plan) -> N
         for text in questions:
             query = Query(text=text, scope=scope, limit=20)
             sources = engine.runtime.sources(query, plan)
-            one = recall(query, plan, sources, project=None)
-            other = recall(query, plan, replace(sources, corpus=lambda _: brute), project=None)
+            one = recall(query, plan, sources)
+            other = recall(query, plan, replace(sources, corpus=lambda _: brute))
             assert [hit.memory.id for hit in one.hits] == [hit.memory.id for hit in other.hits], text
             assert [hit.score for hit in one.hits] == pytest.approx([hit.score for hit in other.hits], abs=1e-4)
             assert [hit.reason for hit in one.hits] == [hit.reason for hit in other.hits]

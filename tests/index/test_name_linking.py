@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from triskele.engine.local import LocalEngine
-from triskele.index import lease, name_linking
-from triskele.index.lease import alone
+from triskele.index import lifecycle, name_linking
+from triskele.index.lifecycle import alone
 from triskele.index.name_linking import FOUND, read_names
 from triskele.store.derived import BY_HAND, Named
 from triskele.text import timestamps
@@ -197,7 +197,7 @@ def test_a_reader_that_took_longer_than_its_lease_leaves_that_of_the_next_alone(
     engine.remember("Argo CD is the deployment tool of the Heron team")
     now, passed = timestamps.now(), 0.0
     monkeypatch.setattr(timestamps, "now", lambda: now)
-    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: passed))
+    monkeypatch.setattr(lifecycle, "time", SimpleNamespace(monotonic=lambda: passed))
     slow = alone(engine.store, name_linking._READER, 20.0, wait=True)
     assert slow.__enter__()
     now, passed = now + timedelta(seconds=20), passed + 20

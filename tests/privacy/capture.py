@@ -232,7 +232,7 @@ class Capture:
         assert hosted is not None and rewording is not None
         scope = self.engine.scope()
         return (
-            lambda text: hosted.asked(text, scope),
+            lambda text: hosted.nearness(text, scope),
             lambda text: self.reviewer.review(text, memories),
             rewording.wordings,
         )

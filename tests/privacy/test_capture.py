@@ -17,7 +17,7 @@ from triskele.models.egress import _Writer
 from triskele.models.llm import CommandLlm
 from triskele.privacy import clearance
 from triskele.privacy.clearance import ClearedText, Quotes
-from triskele.recall import expansion, runtime
+from triskele.recall import rewording, runtime
 from triskele.recall.hosted import egress_log, egress_policy, services
 from triskele.store import truth_rows, writer
 from triskele.store.vault import StoreVault
@@ -92,7 +92,7 @@ def _unwatched(room: Any, name: str) -> Callable[[pytest.MonkeyPatch], None]:
 
     def remove(patch: pytest.MonkeyPatch) -> None:
         asker, whole = getattr(room, name), egress_policy.EgressPolicy.question
-        inner = next(each for each in ("asked", "review", "wordings") if each in vars(asker))
+        inner = next(each for each in ("nearness", "review", "wordings") if each in vars(asker))
         method = getattr(asker, inner)
 
         def without(self: Any, *given: Any) -> Any:
@@ -121,7 +121,7 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the words of a request": lambda patch: patch.setattr(_Writer, "word", lambda writer, text: text),
     "the hosted model's question": _unwatched(services, "Hosted"),
     "the reviewer's question": _unwatched(services, "HostedReviewer"),
-    "the rewording's question": _unwatched(expansion, "QueryRewriter"),
+    "the rewording's question": _unwatched(rewording, "QueryRewriter"),
     "no question while the vault is locked": _locked_as_if_empty,
 }
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.recall import legs
-from triskele.recall.pipeline import query_terms
+from triskele.recall.plan import SHIPPED
+from triskele.recall.question import Sources, read
 from triskele.types import Add, Answer, Query
 
 NOTES = (
@@ -66,10 +67,14 @@ def fill(engine: LocalEngine) -> list[str]:
 def by_words(engine: LocalEngine, text: str, **filters: object) -> list[tuple[str, float]]:
     """The lexical leg alone, as (memory, score)."""
     query = Query(text=text, scope=engine.scope(**filters), depth=100)  # type: ignore[arg-type]
-    corpus = engine.runtime.indexes(None).corpus(query.scope)
-    ranking = legs.lexical(query, query_terms(text, corpus, engine.lexical.analyzer), corpus)
-    memories = engine.store.rows(ranking.rows)
-    return [(memories[row].id, score) for row, score in zip(ranking.rows, ranking.scores, strict=True)]
+    open_corpus = engine.runtime.indexes(None).corpus
+    corpus = open_corpus(query.scope)
+    question = read(query, SHIPPED, corpus, Sources(engine.store, open_corpus, engine.lexical.analyzer))
+    ranking = legs.lexical(question, corpus)
+    memories = engine.store.rows(ranking.rows.tolist())
+    return [
+        (memories[row].id, score) for row, score in zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True)
+    ]
 
 
 def scored(answer: Answer) -> list[tuple[str, float]]:

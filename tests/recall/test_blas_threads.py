@@ -12,15 +12,16 @@ import pytest
 
 from triskele import config
 from triskele.engine.local import LocalEngine
-from triskele.recall import legs, pipeline
-from triskele.recall.legs import one_blas_thread
+from triskele.index import dense
+from triskele.index.dense import one_blas_thread
+from triskele.recall import pipeline
 
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of threads of a library that starts with eight; its last entry is the present one."""
     counts = [8]
-    monkeypatch.setattr(legs, "_thread_counts", lambda: (lambda: counts[-1], counts.append))
+    monkeypatch.setattr(dense, "_thread_counts", lambda: (lambda: counts[-1], counts.append))
     return counts
 
 
@@ -54,20 +55,20 @@ def test_who_leaves_first_does_not_take_it_from_the_others(threads: list[int]) -
 
 
 def test_a_library_that_is_not_known_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(legs, "_thread_counts", lambda: None)
+    monkeypatch.setattr(dense, "_thread_counts", lambda: None)
     with one_blas_thread():
         pass
 
 
 def test_a_recall_is_bounded(threads: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    terms = pipeline.query_terms
+    read = pipeline.read
 
     def watched(*given: object, **named: object) -> object:
         seen.append(threads[-1])
-        return terms(*given, **named)  # type: ignore[arg-type]
+        return read(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(pipeline, "query_terms", watched)
+    monkeypatch.setattr(pipeline, "read", watched)
     settings = config.load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_RECALL_MODEL": "none"})
     with LocalEngine(settings, tmp_path) as engine:
         engine.remember("the kettle is red")
@@ -78,13 +79,13 @@ def test_a_recall_is_bounded(threads: list[int], tmp_path: Path, monkeypatch: py
 def test_the_library_of_this_numpy_is_found() -> None:
     """In a process of its own without the variable that bounds it from outside."""
     code = (
-        "import numpy as np; from triskele.recall import legs\n"
+        "import numpy as np; from triskele.index import dense\n"
         "shipped = 'openblas' in np.show_config(mode='dicts')['Build Dependencies']['blas']['name']\n"
-        "found = legs._thread_counts()\n"
+        "found = dense._thread_counts()\n"
         "assert (found is not None) == shipped\n"
         "if found:\n"
         "    found[1](2)\n"
-        "    with legs.one_blas_thread(): assert found[0]() == 1\n"
+        "    with dense.one_blas_thread(): assert found[0]() == 1\n"
         "    assert found[0]() == 2\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

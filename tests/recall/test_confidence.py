@@ -11,11 +11,11 @@ import pytest
 from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.recall import confidence
-from triskele.recall.candidates import CandidateSet, Said
-from triskele.recall.fusion import Candidate, Contribution
-from triskele.recall.late_interaction import LateScores
-from triskele.recall.legs import QueryTerms
-from triskele.types import LEAST_CONFIDENCE
+from triskele.recall.plan import SHIPPED
+from triskele.recall.question import Question, is_search
+from triskele.recall.scores import Candidate, Candidates, Contribution, SpeakerRows
+from triskele.text import timestamps
+from triskele.types import LEAST_CONFIDENCE, Query, Scope
 
 
 def candidate(row: int, near: float, words: float = 0.0, graph: float = 0.0, lent: float = 0.0) -> Candidate:
@@ -29,8 +29,9 @@ def candidate(row: int, near: float, words: float = 0.0, graph: float = 0.0, len
     return Candidate(row, sum(part.contribution for part in parts.values()), parts)
 
 
-def query(*terms: str, rarity: float = 6.0, unknown: frozenset[str] = frozenset()) -> QueryTerms:
-    return QueryTerms("", terms, dict.fromkeys(terms, rarity), unknown)
+def query(*terms: str, rarity: float = 6.0, unknown: frozenset[str] = frozenset()) -> Question:
+    empty = Query(text="", scope=Scope(as_of=timestamps.now()))
+    return Question(empty, SHIPPED, terms, dict.fromkeys(terms, rarity), unknown)
 
 
 def likely(
@@ -49,10 +50,10 @@ def likely(
     neighbours = [candidate(row, near, lent=lent) for row, near in zip(rows, others, strict=True)]
     ranked = [candidate(1, best, words, graph), *neighbours]
     matches = np.array([(best - apart, best + apart), *((near, near) for near in others)], dtype=np.float32)
-    late = LateScores(np.array([1, *rows]), np.ones(len(ranked), np.float32), matches)
     weights = np.full(2, 0.5, dtype=np.float32)
-    found = CandidateSet(ranked, late=late, token_weights=weights, elsewhere=elsewhere)
-    return confidence.likelihood(confidence.signs(found, query(*map(str, range(terms)), unknown=unknown)))
+    by_row = dict(zip([1, *rows], matches, strict=True))
+    candidates = Candidates(ranked, matches=by_row, token_weights=weights, nearer_elsewhere=elsewhere)
+    return confidence.likelihood(confidence.signals(candidates, query(*map(str, range(terms)), unknown=unknown)))
 
 
 def test_nearness_and_lead_raise_it() -> None:
@@ -121,11 +122,11 @@ def test_a_turn_of_a_conversation_is_as_sure_as_the_same_text_alone(tmp_path: Pa
 
 def said_likely(matches: tuple[float, float, float], rows: frozenset[int]) -> float:
     """The confidence in the first of two candidates, where the first of three tokens names who said some rows."""
-    late = LateScores(np.array([1, 2]), np.ones(2, np.float32), np.array([matches, (0.3, 0.3, 0.3)], dtype=np.float32))
+    by_row = {1: np.array(matches, dtype=np.float32), 2: np.full(3, 0.3, dtype=np.float32)}
     even, rest = np.full(3, 1 / 3, dtype=np.float32), np.array([0, 0.5, 0.5], dtype=np.float32)
     ranked = [candidate(1, 0.5), candidate(2, 0.3)]
-    found = CandidateSet(ranked, late=late, token_weights=even, said=Said(rows, rest))
-    return confidence.likelihood(confidence.signs(found, query("ann", "say", "tea")))
+    candidates = Candidates(ranked, matches=by_row, token_weights=even, by_speaker=SpeakerRows(rows, rest))
+    return confidence.likelihood(confidence.signals(candidates, query("ann", "say", "tea")))
 
 
 def test_the_name_of_its_speaker_is_answered_whatever_the_text() -> None:
@@ -240,7 +241,7 @@ def test_part_of_an_identifier_is_no_bare_word(tmp_path: Path, model: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "is_search"),
+    ("text", "expected"),
     [
         ("deploy", True),
         ("deploy friday", True),
@@ -249,13 +250,13 @@ def test_part_of_an_identifier_is_no_bare_word(tmp_path: Path, model: str) -> No
         ("harbour master phone number", False),
     ],
 )
-def test_a_question_is_no_search(text: str, is_search: bool) -> None:
-    assert confidence.is_search(text) is is_search
+def test_a_question_is_no_search(text: str, expected: bool) -> None:
+    assert is_search(text) is expected
 
 
 def test_a_memory_without_vectors_has_the_cosine_that_its_words_let_expect() -> None:
     best = Candidate(1, 0.4, {"lexical": Contribution(1, 0.5, 0.5, 0.4)})
     weights = np.full(2, 0.5, dtype=np.float32)
-    encoded, by_words = CandidateSet([best], token_weights=weights), CandidateSet([best])
-    assert confidence.has_signs(encoded, best) and not confidence.has_signs(by_words, best)
-    assert confidence.signs(encoded, query("harbour", "quay"))["cosine"] == pytest.approx(0.4)
+    encoded, by_words = Candidates([best], token_weights=weights), Candidates([best])
+    assert confidence.has_signals(encoded, best) and not confidence.has_signals(by_words, best)
+    assert confidence.signals(encoded, query("harbour", "quay"))["cosine"] == pytest.approx(0.4)

@@ -10,7 +10,7 @@ import pytest
 
 from triskele.config import load
 from triskele.engine.local import LocalEngine
-from triskele.recall import graph_leg
+from triskele.recall import graph
 from triskele.recall.plan import Plan
 from triskele.types import Answer
 
@@ -98,7 +98,7 @@ def test_a_plan_can_leave_evidence_out(engine: LocalEngine) -> None:
         assert {leg for hit in answer.hits for leg in hit.legs} & {"speaker", "time"} == {name}
 
 
-def matches(*rows: list[float]) -> graph_leg.Floats:
+def matches(*rows: list[float]) -> graph.Floats:
     return np.array(rows, dtype=np.float32)
 
 
@@ -108,7 +108,7 @@ HALVES = np.array([0.5, 0.5], dtype=np.float32)
 def test_what_repeats_the_first_is_passed_by_what_adds_to_it() -> None:
     seen = matches([0.9, 0.5], [0.9, 0.5], [0.3, 0.9])
     scores = np.array([1.0, 0.95, 0.7])
-    added = graph_leg.news(HALVES, scores, seen, np.ones(3, dtype=np.float32))
+    added = graph.novelty_gains(HALVES, scores, seen, np.ones(3, dtype=np.float32))
     assert added[1] == 0
     assert (scores + added).argsort()[::-1].tolist() == [0, 2, 1]
 
@@ -116,9 +116,9 @@ def test_what_repeats_the_first_is_passed_by_what_adds_to_it() -> None:
 def test_news_needs_a_connection_a_match_and_a_footing() -> None:
     seen, scores = matches([0.9, 0.5], [0.3, 0.9]), np.array([1.0, 0.7])
     unconnected = np.array([1.0, 0.0], dtype=np.float32)
-    assert not graph_leg.news(HALVES, scores, seen, unconnected).any()
-    weak = matches([0.9, 0.5], [0.3, graph_leg.MATCHED - 0.01])
-    assert not graph_leg.news(HALVES, scores, weak, np.ones(2, dtype=np.float32)).any()
-    least = graph_leg.FOOTING_OF_NEWS[0]
+    assert not graph.novelty_gains(HALVES, scores, seen, unconnected).any()
+    weak = matches([0.9, 0.5], [0.3, graph.MATCHED - 0.01])
+    assert not graph.novelty_gains(HALVES, scores, weak, np.ones(2, dtype=np.float32)).any()
+    least = graph.FOOTING_OF_NEWS[0]
     lost = matches([least, least - 0.1], [0.3, 0.9])
-    assert not graph_leg.news(HALVES, scores, lost, np.ones(2, dtype=np.float32)).any()
+    assert not graph.novelty_gains(HALVES, scores, lost, np.ones(2, dtype=np.float32)).any()

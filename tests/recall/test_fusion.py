@@ -1,20 +1,28 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from triskele.recall import fusion
-from triskele.recall.fusion import METHODS, SHARES, Column, FusionConfig, ScoreTable, fuse
-from triskele.types import Ranking
+from triskele.recall.fusion import METHODS, SHARES, FusionConfig, textbook_fusion
+from triskele.recall.scores import Candidate, Column, Ranking, Scores, unranked
 
 LEGS = ("lexical", "dense", "graph")
 
 
-def ranking(leg: str, scores: dict[int, float]) -> Ranking:
+def ranking(leg: str, scores: dict[int, float], ceiling: float = 10.0) -> Ranking:
     ordered = sorted(scores, key=lambda row: (-scores[row], row))
-    return Ranking(leg, tuple(ordered), tuple(scores[row] for row in ordered), ceiling=10.0)
+    return Ranking(
+        leg, np.array(ordered, dtype=np.int64), np.array([scores[row] for row in ordered], dtype=np.float64), ceiling
+    )
+
+
+def fuse(method: str, rankings: Sequence[Ranking], weighing: FusionConfig | None = None) -> list[Candidate]:
+    return textbook_fusion(method, rankings, weighing).ranked()
 
 
 def score_maps(low: float = 0.01, high: float = 10.0) -> st.SearchStrategy[dict[int, float]]:
@@ -77,18 +85,8 @@ def test_the_deviation_is_that_of_numpy_to_the_last_bit(values: list[float]) -> 
     assert fusion._deviation(numbers) == numbers.std()
 
 
-@given(
-    st.dictionaries(st.integers(1, 30), st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.7]), max_size=12),
-    st.dictionaries(st.integers(1, 30), st.sampled_from([-0.2, 0.1, 0.3, 0.31]), max_size=12),
-)
-def test_the_order_by_standard_scores_is_that_of_the_fusion(lexical: dict[int, float], dense: dict[int, float]) -> None:
-    legs = [ranking("lexical", lexical), ranking("dense", dense)]
-    rows = np.array(sorted({*lexical, *dense}), dtype=np.int64)
-    assert fusion.by_standard_score(rows, legs).tolist() == order("zscore", *legs)
-
-
 def test_share_of_the_ceiling_by_hand() -> None:
-    (only,) = fuse("share", [Ranking("lexical", (5,), (6.0,), ceiling=12.0)])
+    (only,) = fuse("share", [Ranking("lexical", np.array([5]), np.array([6.0]), ceiling=12.0)])
     assert only.score == pytest.approx(0.2 * 0.5)
 
 
@@ -96,7 +94,7 @@ def test_share_of_the_ceiling_by_hand() -> None:
 @given(lexical=score_maps())
 def test_words_alone_keep_their_exact_order(method: str, lexical: dict[int, float]) -> None:
     alone = ranking("lexical", lexical)
-    assert order(method, alone, Ranking("dense"), Ranking("graph")) == list(alone.rows)
+    assert order(method, alone, Ranking("dense"), Ranking("graph")) == alone.rows.tolist()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -172,13 +170,13 @@ def test_a_table_fuses_as_rankings_do(scores: list[tuple[float, float, float]]) 
     rankings = []
     for column in columns:
         listed = sorted((-score, row) for row, score in zip(rows.tolist(), column.raw, strict=True) if score == score)
-        rankings.append(Ranking(column.name, tuple(row for _, row in listed), tuple(-score for score, _ in listed)))
-    table = ScoreTable(rows, tuple(columns))
+        rankings.append(ranking(column.name, {row: -score for score, row in listed}, ceiling=1.0))
+    table = Scores(rows, tuple(columns))
     by_rankings = [
-        each._replace(parts=dict(each.parts)) for each in fusion.fuse("share", rankings, FusionConfig(weights=weights))
+        each._replace(parts=dict(each.parts)) for each in fuse("share", rankings, FusionConfig(weights=weights))
     ]
-    assert [each._replace(parts=dict(each.parts)) for each in table.fused()] == by_rankings
-    for candidate, plain, bare in zip(table.fused(), by_rankings, fusion.unranked(table.fused()), strict=True):
+    assert [each._replace(parts=dict(each.parts)) for each in table.ranked()] == by_rankings
+    for candidate, plain, bare in zip(table.ranked(), by_rankings, unranked(table.ranked()), strict=True):
         assert {leg for leg in weights if leg in candidate.parts} == plain.parts.keys()
         assert len(candidate.parts) == len(plain.parts) and "late" not in candidate.parts
         assert bare.parts == {leg: part._replace(rank=0) for leg, part in plain.parts.items()}

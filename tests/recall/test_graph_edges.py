@@ -9,8 +9,8 @@ import pytest
 
 from triskele.index.corpus import Bools, Ints, Mentions
 from triskele.index.mentions import COMMON_FROM, Bipartite, Layers
-from triskele.recall import graph_leg
-from triskele.recall.graph_leg import MAX_OWNERS, Around, ConceptGraph
+from triskele.recall import graph
+from triskele.recall.graph import MAX_OWNERS, Around, ConceptGraph
 
 MEMORIES = 100
 Triple = tuple[int, int, bool]
@@ -41,7 +41,7 @@ class Corpus:
         return self._layers.holders(concepts, most)
 
 
-def graph(*triples: Triple, **details: Any) -> ConceptGraph:
+def concept_graph(*triples: Triple, **details: Any) -> ConceptGraph:
     corpus: Any = Corpus(*triples, **details)
     return ConceptGraph(corpus)
 
@@ -60,7 +60,7 @@ def around(edges: Around, *rows: int) -> dict[tuple[int, int], float]:
 
 
 def test_a_title_connects_both_ways() -> None:
-    edges = graph((1, 7, True), (2, 7, False), (3, 8, False)).titles
+    edges = concept_graph((1, 7, True), (2, 7, False), (3, 8, False)).titles
     assert around(edges, 1) == {(1, 2): 1.0}
     assert around(edges, 2) == {(2, 1): 1.0}
     assert around(edges, 3) == {}
@@ -68,44 +68,44 @@ def test_a_title_connects_both_ways() -> None:
 
 
 def test_old_and_new_mentions_are_one_graph() -> None:
-    edges = graph((1, 7, True), fresh=((2, 7, False), (1, 9, False), (4, 9, True))).titles
+    edges = concept_graph((1, 7, True), fresh=((2, 7, False), (1, 9, False), (4, 9, True))).titles
     assert around(edges, 1) == {(1, 2): 1.0, (1, 4): 1.0}
 
 
 def test_who_shares_a_subject_shares_its_weight() -> None:
-    edges = graph((1, 7, True), (2, 7, True), (3, 7, False)).titles
+    edges = concept_graph((1, 7, True), (2, 7, True), (3, 7, False)).titles
     assert around(edges, 3) == {(3, 1): 0.5, (3, 2): 0.5}
 
 
 def test_a_subject_of_many_is_no_title() -> None:
     owners = tuple((row, 7, True) for row in range(MAX_OWNERS + 1))
-    assert around(graph(*owners).titles, 0) == {}
-    assert len(around(graph(*owners[1:]).titles, 1)) == MAX_OWNERS - 1
+    assert around(concept_graph(*owners).titles, 0) == {}
+    assert len(around(concept_graph(*owners[1:]).titles, 1)) == MAX_OWNERS - 1
 
 
 @pytest.mark.parametrize(("spread", "connects"), [(COMMON_FROM, True), (COMMON_FROM + 1, False)])
 def test_a_name_written_alike_in_many_texts_is_no_title(spread: int, connects: bool) -> None:
-    edges = graph((1, 7, True), (2, 7, False), spread={7: spread}).titles
+    edges = concept_graph((1, 7, True), (2, 7, False), spread={7: spread}).titles
     assert bool(around(edges, 1)) is connects
 
 
 def test_what_few_share_connects_more() -> None:
-    edges = graph((1, 7, False), (2, 7, False), (1, 8, False), (2, 8, False), (3, 8, False)).shared
+    edges = concept_graph((1, 7, False), (2, 7, False), (1, 8, False), (2, 8, False), (3, 8, False)).shared
     assert around(edges, 1) == {(1, 2): 1.5, (1, 3): 0.5}
 
 
 def test_what_very_many_share_connects_nothing() -> None:
     crowd = tuple((row, 7, False) for row in range(COMMON_FROM + 1))
-    assert around(graph(*crowd).shared, 0) == {}
-    assert around(graph(*crowd, size=100 * MEMORIES).shared, 0) != {}
+    assert around(concept_graph(*crowd).shared, 0) == {}
+    assert around(concept_graph(*crowd, size=100 * MEMORIES).shared, 0) != {}
 
 
 def test_a_memory_keeps_its_heaviest_shared_edges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_leg, "_BEST_SHARED", 2)
+    monkeypatch.setattr(graph, "_BEST_SHARED", 2)
     mentions = [(1, concept, False) for concept in range(4)] + [
         (10 + n, concept, False) for concept in range(4) for n in range(concept + 1)
     ]
-    kept = around(graph(*mentions).shared, 1)
+    kept = around(concept_graph(*mentions).shared, 1)
     assert len(kept) == 2
     assert max(kept, key=lambda pair: kept[pair]) == (1, 10)
 
@@ -114,13 +114,13 @@ def test_equal_sums_are_equal_whatever_the_order_of_their_terms() -> None:
     terms = (1 / np.arange(1, 41)).astype(np.float32)
     chance = np.random.default_rng(7)
     others, weights = np.repeat(np.arange(30), 40), np.concatenate([chance.permutation(terms) for _ in range(30)])
-    _, found, sums = graph_leg._summed(np.zeros(len(others), np.int64), others, weights, np.add)
+    _, found, sums = graph._summed(np.zeros(len(others), np.int64), others, weights, np.add)
     assert found.tolist() == list(range(30))
     assert len(set(sums.tolist())) == 1
 
 
 def test_mixed_edges_add_a_part_of_the_shared_ones_to_titles() -> None:
-    edges = graph((1, 7, True), (2, 7, False), (1, 8, False), (3, 8, False)).mixed
+    edges = concept_graph((1, 7, True), (2, 7, False), (1, 8, False), (3, 8, False)).mixed
     assert around(edges, 1) == {(1, 2): 1.3, (1, 3): 0.3}
 
 
@@ -129,10 +129,10 @@ def test_the_edges_of_a_node_are_computed_once() -> None:
     corpus: Any = Corpus(*mentions)
     edges = ConceptGraph(corpus).shared
     for rows in ((1, 2), (3, 5, 1), (2, 2, 5), ()):
-        assert around(edges, *rows) == around(graph(*mentions).shared, *rows)
+        assert around(edges, *rows) == around(concept_graph(*mentions).shared, *rows)
     assert corpus.asked == [[1, 2], [3, 5]]
 
 
 def test_a_row_that_mentions_nothing_has_no_edges() -> None:
-    assert around(graph().titles, 5) == {}
-    assert around(graph().mixed, 5) == {}
+    assert around(concept_graph().titles, 5) == {}
+    assert around(concept_graph().mixed, 5) == {}

@@ -14,9 +14,11 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import AmbiguousId, BadInput, Conflict, ModelUnavailable, NotFound
 from triskele.index.corpus import Corpus
 from triskele.models.inference import BundledRuntime
-from triskele.recall import legs
+from triskele.recall import legs, pipeline
 from triskele.recall.plan import Plan
-from triskele.types import Action, Add, LinkKind, Query, Ranking
+from triskele.recall.question import Question
+from triskele.recall.scores import Ranking
+from triskele.types import Action, Add, LinkKind
 
 
 @pytest.fixture
@@ -227,14 +229,14 @@ def test_a_recall_sees_the_store_as_of_one_moment(engine: LocalEngine, monkeypat
     engine.remember("the heron nests in May")
     rank = legs.lexical
 
-    def write_meanwhile(query: Query, terms: legs.QueryTerms, corpus: Corpus) -> Ranking:
-        found = rank(query, terms, corpus)
+    def write_meanwhile(question: Question, corpus: Corpus) -> Ranking:
+        ranking = rank(question, corpus)
         thread = threading.Thread(target=lambda: engine.forget(engine.browse().memories[0].id))
         thread.start()
         thread.join()
-        return found
+        return ranking
 
-    monkeypatch.setattr(legs, "lexical", write_meanwhile)
+    monkeypatch.setattr(pipeline, "lexical", write_meanwhile)
     assert _contents(engine, "heron") == ["the heron nests in May"]
     monkeypatch.undo()
     assert _contents(engine, "heron") == []

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.recall.reorder import diverse, most_mentioned, nearest
+from triskele.recall.rerank import diverse, most_mentioned, nearest
 
 
 def unit(*values: float) -> np.ndarray:

@@ -12,10 +12,11 @@ from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Facts
 from triskele.models.embedder import Encoding
-from triskele.recall import candidates, evidence
+from triskele.recall import evidence, late
 from triskele.recall.confidence import SEARCHED
-from triskele.recall.legs import EncodedQuery
 from triskele.recall.plan import Plan
+from triskele.recall.question import Question
+from triskele.recall.scores import Scores, Turns, conversation_share
 from triskele.text import timestamps
 from triskele.types import LEAST_CONFIDENCE, Query, Role, Scope
 
@@ -115,10 +116,14 @@ def weights(text: str, said_by: list[int], before: list[int], plan: Plan | None 
     count = len(spans)
     encoding = Encoding(np.zeros(2), np.zeros((count, 2)), np.zeros(count), np.array(spans, dtype=np.int32))
     even = np.full(count, 1 / count, dtype=np.float32)
-    encoded = EncodedQuery(Query(text=text, scope=Scope(as_of=timestamps.now())), plan or Plan(), encoding, even)
+    query = Query(text=text, scope=Scope(as_of=timestamps.now()))
+    question = Question(query, plan or Plan(), encoding=encoding, token_weights=even)
     corpus: Any = Names()
-    matched = candidates.without_names(encoded, corpus, facts_of(said_by, before=before))
-    return [round(float(weight / matched.token_weights.max()), 3) for weight in matched.token_weights]
+    facts = facts_of(said_by, before=before)
+    turns, share = Turns(facts.sessions, facts.neighbours, facts.speakers), conversation_share(facts.neighbours)
+    scores = Scores(np.arange(len(said_by)), (), turns=turns, in_conversation=share)
+    token_weights = late._without_names(question, corpus, scores)
+    return [round(float(weight / token_weights.max()), 3) for weight in token_weights]
 
 
 def test_in_a_conversation_names_of_its_speakers_weigh_little() -> None:

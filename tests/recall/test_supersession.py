@@ -10,8 +10,8 @@ import pytest
 
 from triskele import config
 from triskele.engine.local import LocalEngine
-from triskele.recall.fusion import Candidate
 from triskele.recall.plan import SHIPPED
+from triskele.recall.scores import Candidate
 from triskele.recall.supersession import Priors, resolve
 from triskele.types import Query, Sort
 
@@ -78,7 +78,7 @@ def test_a_candidate_outside_the_scope_takes_no_place(engine: LocalEngine) -> No
     rows = sorted(row for row, _ in engine.store.versions())[:3]
     fused = [Candidate(10_000, 9.0, {}), *(Candidate(row, 1.0, {}) for row in rows)]
     resolved = resolve(fused, query, engine.store, corpus, priors=Priors())
-    assert [each.fused.row for each in resolved] == rows[:2]
+    assert [each.candidate.row for each in resolved] == rows[:2]
 
 
 def test_an_older_version_outside_the_scope_does_not_take_the_place_of_the_newer_one(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_an_older_version_outside_the_scope_does_not_take_the_place_of_the_newer
         corpus = engine.runtime.sources(query, SHIPPED).corpus(query.scope)
         fused = [Candidate(older, 0.9, {}), Candidate(newer, 0.8, {})]
         resolved = resolve(fused, query, engine.store, corpus, priors=Priors())
-    assert [(each.fused.row, each.memory.content) for each in resolved] == [(newer, "the mill turns at dawn")]
+    assert [(each.candidate.row, each.memory.content) for each in resolved] == [(newer, "the mill turns at dawn")]
 
 
 def test_other_orders_are_left_as_they_are(engine: LocalEngine) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from triskele.index.corpus import Ints
-from triskele.recall.graph_leg import Edges, hop_decay, pagerank
+from triskele.recall.graph import Edges, hop_decay, pagerank
 
 SIZE = 12
 edge = st.tuples(st.integers(0, SIZE - 1), st.integers(0, SIZE - 1), st.floats(0.125, 5, width=32))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
+from vector_question import VectorQuestion
 
 from triskele import config
 from triskele.edge.cli.store_view import health_view
@@ -132,7 +133,8 @@ def test_pending_and_secret_memories_have_no_vector_and_are_found_by_words(open_
     secret = engine.remember("hunter2-tidal-91", sensitivity=Sensitivity.SECRET, title="password of the mill").id
     assert set(_ids(engine, "the mill")) == {pending, secret}
     corpus = _indexes(engine).corpus(engine.scope())
-    assert len(corpus.nearest(np.ones(corpus._indexes.dimensions, dtype=np.float32), 5)[0]) == 0
+    question = VectorQuestion(np.ones(corpus._indexes.dimensions, dtype=np.float32))
+    assert len(corpus.asking(question).nearest(5)[0]) == 0
     assert "hunter2" not in str(_rows(postgres_url, "SELECT * FROM terms"))
 
 
@@ -149,9 +151,9 @@ def test_the_index_goes_on_until_a_narrow_scope_is_filled(
     monkeypatch.setattr(database, "is_quicker_exactly", lambda *_: False)
     semantic = engine.semantic()
     assert semantic is not None
-    vector = semantic.embedder.encode_query("note number 7").sentence
+    question = VectorQuestion(semantic.embedder.encode_query("note number 7").sentence)
     with engine.store.snapshot():
-        rows, cosines = indexes.corpus(engine.scope(project="small")).nearest(vector, 10)
+        rows, cosines = indexes.corpus(engine.scope(project="small")).asking(question).nearest(10)
         assert len(rows) == 10 and (np.diff(cosines) <= 0).all()
         assert {memory.project for memory in engine.store.rows(rows).values()} == {"small"}
         [[size]] = engine.store._transactions.all("SELECT current_setting('hnsw.ef_search')")  # type: ignore[attr-defined]

@@ -15,8 +15,9 @@ from triskele.agents import fence
 from triskele.curation.projects import project_of
 from triskele.errors import BadInput
 from triskele.index.corpus import is_called
-from triskele.recall.confidence import is_search
-from triskele.recall.reasons import text_of, tokens_of
+from triskele.recall.confidence import text_of
+from triskele.recall.explain import tokens_of
+from triskele.recall.question import is_search
 from triskele.replies import HookCall, InjectedMemory
 from triskele.store.access import StoreAccess
 from triskele.text import timestamps
@@ -177,7 +178,7 @@ def _shared_terms(terms: frozenset[str], query: str, memory: Memory, analyzer: A
 
 
 def _relevant(engine: StoreAccess, query: str, answer: Answer, conversation: Conversation) -> list[Memory]:
-    from triskele.recall.pipeline import pack
+    from triskele.recall.explain import pack
 
     best = best_score(answer, conversation)
     hits = holders(engine, query, [hit for hit in answer.hits if conversation.trusts(hit.memory)])

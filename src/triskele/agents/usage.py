@@ -94,7 +94,7 @@ class AfterAnswer:
 def note_recall(store: OwnerStore, answer: Answer, *, to_agent: bool = False) -> None:
     """Count the memories of an answer, with fingerprints for agents."""
     # Imported here: it loads numpy, which a write does not need.
-    from triskele.recall.reasons import tokens_of
+    from triskele.recall.explain import tokens_of
 
     memories = [*(hit.memory for hit in answer.hits), *answer.resolutions]
     if memories:

@@ -85,7 +85,7 @@ def run_bench(
     checkpoint = Checkpoint(cache_folder(), benchmark)
     with BenchHarness(benchmark.windows, progress) as harness:
         measured = _measured(benchmark, harness, chosen, checkpoint, progress)
-        model = harness.fingerprint if any(one.plan and one.plan.asks_meaning for one in chosen) else None
+        model = harness.fingerprint if any(one.plan and one.plan.needs_model for one in chosen) else None
     progress("comparing", 0, 1)
     report = _report(benchmark, chosen, measured, model=model, seed=seed, public=public)
     progress("comparing", 1, 1)
@@ -104,7 +104,7 @@ def _measured(
     for one in arms:
         scored = checkpoint.load(one)
         if scored is None:
-            if one.plan is not None and one.plan.asks_meaning:
+            if one.plan is not None and one.plan.needs_model:
                 harness.precompute(benchmark.texts())
             scored = measure(harness, one, queries, qrels, unanswerable=benchmark.unanswerable, progress=progress)
             checkpoint.save(one, scored)

@@ -269,7 +269,7 @@ class Harness(ABC):
             sort=arm.sort,
             limit=limit or self.limit,
             depth=self.depth,
-            model=self._model if plan.asks_meaning else None,
+            model=self._model if plan.needs_model else None,
             document=self.document,
             moments=self.moments,
         )

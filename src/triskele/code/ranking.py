@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from triskele.code import rules
 from triskele.code.corpus import CodeCorpus, FieldWeights, LexicalScores
 from triskele.code.question import CodeQuestion
-from triskele.code.rules import ADDED, PENALTY, Candidates
+from triskele.code.rules import ADDED, PENALTY, CandidateFiles
 from triskele.code.words import whole
 from triskele.index.corpus import Floats, Ints
-from triskele.recall import fusion, legs
+from triskele.recall import legs
+from triskele.recall.fusion import FusionConfig, textbook_fusion
 from triskele.recall.plan import Plan
+from triskele.recall.question import Question
+from triskele.recall.scores import DENSE, LEXICAL, Candidate, Ranking
 from triskele.text import timestamps
-from triskele.types import Query, Ranking, Scope, Sort
+from triskele.types import Query, Scope, Sort
 
 if TYPE_CHECKING:
     from triskele.code.embedding import CodeVectors
@@ -121,7 +124,7 @@ class QuestionView:
         rows = rows[np.lexsort((rows, -scores[rows]))][:DEPTH]
         if not len(rows):
             return Evidence(rows)
-        found = Candidates(self.question, self.corpus, rows, self.scores.rarity)
+        found = CandidateFiles(self.question, self.corpus, rows, self.scores.rarity)
         total = scores[rows] / scores[rows].max()
         parts = {"words": total}
         for name in (name for name in ADDED if name not in self.plan.without):
@@ -137,9 +140,7 @@ class QuestionView:
         """The files that contain any of the question's terms, best first; code search has no other order."""
         del terms, sort
         rows = self.evidence.rows
-        if not len(rows):
-            return []
-        totals = self.evidence.table[:, -1]
+        totals = self.evidence.table[:, -1] if len(rows) else np.empty(0)
         order = np.lexsort((rows, -totals))[:limit]
         return [FileHit(*each) for each in zip(rows[order].tolist(), totals[order].tolist(), strict=True)]
 
@@ -147,16 +148,15 @@ class QuestionView:
         """The inverse document frequency of each term over the files."""
         return self.corpus.rarity(terms)
 
-    def nearest(self, vector: Floats, limit: int) -> tuple[Ints, Floats]:
+    def nearest(self, limit: int) -> tuple[Ints, Floats]:
         """The files with the highest cosines, best first, and their cosines."""
-        cosines = self.cosines(vector, np.arange(self.size))
+        cosines = self.nearness[1]
         rows = np.flatnonzero(~np.isnan(cosines))
         order = np.lexsort((rows, -cosines[rows]))[:limit]
         return rows[order], cosines[rows[order]]
 
-    def cosines(self, vector: Floats, rows: Ints) -> Floats:
+    def cosines(self, rows: Ints) -> Floats:
         """The cosines of some files with the question; NaN if a file has no vector yet."""
-        del vector
         return self.nearness[1][rows]
 
 
@@ -175,32 +175,29 @@ def rank(
     plan = plan or CodePlan()
     query = Query(text=question.text, scope=Scope(as_of=timestamps.now()), limit=limit, depth=DEPTH)
     # A bare name is found best without meaning.
-    if vectors is not None and embedder is not None and not question.is_symbol and plan.dense_weight:
-        encoding = embedder.encode_query(question.text)
-        encoded = legs.EncodedQuery(query, Plan(), encoding, np.empty(0, dtype=np.float32))
-        view = QuestionView(corpus, question, plan, vectors, encoding.sentence)
-    else:
-        encoded, view = None, QuestionView(corpus, question, plan)
+    reads_meaning = vectors is not None and not question.is_symbol and plan.dense_weight
+    encoding = embedder.encode_query(question.text) if embedder is not None and reads_meaning else None
+    view = QuestionView(corpus, question, plan, vectors, None if encoding is None else encoding.sentence)
     if plan.granularity == FUNCTION:
         return _functions(view, limit)
-    return _chunks(view, _files(view, query, encoded), limit)
+    files = _files(view, Question(query, Plan(), question.terms, view.scores.rarity, encoding=encoding))
+    return _chunks(view, files, limit)
 
 
-def _files(view: QuestionView, query: Query, encoded: legs.EncodedQuery | None) -> list[fusion.Candidate]:
-    terms = legs.QueryTerms(query.text, view.question.terms, view.scores.rarity)
-    lexical = legs.lexical(query, terms, view)
-    if encoded is None:
+def _files(view: QuestionView, question: Question) -> list[Candidate]:
+    lexical = legs.lexical(question, view)
+    if question.encoding is None:
         return _alone(lexical)
-    dense, nearness = legs.dense(encoded, view, also=lexical.rows)
-    return _fused(view.plan, lexical, nearness.complete(dense, np.array(lexical.rows, dtype=np.int64)))
+    return _fused(view.plan, lexical, legs.completed(legs.dense(question, view, lexical), lexical.rows))
 
 
-def _fused(plan: CodePlan, lexical: Ranking, dense: Ranking) -> list[fusion.Candidate]:
-    weights = {legs.LEXICAL: 1 - plan.dense_weight, legs.DENSE: plan.dense_weight}
-    return fusion.fuse(plan.fusion, [lexical, dense], fusion.FusionConfig(weights=weights, depth=2 * DEPTH))
+def _fused(plan: CodePlan, lexical: Ranking, dense: Ranking) -> list[Candidate]:
+    weights = {LEXICAL: 1 - plan.dense_weight, DENSE: plan.dense_weight}
+    config = FusionConfig(weights=weights, depth=2 * DEPTH)
+    return textbook_fusion(plan.fusion, [lexical, dense], config).ranked()
 
 
-def _chunks(view: QuestionView, files: Sequence[fusion.Candidate], limit: int) -> list[RankedChunk]:
+def _chunks(view: QuestionView, files: Sequence[Candidate], limit: int) -> list[RankedChunk]:
     """The best chunks of the best files; the second of a file is scored by its share of the first."""
     found: list[RankedChunk] = []
     worths = _worths(view)
@@ -223,16 +220,16 @@ def _functions(view: QuestionView, limit: int) -> list[RankedChunk]:
     """The best chunks of the tree, each scored separately: of its file only the kind counts."""
     corpus = view.corpus
     rows = np.array([corpus.files_of.get(content, [-1])[0] for content in corpus.chunk_content.tolist()])
-    factors = rules.penalties(Candidates(view.question, corpus, np.arange(corpus.size), {}), view.plan.penalties)
+    factors = rules.penalties(CandidateFiles(view.question, corpus, np.arange(corpus.size), {}), view.plan.penalties)
     factors = np.append(factors, 0.0)[rows]
     words = view.scores.chunks * factors + _defining(view, np.arange(len(rows)))
-    lexical = _best(legs.LEXICAL, words, words > 0)
+    lexical = _best(LEXICAL, words, words > 0)
     cosines = view.nearness[0] * factors
     known = np.zeros(len(rows), dtype=bool)
     known[np.argsort(-np.nan_to_num(cosines, nan=-2.0))[:DEPTH]] = True
-    known[list(lexical.rows)] = True
-    dense = _best(legs.DENSE, cosines, known & ~np.isnan(cosines) & (factors > 0), most=2 * DEPTH)
-    found = _fused(view.plan, lexical, dense) if dense.rows else _alone(lexical)
+    known[lexical.rows] = True
+    dense = _best(DENSE, cosines, known & ~np.isnan(cosines) & (factors > 0), most=2 * DEPTH)
+    found = _fused(view.plan, lexical, dense) if len(dense.rows) else _alone(lexical)
     return [
         RankedChunk(int(rows[each.row]), each.row, each.score, {"words": float(words[each.row]), **_shares(each)})
         for each in found[:limit]
@@ -242,11 +239,13 @@ def _functions(view: QuestionView, limit: int) -> list[RankedChunk]:
 def _best(leg: str, scores: Floats, counts: NDArray[np.bool_], most: int = DEPTH) -> Ranking:
     rows = np.flatnonzero(counts)
     rows = rows[np.lexsort((rows, -scores[rows]))][:most]
-    return Ranking(leg, tuple(rows.tolist()), tuple(scores[rows].tolist()))
+    return Ranking(leg, rows, scores[rows].astype(np.float64))
 
 
-def _alone(ranking: Ranking) -> list[fusion.Candidate]:
-    return [fusion.Candidate(row, score, {}) for row, score in zip(ranking.rows, ranking.scores, strict=True)]
+def _alone(ranking: Ranking) -> list[Candidate]:
+    return [
+        Candidate(row, score, {}) for row, score in zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True)
+    ]
 
 
 def _worths(view: QuestionView) -> Floats:
@@ -260,7 +259,7 @@ def _worths(view: QuestionView) -> Floats:
     return ((1 - weight) * words + weight * np.maximum(cosines, 0) / best).astype(np.float32)
 
 
-def _shares(file: fusion.Candidate) -> dict[str, float]:
+def _shares(file: Candidate) -> dict[str, float]:
     return {f"{name}_share": part.contribution for name, part in file.parts.items()}
 
 

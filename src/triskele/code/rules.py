@@ -31,7 +31,7 @@ SEED_PENALTIES: Mapping[str, float] = {paths.TEST: 0.78, paths.BENCHMARK: 0.9, p
 
 
 @dataclass(frozen=True)
-class Candidates:
+class CandidateFiles:
     """The files that the lexical leg found, with what rules read of them."""
 
     question: CodeQuestion
@@ -63,11 +63,11 @@ class Candidates:
         return marks[self.rows]
 
 
-Rule = Callable[[Candidates], Floats]
+Rule = Callable[[CandidateFiles], Floats]
 _NO_ROWS = np.empty(0, dtype=np.int64)
 
 
-def stem_match(found: Candidates) -> Floats:
+def stem_match(found: CandidateFiles) -> Floats:
     """How much of the question the file's name covers, by count and by rarity, and how much of the name it asks for."""
     corpus, count = found.corpus, max(len(found.path_words), 1)
     gains = np.zeros(len(found.rows))
@@ -79,7 +79,7 @@ def stem_match(found: Candidates) -> Floats:
     return gains + 0.075 * (covered / corpus.stem_sizes)[found.rows]
 
 
-def folder_match(found: Candidates) -> Floats:
+def folder_match(found: CandidateFiles) -> Floats:
     """How much of the question the folder covers, and what it adds to the file's name, by rarity."""
     corpus, count = found.corpus, max(len(found.path_words), 1)
     gains = np.zeros(len(found.rows))
@@ -89,7 +89,7 @@ def folder_match(found: Candidates) -> Floats:
     return gains
 
 
-def definition(found: Candidates) -> Floats:
+def definition(found: CandidateFiles) -> Floats:
     """Whether the file defines a name that the question asks for, outer definitions before inner ones."""
     gains = np.zeros(len(found.rows))
     for name, container in found.question.symbols:
@@ -97,7 +97,7 @@ def definition(found: Candidates) -> Floats:
     return gains
 
 
-def _defined(found: Candidates, name: str, container: str) -> Floats:
+def _defined(found: CandidateFiles, name: str, container: str) -> Floats:
     corpus, is_symbol = found.corpus, found.question.is_symbol
     best: dict[int, float] = {}
     for position in corpus.by_name.get(whole(name), ()):
@@ -117,7 +117,7 @@ def _defined(found: Candidates, name: str, container: str) -> Floats:
     return gains + is_named * (0.5 if is_symbol else 1.0)
 
 
-def penalties(found: Candidates, factors: Mapping[str, float] = PENALTIES) -> Floats:
+def penalties(found: CandidateFiles, factors: Mapping[str, float] = PENALTIES) -> Floats:
     """Tests, benchmarks, examples, documentation, stubs and legacy code count less unless they are asked for."""
     kinds, gains = found.corpus.kinds[found.rows], np.ones(len(found.rows))
     for kind, factor in factors.items():

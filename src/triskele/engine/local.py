@@ -18,7 +18,7 @@ from triskele.curation import measures, projects
 from triskele.engine import undo, views
 from triskele.errors import AmbiguousId, BadInput, NotFound
 from triskele.recall import plan as plans
-from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, leg_depth
+from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, candidates_per_leg
 from triskele.recall.runtime import ModelRuntime
 from triskele.replies import (
     Erasure,
@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from triskele.types import WhyNot
     from triskele.validation import FilePath
 
+_RECALL_OPTIONS = requests.RecallOptions.__optional_keys__
 _NARROWING = requests.Filters.__optional_keys__ | {"as_of", "known_at"}
 # The recall log keeps plain questions: an evaluation asks them again without filters.
 _NOT_LOGGED_WITH = ("category", "tags", "as_of", "known_at", "since", "until")
@@ -342,9 +343,7 @@ class LocalEngine:
         """The whole id of a memory, unless an agent may not let a text of this origin replace it."""
         own = self.resolve(id)
         if is_client(self.actor):
-            from triskele.engine.succession import refuse_to_replace_the_user
-
-            refuse_to_replace_the_user(self.store, own, origin)
+            views.refuse_to_replace_the_user(self.store, own, origin)
         return own
 
     def unlink(self, source: str, kind: str, target: str) -> Outcome:
@@ -434,7 +433,8 @@ class LocalEngine:
 
         The answer counts as use, and may be noted in the recall log, unless `logged` is false.
         """
-        requests.refuse_unknown("recall", options, requests.RecallOptions)
+        if not options.keys() <= _RECALL_OPTIONS:
+            requests.refuse_unknown("recall", options, requests.RecallOptions)
         answer = self.answer(text, **options)
         if options.get("logged", True):
             self._note(text, answer, options)
@@ -442,7 +442,7 @@ class LocalEngine:
 
     def answer(self, text: str, *, trusted: frozenset[str] | None = None, **options: Unpack[RecallOptions]) -> Answer:
         """Recall without counting it as use; confidence does not rest on what users outside `trusted` share."""
-        from triskele.recall.pipeline import pack
+        from triskele.recall.explain import pack
 
         settings, near, local_only = self.settings.recall, options.get("near"), options.get("local_only", False)
         sort = validation.check_member(Sort, options.get("sort", Sort.RELEVANCE), "sort")
@@ -450,7 +450,7 @@ class LocalEngine:
         limit = options.get("limit")
         with self.runtime.moment():
             plan = self.plan_in_force(asked, order=NEAR if near else options.get("order", AS_RANKED))
-            plan = plan.in_a_hurry() if local_only else replace(plan, patience_s=self.settings.rerank.timeout_s)
+            plan = plan.for_prompt() if local_only else replace(plan, patience_s=self.settings.rerank.timeout_s)
             answer = self.ask(
                 validation.check_text(text, "the question"),
                 plan,
@@ -500,20 +500,23 @@ class LocalEngine:
         `embed_first` of the newest memories without vectors are embedded before, where no worker does that.
         """
         from triskele.recall.pipeline import recall
-        from triskele.text.periods import question_period
-        from triskele.text.time_grammar import TIME_HINT
 
-        scope = self.scope(project=project, all_projects=all_projects, **filters)
         if depth is None:
-            depth = leg_depth(limit)
+            depth = candidates_per_leg(limit)
             plan = plan if plan.rescored >= limit else replace(plan, rescored=limit)
-        query = Query(text=text, scope=scope, limit=limit, depth=depth, sort=sort, near=near)
-        query = replace(query, is_explained=not local_only)
-        if TIME_HINT.search(text):
-            query = replace(query, period=question_period(text, scope.as_of))
+        query = Query(
+            text=text,
+            scope=self.scope(project=project, all_projects=all_projects, **filters),
+            limit=limit,
+            depth=depth,
+            sort=sort,
+            near=near,
+            is_explained=not local_only,
+            project=None if all_projects else project if project is not None else self.project,
+            show_superseded=show_superseded,
+        )
         sources = self.runtime.sources(query, plan, local_only=local_only, model=model, embed_first=embed_first)
-        named = None if all_projects else project if project is not None else self.project
-        return recall(query, plan, sources, project=named, show_superseded=show_superseded)
+        return recall(query, plan, sources)
 
     def plan_in_force(self, asked: Plan = SHIPPED, order: str = AS_RANKED, model: SemanticIndex | None = None) -> Plan:
         """The plan of recall: the requested one, else the one adopted for the model, else the default."""

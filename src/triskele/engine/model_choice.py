@@ -25,11 +25,9 @@ class Compared(Protocol):
     @property
     def is_not_worse(self) -> bool:
         """Whether the other model may be used."""
-        ...
 
     def evidence(self) -> dict[str, Any]:
         """The result as JSON values."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

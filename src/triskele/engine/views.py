@@ -1,14 +1,17 @@
-"""Memories as clients see them: with their state, their journal and the folders that it names."""
+"""Memories as clients see them: their state, their journal, the folders that it names, and what may replace them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
+from triskele.errors import BadInput
 from triskele.replies import History, MemoryDetails, MemoryView, RegisteredFolder, Sent
 from triskele.store.protocols import OwnerStore
 from triskele.sync import CONFLICTS
-from triskele.types import Action, JournalEntry, LinkKind, Memory
+from triskele.types import Action, JournalEntry, LinkKind, Memory, Origin
+
+_UNTRUSTED = (Origin.TOOL, Origin.WEB)
 
 
 def superseded_in(store: OwnerStore, ids: Sequence[str]) -> set[str]:
@@ -74,3 +77,25 @@ def folders(store: OwnerStore, entries: Iterable[JournalEntry]) -> tuple[Registe
     return tuple(
         RegisteredFolder(each.number, each.key, each.project) for each in registered if f"place {each.number}" in bound
     )
+
+
+def refuse_to_replace_the_user(store: OwnerStore, id: str, origin: Origin) -> None:
+    """Refuse that a text of a tool or a web page supersedes the words of the user, or their successor."""
+    if origin not in _UNTRUSTED:
+        return
+    if any(memory.origin is Origin.USER for memory in store.memories(_succeeded_by(store, id)).values()):
+        raise BadInput(
+            f"{id} holds what the user said, and a text of origin {origin} cannot supersede it: store the text"
+            " without `supersedes` and propose the change to the user, who can make it with `triskele link`"
+        )
+
+
+def _succeeded_by(store: OwnerStore, id: str) -> list[str]:
+    """A memory, and those that it supersedes, one after the other."""
+    chain, seen = [id], {id}
+    for newer in chain:
+        links = store.links([newer], kind=LinkKind.SUPERSEDES)
+        older = {link.target for link in links if link.source == newer} - seen
+        seen |= older
+        chain += sorted(older)
+    return chain

@@ -12,7 +12,7 @@ from triskele.errors import BadInput, NotFound
 from triskele.index.catalog import Columns
 from triskele.index.corpus import Bools, Ints
 from triskele.index.mentions import Layers, MentionIndex
-from triskele.recall.graph_leg import hub
+from triskele.recall.graph import max_concept_frequency
 from triskele.store.derived import NAMES, Name
 from triskele.store.protocols import START, OwnerStore
 from triskele.text.spellings import block, key, same
@@ -46,7 +46,11 @@ class View:
     def open(store: OwnerStore, mentions: MentionIndex, columns: Columns, scope: Scope) -> View:
         """The graph as of now."""
         return View(
-            store, mentions.view(), scope, columns.rows[columns.scoped(scope).is_visible], hub(len(columns.rows))
+            store,
+            mentions.view(),
+            scope,
+            columns.rows[columns.scoped(scope).is_visible],
+            max_concept_frequency(len(columns.rows)),
         )
 
     def holders(self, concepts: Ints) -> tuple[Ints, Ints, Bools]:

@@ -7,14 +7,13 @@ A corpus is a view: it belongs to one scope and one moment, and every call answe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.models.embedder import Encoding
 from triskele.types import Sort
 
 Ints = NDArray[np.int64]
@@ -36,17 +35,14 @@ class LexicalHit(Protocol):
     @property
     def row(self) -> int:
         """The row number."""
-        ...
 
     @property
     def score(self) -> float:
         """The BM25 score."""
-        ...
 
     @property
     def importance(self) -> float:
         """The importance of the memory, 0 to 1."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +80,34 @@ class Mentions:
     reach: Ints
 
 
+class CorpusQuestion(Protocol):
+    """What a corpus is asked for one question: its terms, its sentence vector, and how many rows of each leg."""
+
+    @property
+    def terms(self) -> Sequence[str]:
+        """The terms to search."""
+
+    @property
+    def vector(self) -> Floats | None:
+        """The sentence vector; None if no model reads the question."""
+
+    @property
+    def depth(self) -> int:
+        """The number of rows that a leg returns."""
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether words and vectors both rank, so that one statement may answer for both."""
+
+
 class Vectors(Protocol):
-    """The sentence vectors of one model over the memories of a scope."""
+    """The cosines of one model between one question and the memories of a scope."""
 
-    def nearest(self, vector: Floats, limit: int) -> tuple[Ints, Floats]:
+    def nearest(self, limit: int) -> tuple[Ints, Floats]:
         """The rows with the highest cosines, best first, ties by row; and their cosines."""
-        ...
 
-    def cosines(self, vector: Floats, rows: Ints) -> Floats:
+    def cosines(self, rows: Ints) -> Floats:
         """The cosines of some rows; NaN if a row has no vector."""
-        ...
 
 
 class Words(Protocol):
@@ -101,72 +115,54 @@ class Words(Protocol):
 
     def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> Sequence[LexicalHit]:
         """The rows that contain any of the terms, in the order asked for."""
-        ...
 
     def rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """The inverse document frequency of each term over the whole corpus."""
-        ...
 
 
 class Corpus(Words, Vectors, Protocol):
-    """What ranking reads of the memories of one scope at one moment."""
+    """What ranking reads of the memories of one scope at one moment; cosines are those with the question asked."""
 
-    def closest_anywhere(self, vector: Floats) -> float:
+    def asking(self, question: CorpusQuestion) -> Corpus:
+        """The same corpus for one question, so that it may read for both legs at once."""
+
+    def closest_anywhere(self) -> float:
         """The highest cosine in all projects of the owner; -1 if there are no others, or nothing has a vector."""
-        ...
 
     @property
     def waiting(self) -> int:
         """How many contents wait for their vectors."""
-        ...
 
     @property
     def size(self) -> int:
         """The number of versions, inside the scope or not: statistics go by it."""
-        ...
-
-    def prefetch(self, terms: Sequence[str], encode: Callable[[], Encoding | None], limit: int) -> None:
-        """Announce the queries of both legs, so that a corpus behind a connection can answer both at once.
-
-        Only a corpus that does so needs the query's encoding now; None if the query cannot be encoded.
-        """
-        ...
 
     def vectors(self, rows: Ints) -> Floats:
         """The sentence vectors of some rows; NaN if a row has none."""
-        ...
 
     def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
         """The token vectors of some rows in one array, two bits per dimension, and how many each row has."""
-        ...
 
     def facts(self, rows: Ints, *, reach: int = 0) -> Facts:
         """Visibility, importance, session and speaker of some rows, with the neighbours up to `reach` turns away."""
-        ...
 
     def speakers(self, codes: Iterable[int]) -> dict[int, str]:
         """The names of some speakers, by the codes of `Facts.speakers`; -1 has no name."""
-        ...
 
     def said_by(self, name: str, most: int) -> Ints:
         """The newest rows of those who are called by a name; none where looking for them would take long."""
-        ...
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
         """The concepts that some rows mention, up to a limit for each row."""
-        ...
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
         """The place of the concept in the request, a row that mentions it, and whether it is the row's subject.
 
         Rows of other projects and times are included, rows that the scope's reader may not read are not.
         """
-        ...
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
         """The concepts known under some keys, and whether the name is written in any case."""
-        ...
 
     def names(self, concepts: Iterable[int]) -> dict[int, str]:
         """The names of some concepts."""
-        ...

@@ -7,8 +7,13 @@ candidates; only their vectors are read.
 
 from __future__ import annotations
 
+import ctypes
 import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +34,11 @@ _PARTS_OF_LIMIT = 4
 _AT_ONCE = 4096
 # What rounding adds to a cosine at most.
 _TOLERANCE = 0.01
+_PREFIXES = ("scipy_openblas_", "openblas_")
+_SUFFIXES = ("64_", "")
+_lock = threading.Lock()
+_callers = 0
+_threads_before = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,3 +304,46 @@ def highest(cosines: Floats, limit: int) -> tuple[Ints, Floats]:
         chosen = chosen[cosines[chosen] >= border]
     chosen = chosen[np.argsort(-cosines[chosen], kind="stable")][:limit]
     return chosen, cosines[chosen]
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit numpy's products to one thread until the last caller has left.
+
+    The products of a recall are small, and threads that wait for the next one spin. The limit applies to the whole
+    process: a program that uses triskele as a library has its threads back between two recalls.
+    """
+    global _callers, _threads_before
+    counts = _thread_counts()
+    if counts is None:
+        yield
+        return
+    read, write = counts
+    with _lock:
+        _callers += 1
+        if _callers == 1:
+            _threads_before = read()
+            write(1)
+    try:
+        yield
+    finally:
+        with _lock:
+            _callers -= 1
+            if _callers == 0:
+                write(_threads_before)
+
+
+@cache
+def _thread_counts() -> tuple[Callable[[], int], Callable[[int], object]] | None:
+    """The functions of numpy's OpenBLAS that read and write its number of threads; None if numpy uses another BLAS."""
+    package = Path(np.__file__).parent
+    for folder in (package.parent / "numpy.libs", package / ".dylibs"):
+        for path in sorted(folder.glob("*openblas*")):
+            library = ctypes.CDLL(str(path))
+            for prefix in _PREFIXES:
+                for suffix in _SUFFIXES:
+                    read = getattr(library, f"{prefix}get_num_threads{suffix}", None)
+                    write = getattr(library, f"{prefix}set_num_threads{suffix}", None)
+                    if read is not None and write is not None:
+                        return read, write
+    return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 LOCK_TIMEOUT_S = 60.0
 # A reader waits for the first index of a store only; afterwards the tail in memory serves.
 FIRST_INDEX_TIMEOUT_S = 5.0
+
+# The key of the only job of its kind.
+_LEASE = "lease"
 
 Kept = TypeVar("Kept")
 Tail = TypeVar("Tail", bound=Sized)
@@ -200,3 +204,20 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
     def _lock_path(self) -> Path:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._folder / self.lock_name
+
+
+@contextmanager
+def alone(store: OwnerStore, work: str, lease_s: float, *, wait: bool) -> Iterator[bool]:
+    """Be the only process at some work for a while; False if another one is. The lease of a killed one runs out."""
+    began = time.monotonic()
+    is_alone = bool(store.jobs.claim(work, lease_s=lease_s, wait=wait))
+    if not is_alone:
+        # The first process makes the job; one that another has claimed stays as it is.
+        store.jobs.add(work, [_LEASE])
+        is_alone = bool(store.jobs.claim(work, lease_s=lease_s, wait=wait))
+    try:
+        yield is_alone
+    finally:
+        # After the lease it may be another's.
+        if is_alone and time.monotonic() - began < lease_s:
+            store.jobs.release(work, [_LEASE])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,14 +16,14 @@ import numpy as np
 from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index.catalog import Catalog, Columns, ScopeView
-from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions, is_called
+from triskele.index.corpus import Bits, Bools, CorpusQuestion, Facts, Floats, Ints, LexicalHit, Mentions, is_called
 from triskele.index.dense import EXACT_LIMIT, DenseIndex, PlacedVectors, highest
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.token_vectors import TokenIndex, TokenVectors
 from triskele.models.bundled import bundled
-from triskele.models.embedder import Embedder, Encoding
+from triskele.models.embedder import Embedder
 from triskele.store.protocols import Heads, OwnerStore
 from triskele.types import Scope, Sort
 
@@ -121,13 +122,20 @@ class LocalIndexes:
 
 
 class LocalVectors:
-    """The vectors of one model inside a scope, as of one moment."""
+    """The cosines of one model between a question and the memories of a scope, as of one moment."""
 
-    def __init__(self, catalog: Catalog, dense: DenseIndex | None, scope: Scope, heads: Heads | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        dense: DenseIndex | None,
+        scope: Scope,
+        heads: Heads | None = None,
+        vector: Floats | None = None,
+    ) -> None:
         self._catalog = catalog
         self._dense = dense
         self._heads = heads
-        self._scanned: tuple[Floats, Floats | None] | None = None
+        self._vector = vector
         self.scope = scope
 
     @cached_property
@@ -143,63 +151,50 @@ class LocalVectors:
     def _placed(self) -> PlacedVectors | None:
         return None if self._dense is None else self._dense.over(self.columns, self._heads)
 
-    def nearest(self, vector: Floats, limit: int) -> tuple[Ints, Floats]:
+    def nearest(self, limit: int) -> tuple[Ints, Floats]:
         """The rows with the highest cosines, best first, ties by row; and their cosines."""
-        if self._placed is None:
+        if self._placed is None or self._vector is None:
             return _NONE, np.empty(0, dtype=np.float32)
         mask = self._scoped.is_visible
-        cosines = self._scan(vector)
-        if cosines is None:
-            at, nearest = self._placed.nearest(vector, mask, limit)
+        if self._scan is None:
+            entries, nearest = self._placed.nearest(self._vector, mask, limit)
         else:
-            allowed = cosines if mask.all() else np.where(mask, cosines, np.float32(np.nan))
-            at, nearest = highest(allowed, limit)
-        return self.columns.rows[at], nearest
+            allowed = self._scan if mask.all() else np.where(mask, self._scan, np.float32(np.nan))
+            entries, nearest = highest(allowed, limit)
+        return self.columns.rows[entries], nearest
 
-    def cosines(self, vector: Floats, rows: Ints) -> Floats:
+    def cosines(self, rows: Ints) -> Floats:
         """The cosines of some rows; NaN if a row has no vector."""
-        is_known, at = self.columns.locate(rows)
-        cosines = self._of_entries(vector, at)
-        if len(at) == len(rows):
-            return cosines
-        found = np.full(len(rows), np.nan, dtype=np.float32)
-        found[is_known] = cosines
-        return found
+        is_known, entries = self.columns.locate(rows)
+        cosines = np.full(len(rows), np.nan, dtype=np.float32)
+        if self._placed is not None and self._vector is not None:
+            scan = self._scan
+            cosines[is_known] = self._placed.cosines(self._vector, entries) if scan is None else scan[entries]
+        return cosines
 
-    def closest_anywhere(self, vector: Floats) -> float:
+    def closest_anywhere(self) -> float:
         """The highest cosine in all projects of the owner; -1 if there are no others, or nothing has a vector."""
-        if self._placed is None or self._is_everything:
+        if self._placed is None or self._vector is None or self._is_everything:
             return -1.0
         anywhere = self.columns.scoped(replace(self.scope, projects=None)).is_visible
-        cosines = self._scan(vector)
-        if cosines is None:
-            _, nearest = self._placed.nearest(vector, anywhere, 1)
+        if self._scan is None:
+            _, nearest = self._placed.nearest(self._vector, anywhere, 1)
             return float(nearest[0]) if len(nearest) else -1.0
-        return float(np.fmax.reduce(cosines, where=anywhere, initial=-1.0))
+        return float(np.fmax.reduce(self._scan, where=anywhere, initial=-1.0))
 
     @cached_property
     def _is_everything(self) -> bool:
         return self.columns.is_everything(self.scope)
 
-    def _of_entries(self, vector: Floats, at: Ints) -> Floats:
-        """The cosines of some entries; of the last question all are known where the vectors were scanned whole."""
-        if self._placed is None:
-            return np.full(len(at), np.nan, dtype=np.float32)
-        if self._scanned is not None and self._scanned[0] is vector and self._scanned[1] is not None:
-            return self._scanned[1][at]
-        return self._placed.cosines(vector, at)
-
-    def _scan(self, vector: Floats) -> Floats | None:
-        """The cosines of all entries, kept for one question; None where it is cheaper to read a part of the vectors."""
-        if self._placed is None:
+    @cached_property
+    def _scan(self) -> Floats | None:
+        """The cosines of all entries; None if it is cheaper to read a part of the vectors."""
+        if self._placed is None or self._vector is None:
             return None
-        if self._scanned is None or self._scanned[0] is not vector:
-            count = len(self._placed.vectors.slots)
-            # Other projects are looked at too, where there are any.
-            is_most = not self._is_everything or 2 * np.count_nonzero(self._scoped.is_visible) > count
-            is_whole = count <= EXACT_LIMIT and is_most
-            self._scanned = vector, self._placed.scan(vector) if is_whole else None
-        return self._scanned[1]
+        count = len(self._placed.vectors.slots)
+        # The search for a nearer memory elsewhere reads other projects, if there are any.
+        is_most = not self._is_everything or 2 * np.count_nonzero(self._scoped.is_visible) > count
+        return self._placed.scan(self._vector) if count <= EXACT_LIMIT and is_most else None
 
     def vectors(self, rows: Ints) -> Floats:
         """The sentence vectors of some rows; NaN if a row has none."""
@@ -237,9 +232,15 @@ class LocalCorpus(LocalVectors):
         """The number of versions, inside the scope or not."""
         return len(self.columns.rows)
 
-    def prefetch(self, terms: Sequence[str], encode: Callable[[], Encoding | None], limit: int) -> None:  # noqa: ARG002
-        """Take the views of all indexes, while the query is probably being encoded: each leg reads its own."""
+    def asking(self, question: CorpusQuestion) -> LocalCorpus:
+        """The same corpus for one question, which scans the vectors once."""
+        if (vector := question.vector) is None:
+            return self
+        # Both share the views of the indexes.
         _ = self._scoped, self._placed, self._tokens, self._layers
+        view = copy(self)
+        view._vector = vector
+        return view
 
     def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> Sequence[LexicalHit]:
         """The rows that contain any of the terms, in the order asked for."""

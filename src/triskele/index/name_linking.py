@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from triskele.index.lease import alone
 from triskele.index.lexical import LexicalIndex, Shards
+from triskele.index.lifecycle import alone
 from triskele.index.shard import Found
 from triskele.store.derived import NAMES, Name, Named
 from triskele.store.protocols import OwnerStore

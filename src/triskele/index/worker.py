@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from triskele.errors import IndexUnavailable, StoreClosed, StoreUnavailable, TriskeleError
-from triskele.index.lease import alone
 from triskele.index.lexical import LexicalIndex
+from triskele.index.lifecycle import alone
 from triskele.index.local import SemanticIndex
 from triskele.index.name_linking import read_names
 from triskele.index.token_vectors import compressed, to_row

@@ -1,24 +1,56 @@
-"""Evidence besides the legs: the speaker and the time that a query asks for, and which candidates match."""
+"""Steps 7 and 8: speaker and time as evidence besides the legs, and one list of candidates."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from triskele.index.corpus import Corpus, Facts, Floats, Ints
 from triskele.index.token_vectors import distinct
+from triskele.recall.plan import DEFAULT
+from triskele.recall.question import Question
+from triskele.recall.scores import (
+    DENSE,
+    LATE,
+    LEXICAL,
+    SPEAKER,
+    TIME,
+    Candidate,
+    Candidates,
+    Column,
+    Contribution,
+    Scores,
+    SpeakerRows,
+    scaled_parts,
+)
 from triskele.text import timestamps
 from triskele.text.words import STOP_WORDS
-from triskele.types import Period, Role
+from triskele.types import Period, Role, Sort
 
-SPEAKER, TIME, REVIEW = "speaker", "time", "review"
+# The share of its score that a candidate gains from evidence in full. With named speakers nothing changes from .16 on,
+# conversations with an assistant gain up to .35.
+BY_EVIDENCE: Mapping[str, float] = {SPEAKER: 0.25, TIME: 0.2}
+# Added to time for the part of the question that names it: “what happened in June” asks for little else.
+BY_TIME_WORDS = 0.8
+# What a search for a speaker's name adds to the memories of that speaker: above what merely resembles the name, below a
+# text that holds it.
+BY_NAME = 0.4
+# Mean dense score of a memory with none of the terms, and what all terms add: used while a memory has no vector.
+EMBEDDED_MEAN, EMBEDDED_MEAN_BY_WORDS = 0.35, 0.5
+# A long text is stored as several memories: how many of them keep their scores, the factor of the others, and the
+# number of candidates that are checked.
+MOST_PIECES = 2
+REPEATED_SHARE = 0.5
+_CHECKED = 30
 # A memory without a speaker may be from anyone.
 UNKNOWN_SHARE = 0.5
 # A suggestion is recorded in two turns, the one that makes it and the one that answers it: both are evidence.
 ASSISTANT_SHARE = 0.4
-# The name of somebody who takes part in a conversation says whose words are asked for, which is evidence. In texts it
+# The name of a person who takes part in a conversation says whose words are asked for, which is evidence. In texts it
 # is an address (“Thanks, Dave!”) or missing, so late interaction counts this share of its weight (docs/decisions/0008).
 NAME_SHARE = 0.25
 # People write about events days before and after they happen: outside the period evidence falls to 1/e within a week
@@ -48,6 +80,168 @@ _TELLER = re.compile(rf"\b(?:did|do|does|had|has|have)\s+(\w+(?:\s+\w+)??)\s+(?:
 _ALIKE = 3
 
 
+def evidence(question: Question, corpus: Corpus, scores: Scores) -> Scores:
+    """Step 7: what speaker and time add, a share of the score that a candidate has without them."""
+    query, names = question.query, question.plan.evidence
+    if not names or scores.turns is None:
+        return scores
+    facts = corpus.facts(scores.rows)
+    has_speakers = max(facts.speakers.max(initial=-1), facts.roles.max(initial=-1)) >= 0
+    if query.period is None and not has_speakers:
+        return scores
+    by_name = speaker_rows(question, corpus, scores.rows, facts.speakers)
+    places, sums = scores.ordered
+    facts = corpus.facts(scores.rows[places])
+    shares = {
+        SPEAKER: lambda: by_speaker(question.query.text, facts, corpus),
+        TIME: lambda: by_time(query.period, facts),
+    }
+    columns = []
+    for name in sorted(names):
+        if (share := shares[name]()) is not None:
+            added = np.zeros(len(scores.rows))
+            added[places] = share * sums
+            # Nothing counts as not scored.
+            columns.append(Column(name, np.where(added > 0, added, np.nan), _weight(name, question)))
+    return replace(scores, columns=(*scores.columns, *columns), by_speaker=by_name)
+
+
+def _weight(name: str, question: Question) -> float:
+    """The weight of full evidence; time weighs more the more of the question is about it."""
+    period = question.query.period
+    if name != TIME or period is None:
+        return BY_EVIDENCE[name]
+    start = max(question.query.text.find(period.words), 0)
+    return BY_EVIDENCE[TIME] + BY_TIME_WORDS * question.weight_between(start, start + len(period.words))
+
+
+def speaker_rows(question: Question, corpus: Corpus, rows: Ints, speakers: Ints) -> SpeakerRows | None:
+    """The rows in the words of the one speaker whom a question names; None if it names none of these, or several."""
+    if SPEAKER not in question.plan.evidence or speakers.max(initial=-1) < 0:
+        return None
+    names, text = corpus.speakers(distinct(speakers).tolist()), question.query.text
+    if (speaker := speaker_asked(text, names)) is None:
+        return None
+    weights = question.downweighted(asking_spans(text, {speaker: names[speaker]}), 0.0)
+    return SpeakerRows(frozenset(rows[speakers == speaker].tolist()), weights)
+
+
+def fuse(question: Question, corpus: Corpus, scores: Scores) -> Candidates:
+    """Step 8: one list of candidates, and what their confidence rests on."""
+    ranked = scores.ranked()
+    if question.plan.fusion != DEFAULT:
+        return Candidates(ranked, question.missing)
+    if scores.turns is None:
+        return Candidates(_with_speaker_matches(question, corpus, ranked), question.missing)
+    ranked = estimate_unembedded(ranked, scores)
+    if scores.in_conversation:
+        ranked = limit_pieces_per_text(ranked, corpus)
+    dense = scores.rankings[1].scores
+    nearest = float(dense[0]) if len(dense) else 1.0
+    has_late = scores.column(LATE) is not None
+    return Candidates(
+        _with_speaker_matches(question, corpus, ranked),
+        question.missing,
+        seeds=scores.seeds,
+        matches=dict(zip(scores.rows.tolist(), scores.matches, strict=True)) if has_late else {},
+        token_weights=question.token_weights,
+        nearer_elsewhere=max(0.0, corpus.closest_anywhere() - nearest),
+        by_speaker=scores.by_speaker,
+    )
+
+
+def estimate_unembedded(ranked: list[Candidate], scores: Scores) -> list[Candidate]:
+    """Score memories that no other leg could score yet as memories with such words score on average."""
+    by_vectors = [column for column in scores.columns if column.name in (DENSE, LATE)]
+    unembedded = scores.rows[np.logical_and.reduce([~column.is_scored for column in by_vectors])]
+    if not len(unembedded):
+        return ranked
+    rows = set(unembedded.tolist())
+    pending = [candidate for candidate in ranked if candidate.row in rows and LEXICAL in candidate.parts]
+    if not pending:
+        return ranked
+    candidates, words_weight = {candidate.row: candidate for candidate in ranked}, scores.weights.get(LEXICAL, 0.0)
+    vectors_weight = sum(scores.weights.values()) - words_weight
+    for candidate in pending:
+        part = candidate.parts[LEXICAL]
+        expected = EMBEDDED_MEAN + EMBEDDED_MEAN_BY_WORDS * min(part.normalised, 1.0)
+        score = words_weight * part.normalised + vectors_weight * expected
+        candidates[candidate.row] = Candidate(candidate.row, score, {LEXICAL: part._replace(contribution=score)})
+    return sorted(candidates.values(), key=lambda candidate: (-candidate.score, candidate.row))
+
+
+def limit_pieces_per_text(ranked: list[Candidate], corpus: Corpus) -> list[Candidate]:
+    """Lower the third best piece of a long text and those after it, so that one text does not fill the list."""
+    top = ranked[:_CHECKED]
+    rows = np.array([candidate.row for candidate in top], dtype=np.int64)
+    facts = corpus.facts(rows, reach=1)
+    if max(Counter(_sources(facts)).values(), default=0) <= MOST_PIECES:
+        return ranked
+    counts: Counter[int] = Counter()
+    limited = []
+    for candidate, text in zip(top, _texts(rows, facts.neighbours, corpus), strict=True):
+        counts[text] += 1
+        if counts[text] > MOST_PIECES:
+            score = REPEATED_SHARE * candidate.score
+            candidate = Candidate(candidate.row, score, scaled_parts(candidate, score))
+        limited.append(candidate)
+    return sorted([*limited, *ranked[_CHECKED:]], key=lambda candidate: -candidate.score)
+
+
+def _texts(rows: Ints, neighbours: Ints, corpus: Corpus) -> list[int]:
+    """Per row the first known piece of the text that it was cut from.
+
+    Adjacent turns of one speaker or role with the same time are pieces of one text.
+    """
+    everyone = distinct(np.concatenate([rows, neighbours[neighbours >= 0]]))
+    facts = corpus.facts(everyone, reach=1)
+    source = dict(zip(everyone.tolist(), _sources(facts), strict=True))
+    before = dict(zip(everyone.tolist(), facts.neighbours[:, 0].tolist(), strict=True))
+    before = {row: previous for row, previous in before.items() if _is_continued(source.get(previous), source[row])}
+    return [_first(row, before) for row in rows.tolist()]
+
+
+def _sources(facts: Facts) -> list[tuple[int, ...]]:
+    """Session, time, speaker and role of each row."""
+    columns = (facts.sessions, facts.times, facts.speakers, facts.roles)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _is_continued(previous: tuple[int, ...] | None, source: tuple[int, ...]) -> bool:
+    """Whether a turn has the source of the one before it, and a speaker or role is known."""
+    return previous == source and max(source[2:]) >= 0
+
+
+def _first(row: int, before: Mapping[int, int]) -> int:
+    while row in before:
+        row = before[row]
+    return row
+
+
+def _with_speaker_matches(question: Question, corpus: Corpus, ranked: list[Candidate]) -> list[Candidate]:
+    """The candidates with the rows of a speaker, if a few bare words are the name."""
+    is_by_relevance = question.query.sort is Sort.RELEVANCE
+    if SPEAKER not in question.plan.evidence or not is_by_relevance or not question.is_search:
+        return ranked
+    return add_speaker_matches(ranked, corpus.said_by(question.query.text, question.query.depth))
+
+
+def add_speaker_matches(ranked: list[Candidate], rows: Ints) -> list[Candidate]:
+    """The candidates with the rows of a speaker, newest first, as evidence."""
+    others = {candidate.row: candidate for candidate in ranked}
+    spoken = [
+        _with_speaker(others.pop(row, Candidate(row, 0.0, {})), rank) for rank, row in enumerate(rows.tolist(), start=1)
+    ]
+    return sorted([*spoken, *others.values()], key=lambda candidate: -candidate.score)
+
+
+def _with_speaker(candidate: Candidate, rank: int) -> Candidate:
+    parts = dict(candidate.parts)
+    before = parts[SPEAKER].contribution if SPEAKER in parts else 0.0
+    parts[SPEAKER] = Contribution(rank, 1.0, 1.0, before + BY_NAME)
+    return Candidate(candidate.row, candidate.score + BY_NAME, parts)
+
+
 def speaker_asked(text: str, names: Mapping[int, str]) -> int | None:
     """The only one of some speakers that a query names, in full or by the first name."""
     named = _named(text, names)
@@ -57,7 +251,7 @@ def speaker_asked(text: str, names: Mapping[int, str]) -> int | None:
 def name_spans(text: str, names: Mapping[int, str]) -> list[tuple[int, int]]:
     """Where the words of a query stand that name any of some speakers."""
     words = {word for code in _named(text, names) for word in _WORD.findall(names[code].casefold())}
-    return [found.span() for found in _WORD.finditer(text) if found.group().casefold() in words] if words else []
+    return [match.span() for match in _WORD.finditer(text) if match.group().casefold() in words] if words else []
 
 
 def asking_spans(text: str, names: Mapping[int, str]) -> list[tuple[int, int]]:
@@ -67,13 +261,13 @@ def asking_spans(text: str, names: Mapping[int, str]) -> list[tuple[int, int]]:
 
 
 def _telling(text: str, names: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [found.span(1) for _, stop in names if (found := _TELLS.match(text, stop))]
+    return [match.span(1) for _, stop in names if (match := _TELLS.match(text, stop))]
 
 
 def teller(text: str) -> str | None:
-    """The name in a question for what somebody said, if it is capitalised."""
-    found = _TELLER.search(text)
-    name = found.group(1).split()[0] if found else ""
+    """The name in a question for what a person said, if it is capitalised."""
+    match = _TELLER.search(text)
+    name = match.group(1).split()[0] if match else ""
     return name if name[:1].isupper() and name.casefold() not in STOP_WORDS else None
 
 

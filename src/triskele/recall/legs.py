@@ -1,278 +1,250 @@
-"""The lexical and the dense leg: each turns a query and a corpus into a ranking; and one thread for their products."""
+"""Steps 2 to 4: the lexical and the dense leg, each a ranking, and the pool of their best rows in columns."""
 
 from __future__ import annotations
 
-import ctypes
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from triskele.index.corpus import Floats, Ints, Vectors, Words
-from triskele.models.embedder import Encoding
-from triskele.recall.plan import Plan
-from triskele.text.analysis import identifiers, spellings
-from triskele.types import Query, Ranking, Sort
+from triskele.index.corpus import Corpus, Floats, Ints, Vectors, Words
+from triskele.index.token_vectors import distinct
+from triskele.recall.fusion import SHARES, FusionConfig, textbook_fusion
+from triskele.recall.plan import DEFAULT, OFF
+from triskele.recall.question import Question
+from triskele.recall.scores import (
+    DENSE,
+    GRAPH,
+    LATE,
+    LEXICAL,
+    Column,
+    Doubles,
+    Ranking,
+    Scores,
+    Turns,
+    conversation_share,
+    step,
+)
+from triskele.types import Sort
 
-LEXICAL, DENSE = "lexical", "dense"
 # A cosine below this carries no information.
 LEAST_SIMILARITY = 0.1
-# How many turns of a conversation on either side count for a candidate.
-REACH = 2
 _RELEVANCE_SHARE = 0.4
-_IN_NO_TEXT = "\0"
-_SAME = 1e-6
-_BLAS_PREFIXES = ("scipy_openblas_", "openblas_")
-_BLAS_SUFFIXES = ("64_", "")
-_blas_lock = threading.Lock()
-_callers = 0
-_threads_before = 1
+_LEAST_SPREAD = 1e-6
+# The default's weight of each leg's share of its ceiling, for single memories and for turns of conversations
+# (docs/decisions/0006).
+SINGLE_MEMORY_WEIGHTS: Mapping[str, float] = {LEXICAL: 0.12, DENSE: 0.41, LATE: 0.47}
+CONVERSATION_WEIGHTS: Mapping[str, float] = {LEXICAL: 0.04, DENSE: 0.10, LATE: 0.86}
+# If the model splits the words of a question into pieces, it has no vectors for them: the lexical leg counts most.
+FOREIGN_WORD_WEIGHTS: Mapping[str, float] = {LEXICAL: 0.70, DENSE: 0.10, LATE: 0.20}
+NEIGHBOUR_SHARE = 0.2
+_MORE_IN_CONVERSATION = 0.5
+_FLUENT, _FRAGMENTED = 1.6, 3.0
+_WORD = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class QueryTerms:
-    """The terms that a query searches for, stop words left out, and the rarity of each of its words.
-
-    `unknown` are its identifiers that no memory of the scope holds in any spelling.
-    """
-
-    text: str
-    terms: tuple[str, ...]
-    rarity: Mapping[str, float]
-    unknown: frozenset[str] = frozenset()
-
-    @property
-    def ceiling(self) -> float:
-        """The sum of the rarities: what a memory with every term could reach."""
-        return sum(self.rarity[term] for term in self.terms)
+@step
+def lexical(question: Question, corpus: Words) -> Ranking:
+    """Step 2: the memories that contain any term, in the order asked for."""
+    if LEXICAL not in question.plan.legs:
+        return Ranking(LEXICAL)
+    if question.query.sort is Sort.IMPORTANCE:
+        return _by_importance(question, corpus)
+    hits = corpus.search(question.terms, limit=question.query.depth, sort=question.query.sort)
+    rows = np.array([hit.row for hit in hits], dtype=np.int64)
+    return Ranking(LEXICAL, rows, np.array([hit.score for hit in hits], dtype=np.float64), question.ceiling)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedQuery:
-    """A query as the model reads it, with the plan; `token_weights` sum to 1."""
-
-    query: Query
-    plan: Plan
-    encoding: Encoding
-    token_weights: Floats
-
-    @property
-    def rescored(self) -> int:
-        """How many candidates late interaction scores."""
-        return self.plan.rescored
-
-    @property
-    def reach(self) -> int:
-        """How many turns on either side count for a candidate."""
-        return REACH if self.plan.context else 0
-
-    def weight_between(self, start: int, stop: int) -> float:
-        """The weight of the query's tokens between two places in its text."""
-        return float(self.token_weights[self._is_between(start, stop)].sum())
-
-    def with_less(self, spans: Iterable[tuple[int, int]], share: float) -> EncodedQuery:
-        """The same query, the tokens between some places with a share of their weight; unchanged if nothing is left."""
-        weights = self.token_weights.copy()
-        for start, stop in spans:
-            weights[self._is_between(start, stop)] *= share
-        total = float(weights.sum())
-        return replace(self, token_weights=weights / np.float32(total)) if total > _SAME else self
-
-    def _is_between(self, start: int, stop: int) -> NDArray[np.bool_]:
-        spans = self.encoding.spans
-        return (spans[:, 0] >= start) & (spans[:, 1] <= stop)
-
-
-def respelled(text: str, corpus: Words) -> tuple[str, frozenset[str]]:
-    """A query with its identifiers as the memories of the scope write them, and those that none of them holds."""
-    unknown = set()
-    for word in reversed(identifiers(text)):
-        if _is_held(word.text, corpus):
-            continue
-        known = _known(spellings(word.text), corpus)
-        spelling = next((each for each in known if _is_held(each, corpus)), None)
-        if spelling is None:
-            unknown.add(word.text)
-        else:
-            text = text[: word.start] + spelling + text[word.end :]
-    return text, frozenset(unknown)
-
-
-def _known(terms: Sequence[str], corpus: Words) -> list[str]:
-    """The terms that any memory contains, inside the scope or not."""
-    rarity = corpus.rarity([*terms, _IN_NO_TEXT])
-    return [term for term in terms if rarity[term] < rarity[_IN_NO_TEXT]]
-
-
-def _is_held(term: str, corpus: Words) -> bool:
-    return bool(corpus.search((term,), limit=1))
-
-
-def lexical(query: Query, terms: QueryTerms, corpus: Words) -> Ranking:
-    """The candidates that contain any query term, in the order asked for."""
-    if query.sort is Sort.IMPORTANCE:
-        return _blended(query, terms.terms, corpus)
-    hits = corpus.search(terms.terms, limit=query.depth, sort=query.sort)
-    # Through lists, which take less than generators.
-    rows, scores = [hit.row for hit in hits], [hit.score for hit in hits]
-    return Ranking(LEXICAL, tuple(rows), tuple(scores), ceiling=terms.ceiling)
-
-
-def _blended(query: Query, terms: Sequence[str], corpus: Words) -> Ranking:
+def _by_importance(question: Question, corpus: Words) -> Ranking:
     """0.4 relevance and 0.6 importance, over the best of either."""
     hits = {
         hit.row: hit
         for sort in (Sort.RELEVANCE, Sort.IMPORTANCE)
-        for hit in corpus.search(terms, limit=query.depth, sort=sort)
+        for hit in corpus.search(question.terms, limit=question.query.depth, sort=sort)
     }
     best = max((hit.score for hit in hits.values()), default=1.0)
     blend = {
         row: _RELEVANCE_SHARE * hit.score / best + (1 - _RELEVANCE_SHARE) * hit.importance for row, hit in hits.items()
     }
-    ordered = sorted(blend, key=lambda row: (-blend[row], row))[: query.depth]
-    return Ranking(LEXICAL, tuple(ordered), tuple(blend[row] for row in ordered))
+    ordered = sorted(blend, key=lambda row: (-blend[row], row))[: question.query.depth]
+    scores = np.array([blend[row] for row in ordered], dtype=np.float64)
+    return Ranking(LEXICAL, np.array(ordered, dtype=np.int64), scores)
+
+
+@step
+def dense(question: Question, corpus: Vectors, lexical: Ranking) -> Ranking:
+    """Step 3: the nearest memories inside the scope; `nearness` of the ranking scores further ones.
+
+    A memory below the least similarity counts only if the lexical leg returns it.
+    """
+    if DENSE not in question.plan.legs or question.encoding is None:
+        return Ranking(DENSE)
+    depth, hosted = question.query.depth, question.hosted
+    rows, cosines = corpus.nearest(depth)
+    if hosted is None:
+        ranking = Ranking(DENSE, rows, cosines.astype(np.float64), nearness=corpus.cosines)
+    else:
+        mixed, rows = _with_hosted(corpus, hosted, rows, depth)
+        ranking = _by_cosine(rows, mixed.cosines(rows)).restricted_to(slice(depth))
+        ranking = replace(ranking, nearness=mixed.cosines)
+    if not len(ranking.rows) or ranking.scores[-1] >= LEAST_SIMILARITY:
+        return ranking
+    return ranking.restricted_to((ranking.scores >= LEAST_SIMILARITY) | np.isin(ranking.rows, lexical.rows))
+
+
+def completed(ranking: Ranking, rows: Ints) -> Ranking:
+    """A dense ranking with the cosines of more rows, which another leg returned."""
+    more = rows[~np.isin(rows, ranking.rows)]
+    if ranking.nearness is None or not len(more):
+        return ranking
+    cosines = ranking.nearness(more)
+    has_vector = ~np.isnan(cosines)
+    rows = np.concatenate([ranking.rows, more[has_vector]])
+    return _by_cosine(rows, np.concatenate([ranking.scores, cosines[has_vector]]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HostedQuery:
-    """A query as a hosted model reads it, and that model's vectors of the memories that it may read."""
+class MixedCosines:
+    """The mean of local and hosted cosines.
 
-    vector: Floats
-    vectors: Vectors
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Nearness:
-    """Cosines between a query and memories: of the local model, or the mean of both if a hosted one was used.
-
-    The hosted model's cosines are scaled to the mean and spread of the local ones, so that a memory that it may not
-    read is comparable. `scale` is a factor and an offset; None if there is nothing to compare.
+    Hosted ones are scaled to the mean and spread of the local ones, so that a memory that the hosted model may not read
+    is comparable. `scale` is a factor and an offset; None if there is nothing to compare.
     """
 
-    vector: Floats
-    corpus: Vectors
-    hosted: HostedQuery | None = None
-    scale: tuple[float, float] | None = None
+    local: Vectors
+    hosted: Vectors
+    scale: tuple[float, float] | None
 
     def cosines(self, rows: Ints) -> Floats:
         """The cosines of some rows; NaN if a row has no vector."""
-        local = self.corpus.cosines(self.vector, rows)
-        if self.hosted is None or self.scale is None:
+        local = self.local.cosines(rows)
+        if self.scale is None:
             return local
-        hosted = self.hosted.vectors.cosines(self.hosted.vector, rows) * self.scale[0] + self.scale[1]
+        hosted = self.hosted.cosines(rows) * self.scale[0] + self.scale[1]
         return np.where(np.isnan(hosted), local, (local + np.clip(hosted, -1, 1)) / 2).astype(np.float32)
 
-    def complete(self, ranking: Ranking, rows: Ints) -> Ranking:
-        """The ranking with the cosines of more rows, which another leg found."""
-        known = set(ranking.rows)
-        more = np.array([row for row in rows.tolist() if row not in known], dtype=np.int64)
-        if not len(more):
-            return ranking
-        cosines = self.cosines(more)
-        has_vector = ~np.isnan(cosines)
-        everyone = np.concatenate([np.array(ranking.rows, dtype=np.int64), more[has_vector]])
-        return _by_cosine(everyone, np.concatenate([np.array(ranking.scores), cosines[has_vector]]))
 
-
-def dense(
-    encoded: EncodedQuery, corpus: Vectors, hosted: HostedQuery | None = None, also: Sequence[int] = ()
-) -> tuple[Ranking, Nearness]:
-    """The nearest candidates inside the scope, and the cosines of further rows on demand.
-
-    A candidate below the least similarity counts only if the lexical leg found it (`also`).
-    """
-    vector, depth = encoded.encoding.sentence, encoded.query.depth
-    rows, cosines = corpus.nearest(vector, depth)
-    nearness = Nearness(vector, corpus)
-    if hosted is None:
-        ranking = Ranking(DENSE, tuple(rows.tolist()), tuple(cosines.tolist()), ceiling=1.0)
-    else:
-        nearness, rows = _with_hosted(nearness, hosted, rows, depth)
-        ranking = _by_cosine(rows, nearness.cosines(rows))
-        ranking = replace(ranking, rows=ranking.rows[:depth], scores=ranking.scores[:depth])
-    if not ranking.scores or ranking.scores[-1] >= LEAST_SIMILARITY:
-        return ranking, nearness
-    is_match = set(also)
-    pairs = zip(ranking.rows, ranking.scores, strict=True)
-    return of_pairs(ranking, [each for each in pairs if each[1] >= LEAST_SIMILARITY or each[0] in is_match]), nearness
-
-
-def _with_hosted(local: Nearness, hosted: HostedQuery, rows: Ints, depth: int) -> tuple[Nearness, Ints]:
+def _with_hosted(local: Vectors, hosted: Vectors, rows: Ints, depth: int) -> tuple[MixedCosines, Ints]:
     """Both models' nearest rows, and the scale that makes the hosted cosines comparable on them."""
-    theirs, _ = hosted.vectors.nearest(hosted.vector, depth)
-    rows = np.union1d(rows, theirs)
-    here = local.cosines(rows)
-    has_vector = ~np.isnan(here)
-    rows, here = rows[has_vector], here[has_vector]
-    there = hosted.vectors.cosines(hosted.vector, rows)
-    both = ~np.isnan(there)
-    spread = float(there[both].std()) if both.sum() > 1 else 0.0
-    if spread < _SAME:
-        return replace(local, hosted=hosted), rows
-    times = float(here[both].std()) / spread
-    scale = times, float(here[both].mean()) - times * float(there[both].mean())
-    return replace(local, hosted=hosted, scale=scale), rows
+    rows = np.union1d(rows, hosted.nearest(depth)[0])
+    cosines = local.cosines(rows)
+    has_vector = ~np.isnan(cosines)
+    rows, cosines = rows[has_vector], cosines[has_vector]
+    hosted_cosines = hosted.cosines(rows)
+    both = ~np.isnan(hosted_cosines)
+    spread = float(hosted_cosines[both].std()) if both.sum() > 1 else 0.0
+    if spread < _LEAST_SPREAD:
+        return MixedCosines(local, hosted, None), rows
+    factor = float(cosines[both].std()) / spread
+    offset = float(cosines[both].mean()) - factor * float(hosted_cosines[both].mean())
+    return MixedCosines(local, hosted, (factor, offset)), rows
 
 
-def _by_cosine(rows: Ints, cosines: Floats | NDArray[np.float64]) -> Ranking:
+def _by_cosine(rows: Ints, cosines: Floats | Doubles) -> Ranking:
     order = np.lexsort((rows, -cosines))
-    return Ranking(DENSE, tuple(rows[order].tolist()), tuple(cosines[order].tolist()), ceiling=1.0)
+    return Ranking(DENSE, rows[order], cosines[order].astype(np.float64))
 
 
-def only(ranking: Ranking, rows: Ints) -> Ranking:
-    """The ranking without other rows."""
-    wanted = set(rows.tolist())
-    return of_pairs(ranking, [each for each in zip(ranking.rows, ranking.scores, strict=True) if each[0] in wanted])
+def pool(question: Question, corpus: Corpus, lexical: Ranking, dense: Ranking) -> Scores:
+    """Step 4: the columns of both legs over the best rows of either; for textbook methods over all of them."""
+    if question.encoding is None:
+        return Scores.of_one(lexical)
+    facts = corpus.facts(lexical.rows, reach=min(question.reach, 1))
+    # Rows that were written after the corpus was read are left out.
+    is_visible = facts.is_visible
+    if not is_visible.all():
+        lexical = lexical.restricted_to(is_visible)
+    if question.plan.fusion != DEFAULT:
+        return textbook_fusion(question.plan.fusion, [lexical, dense], FusionConfig.of(question))
+    if DENSE in question.plan.legs and not len(dense.rows):
+        return Scores.of_one(lexical)
+    lexical = share_with_neighbours(lexical, facts.neighbours[is_visible], corpus)
+    rows, turns = _best(question, corpus, lexical, dense)
+    share = conversation_share(turns.neighbours)
+    weights = leg_weights(question, share)
+    columns = _columns(rows, lexical, dense, weights)
+    return Scores(rows, columns, (lexical, dense), weights=weights, turns=turns, in_conversation=share)
 
 
-def of_pairs(ranking: Ranking, pairs: Sequence[tuple[int, float]]) -> Ranking:
-    """The ranking with other rows and scores."""
-    return replace(ranking, rows=tuple(row for row, _ in pairs), scores=tuple(score for _, score in pairs))
+def share_with_neighbours(ranking: Ranking, neighbours: Ints, corpus: Corpus) -> Ranking:
+    """The ranking with a fifth of each turn's score added to the visible turns next to it."""
+    has = neighbours >= 0
+    if not has.any():
+        return ranking
+    has[has] = corpus.facts(neighbours[has]).is_visible
+    everyone, places = np.unique(np.concatenate([ranking.rows, neighbours[has]]), return_inverse=True)
+    total = np.zeros(len(everyone))
+    shared = NEIGHBOUR_SHARE * np.repeat(ranking.scores, has.sum(axis=1))
+    np.add.at(total, places, np.concatenate([ranking.scores, shared]))
+    order = np.lexsort((everyone, -total))
+    return Ranking(ranking.leg, everyone[order], total[order], ranking.ceiling)
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Limit numpy's products to one thread until the last caller has left.
-
-    Those of a recall are small, and threads that wait for the next one spin. The limit applies to the whole process: a
-    program that uses triskele as a library has its threads back between two recalls.
-    """
-    global _callers, _threads_before
-    counts = _thread_counts()
-    if counts is None:
-        yield
-        return
-    read, write = counts
-    with _blas_lock:
-        _callers += 1
-        if _callers == 1:
-            _threads_before = read()
-            write(1)
-    try:
-        yield
-    finally:
-        with _blas_lock:
-            _callers -= 1
-            if _callers == 0:
-                write(_threads_before)
+def _best(question: Question, corpus: Corpus, lexical: Ranking, dense: Ranking) -> tuple[Ints, Turns]:
+    """The best rows of both legs by standard scores, in order of rows, and their turns."""
+    most, reach = question.plan.rescored, question.reach
+    rows = distinct(np.concatenate([lexical.rows, dense.rows]))
+    if len(rows) <= most:
+        return rows, Turns.of(corpus.facts(rows, reach=reach))
+    both = textbook_fusion("zscore", [lexical, dense], FusionConfig(weights=SHARES["zscore"], depth=len(rows)))
+    rows = both.rows[both.ordered[0][: round(most * (1 + _MORE_IN_CONVERSATION))]]
+    turns = Turns.of(corpus.facts(rows, reach=reach))
+    # A single turn says little: its neighbours may raise it from further below.
+    share = conversation_share(turns.neighbours[:most])
+    order = np.argsort(rows[: round(most * (1 + _MORE_IN_CONVERSATION * share))])
+    return rows[order], Turns(*(column[order] for column in turns))
 
 
-@cache
-def _thread_counts() -> tuple[Callable[[], int], Callable[[int], object]] | None:
-    """The functions of numpy's OpenBLAS that read and write its number of threads; None if numpy uses another BLAS."""
-    package = Path(np.__file__).parent
-    for folder in (package.parent / "numpy.libs", package / ".dylibs"):
-        for path in sorted(folder.glob("*openblas*")):
-            library = ctypes.CDLL(str(path))
-            for prefix in _BLAS_PREFIXES:
-                for suffix in _BLAS_SUFFIXES:
-                    read = getattr(library, f"{prefix}get_num_threads{suffix}", None)
-                    write = getattr(library, f"{prefix}set_num_threads{suffix}", None)
-                    if read is not None and write is not None:
-                        return read, write
-    return None
+def _columns(rows: Ints, lexical: Ranking, dense: Ranking, weights: Mapping[str, float]) -> tuple[Column, ...]:
+    """The scores of both legs, with the cosines of the rows that only the lexical leg returned."""
+    cosines = _scattered(dense, rows)
+    if dense.nearness is not None and len(others := np.flatnonzero(np.isnan(cosines))):
+        cosines[others] = dense.nearness(rows[others])
+    return (
+        Column(LEXICAL, _scattered(lexical, rows), weights.get(LEXICAL, 0.0), lexical.ceiling),
+        Column(DENSE, cosines, weights.get(DENSE, 0.0)),
+    )
+
+
+def _scattered(ranking: Ranking, rows: Ints) -> Doubles:
+    """The scores of a ranking by some rows, which ascend; NaN for a row that it does not have."""
+    places = np.searchsorted(rows, ranking.rows)
+    is_there = (
+        rows.take(places, mode="clip") == ranking.rows if len(rows) else np.zeros(len(ranking.rows), dtype=np.bool_)
+    )
+    scores = np.full(len(rows), np.nan)
+    scores[places[is_there]] = ranking.scores[is_there]
+    return scores
+
+
+def leg_weights(question: Question, turns: float) -> Mapping[str, float]:
+    """The weights of the legs: as planned, or by the share of turns and of words foreign to the model."""
+    planned = {leg: weight for leg, weight in (question.plan.weights or {}).items() if leg != GRAPH}
+    if planned:
+        return planned
+    foreign = _foreign_share(question)
+    weights = {
+        leg: (1 - foreign) * ((1 - turns) * SINGLE_MEMORY_WEIGHTS[leg] + turns * CONVERSATION_WEIGHTS[leg])
+        + foreign * FOREIGN_WORD_WEIGHTS[leg]
+        for leg in SINGLE_MEMORY_WEIGHTS
+    }
+    if question.plan.rerank == OFF:
+        del weights[LATE]
+    total = sum(weights.values())
+    return {leg: weight / total for leg, weight in weights.items()}
+
+
+def _foreign_share(question: Question) -> float:
+    """From 0, words that are whole tokens of the model, to 1, words that it splits into pieces or lacks."""
+    text = question.query.text
+    if question.encoding is None or not any(character.isalpha() for character in text):
+        return 0.0
+    if not text.isascii():
+        letters = [character for character in text if character.isalpha()]
+        if sum(character > "\u024f" for character in letters) * 2 > len(letters):
+            return 1.0
+    words = len(_WORD.findall(text))
+    # Punctuation is a separate token without meaning.
+    pieces = sum(_WORD.match(text, start) is not None for start in question.encoding.spans[:, 0].tolist())
+    return min(max((pieces / words - _FLUENT) / (_FRAGMENTED - _FLUENT), 0.0), 1.0)

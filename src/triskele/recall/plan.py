@@ -21,6 +21,7 @@ FUSIONS: tuple[str, ...] = get_args(FusionName)
 OFF = "off"
 # Candidates of a leg, unless an answer is longer than half of it.
 LEG_DEPTH = 100
+LATE = "late"
 CROSS = "cross"
 GATED = "gated"
 RERANKS: tuple[str, ...] = get_args(RerankName)
@@ -28,7 +29,7 @@ WALKS = ("pagerank", "hops", OFF)
 # Evidence besides the legs: the speaker that a query asks for, and the time that it names.
 EVIDENCE = ("speaker", "time")
 # How long the gated cross-encoder may take while a prompt waits.
-HURRIED_S = 0.15
+PROMPT_S = 0.15
 AS_RANKED, DIVERSE, MENTIONED, NEAR = "ranked", "diverse", "mentioned", "near"
 ORDERS: tuple[str, ...] = (*get_args(OrderName), NEAR)
 # The one document: the plan in force and the one before, the model that they were measured with, and the evidence.
@@ -65,17 +66,22 @@ class Plan:
                 unknown = sorted(given.difference(known))
                 raise BadInput(f"unknown way to rank {unknown[0][:40]!r}: choose one of {', '.join(known)}")
 
-    def in_a_hurry(self) -> Plan:
+    def for_prompt(self) -> Plan:
         """The plan for a prompt that waits: no cross-encoder of the settings, and little time for the bundled one."""
-        return replace(self, rerank=DEFAULT if self.rerank == CROSS else self.rerank, patience_s=HURRIED_S)
+        return replace(self, rerank=DEFAULT if self.rerank == CROSS else self.rerank, patience_s=PROMPT_S)
 
     @property
-    def asks_meaning(self) -> bool:
+    def reranks(self) -> bool:
+        """Whether the best candidates are ordered again."""
+        return self.rerank in (LATE, CROSS, GATED)
+
+    @property
+    def needs_model(self) -> bool:
         """Whether the plan needs the model: the lexical leg does not, unless late interaction rescores it."""
-        return "dense" in self.legs or self.rerank == "late"
+        return "dense" in self.legs or self.rerank == LATE
 
 
-def leg_depth(limit: int) -> int:
+def candidates_per_leg(limit: int) -> int:
     """How many candidates a leg returns for an answer of some length."""
     return max(LEG_DEPTH, 2 * limit)
 

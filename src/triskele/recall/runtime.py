@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from triskele.index.local import LocalIndexes, SemanticIndex
     from triskele.index.worker import Worker
     from triskele.recall.hosted.egress_policy import EgressPolicy
-    from triskele.recall.hosted.services import CandidateReranker, HostedServices
-    from triskele.recall.pipeline import Sources
-    from triskele.recall.second_stage import SecondStage
+    from triskele.recall.hosted.services import HostedServices
+    from triskele.recall.question import CandidateReranker, Scorer, Sources
     from triskele.server.corpus import DatabaseIndexes
     from triskele.store.vault import StoreVault
 
@@ -67,8 +66,6 @@ class ModelRuntime:
         self._worker: Worker | None = None
         self._plain: LocalIndexes | None = None
         self._databases: dict[str, DatabaseIndexes] = {}
-        self.watch: Callable[[Sources], Sources] | None = None
-        """what measures a recall wraps what it reads"""
 
     @property
     def model(self) -> str:
@@ -242,13 +239,13 @@ class ModelRuntime:
         embed_first: int = 0,
     ) -> Sources:
         """The sources of recall for a query, with another `model` if given; a hosted model encodes it if allowed."""
-        from triskele.recall.pipeline import WITHOUT_MODEL, Sources
+        from triskele.recall.question import WITHOUT_MODEL, Sources
 
         is_by_relevance = query.sort is Sort.RELEVANCE
         name = self.model if model is None else ""
         uses_models = is_by_relevance and name != NO_MODEL
-        asks_meaning = uses_models and plan.asks_meaning
-        semantic = (model or self._opened_as(name)) if asks_meaning else None
+        needs_model = uses_models and plan.needs_model
+        semantic = (model or self._opened_as(name)) if needs_model else None
         if embed_first and semantic is not None and self._worker is None:
             # A failure does not prevent the answer.
             with suppress(Unavailable, OSError):
@@ -259,19 +256,17 @@ class ModelRuntime:
             self._corpus(semantic, is_in_force=model is None),
             self._lexical().analyzer,
             semantic.embedder if semantic is not None else None,
-            reranker=self.reranker() if plan.rerank == CROSS and uses_models else None,
-            second_stage=_second_stage(plan) if asks_meaning else None,
-            missing=(WITHOUT_MODEL,) if asks_meaning and semantic is None else (),
+            cross_encoder=self.reranker() if plan.rerank == CROSS and uses_models else None,
+            scorer=_scorer(plan) if needs_model else None,
+            missing=(WITHOUT_MODEL,) if needs_model and semantic is None else (),
             half_life_days=self._settings.recall.half_life_days,
         )
-        if self.watch is not None:
-            sources = self.watch(sources)
         if services is None:
             return sources
         missing = (*sources.missing, *services.problems)
         if services.hosted is None or semantic is None or "dense" not in plan.legs:
             return replace(sources, rewriter=services.rewriter, missing=missing)
-        hosted, problem = services.hosted.asked(query.text, query.scope)
+        hosted, problem = services.hosted.nearness(query.text, query.scope)
         missing = (*missing, *((problem,) if problem else ()))
         return replace(sources, rewriter=services.rewriter, hosted=hosted, missing=missing)
 
@@ -456,11 +451,10 @@ class ModelRuntime:
             self._services = None
 
 
-def _second_stage(plan: Plan) -> SecondStage | None:
+def _scorer(plan: Plan) -> Scorer | None:
     """The bundled cross-encoder, if the plan says so."""
     if plan.rerank != GATED:
         return None
     from triskele.models.bundled import bundled_cross_encoder
-    from triskele.recall.second_stage import SecondStage
 
-    return SecondStage(bundled_cross_encoder(), plan.patience_s)
+    return bundled_cross_encoder()

@@ -1,4 +1,4 @@
-"""Supersession: which memory of a chain of successors is served at a given moment."""
+"""Step 10, supersession: which memory of a chain of successors is served at a given moment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from triskele.index.corpus import Bools, Corpus
-from triskele.recall.fusion import Candidate, Floats
+from triskele.recall.confidence import Coverage
+from triskele.recall.question import Question, Sources
+from triskele.recall.scores import Candidate, Candidates, Doubles, Served
 from triskele.store.protocols import OwnerStore
 from triskele.text.periods import memory_time
 from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
@@ -89,24 +91,8 @@ class Succession:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
-    """A memory to serve, with the candidate that led to it; `stands_for` is the older memory that matched."""
-
-    memory: Memory
-    matched: Memory
-    fused: Candidate
-    score: float
-    prior: float
-    superseded: bool
-    stands_for: str | None
-    decay: float = 1.0
-    kin: frozenset[int] = frozenset()
-    """the rows of the other candidates of its chain"""
-
-
-@dataclass(frozen=True, slots=True)
 class Priors:
-    """What counts after relevance: importance, and a bonus for memories with every query term.
+    """What counts after relevance: importance, and a bonus for memories with every term.
 
     With a half-life importance decays: it counts half after that many days since the memory was last written.
     """
@@ -116,19 +102,19 @@ class Priors:
     is_exact: Callable[[Memory], bool] = lambda _: False
     half_life_days: float = 0.0
 
-    def bonuses(self, rows: Sequence[int], store: OwnerStore) -> Floats:
+    def bonuses(self, rows: Sequence[int], store: OwnerStore) -> Doubles:
         """The factors that raise the scores of some rows."""
         if not self.exact:
             return np.ones(len(rows))
-        known = store.rows(rows)
-        return np.array([1 + self.exact if row in known and self.is_exact(known[row]) else 1.0 for row in rows])
+        memories = store.rows(rows)
+        return np.array([1 + self.exact if row in memories and self.is_exact(memories[row]) else 1.0 for row in rows])
 
-    def decays(self, rows: Sequence[int], store: OwnerStore, moment: datetime) -> Floats:
+    def decays(self, rows: Sequence[int], store: OwnerStore, moment: datetime) -> Doubles:
         """The share of their importance that some rows still have at a moment."""
         if not self.half_life_days:
             return np.ones(len(rows))
-        known = store.rows(rows)
-        return np.array([self.decay(known[row], moment) if row in known else 1.0 for row in rows])
+        memories = store.rows(rows)
+        return np.array([self.decay(memories[row], moment) if row in memories else 1.0 for row in rows])
 
     def decay(self, memory: Memory, moment: datetime) -> float:
         """The share of its importance that a memory still has; one of the highest importance keeps it."""
@@ -139,99 +125,104 @@ class Priors:
         return float(0.5 ** (age_days / self.half_life_days))
 
 
-class _Heir(NamedTuple):
+class _Successor(NamedTuple):
     """What is served for a candidate that has links of succession: itself, or its successor.
 
     `head` is the successor's id even if superseded memories are served themselves.
     """
 
     id: str
-    successor: Memory | None
+    memory: Memory | None
     superseded: bool
     head: str
 
 
+def supersede(question: Question, corpus: Corpus, candidates: Candidates, sources: Sources) -> list[Served]:
+    """Step 10: the memories to serve, best first, each once; a successor takes the place of what it replaced."""
+    plan, coverage = question.plan, Coverage(question, sources.analyzer)
+    priors = Priors(plan.prior, plan.exact, coverage.is_whole, sources.half_life_days)
+    return resolve(candidates.ranked, question.query, sources.store, corpus, priors=priors)
+
+
 def resolve(
-    fused: Sequence[Candidate],
-    query: Query,
-    store: OwnerStore,
-    corpus: Corpus,
-    *,
-    priors: Priors,
-    show_superseded: bool = False,
-) -> list[Resolved]:
-    """The memories to serve, best first, each once: a successor takes the place of what it replaced."""
-    rows = [candidate.row for candidate in fused]
+    ranked: Sequence[Candidate], query: Query, store: OwnerStore, corpus: Corpus, *, priors: Priors
+) -> list[Served]:
+    """The memories to serve for candidates, with what counts after relevance."""
+    rows = [candidate.row for candidate in ranked]
     facts = corpus.facts(np.array(rows, dtype=np.int64))
     importance, is_visible = facts.importance, facts.is_visible
-    heirs = _heirs(rows, query.scope, store, show_superseded=show_superseded)
+    successors = _successors(rows, query, store)
     decays = priors.decays(rows, store, query.scope.as_of)
     counted = importance * decays
-    for place, heir in heirs.items():
-        if heir.successor is not None:
-            decays[place] = priors.decay(heir.successor, query.scope.as_of)
-            counted[place] = heir.successor.importance * decays[place]
-        if heir.superseded:
+    for place, successor in successors.items():
+        if successor.memory is not None:
+            decays[place] = priors.decay(successor.memory, query.scope.as_of)
+            counted[place] = successor.memory.importance * decays[place]
+        if successor.superseded:
             counted[place] = min(counted[place], SUPERSEDED_IMPORTANCE)
     # The importance prior applies only to the order by relevance.
     strength = priors.importance if query.sort is Sort.RELEVANCE else 0.0
     weights = (1 - strength + strength * counted) * priors.bonuses(rows, store)
-    scores = np.array([candidate.score for candidate in fused]) * weights
-    chosen = _chosen(scores, is_visible, heirs, query)
-    # Whole memories of the few that are served: reading those of every candidate would cost more than ranking them.
-    matched = store.rows([rows[place] for place in chosen])
-    numbers = [(float(scores[place]), float(weights[place]), float(decays[place])) for place in chosen]
+    scores = np.array([candidate.score for candidate in ranked]) * weights
+    places = _best_places(scores, is_visible, successors, query)
+    # Only the memories that are served are read: to read every candidate would cost more than ranking them.
+    matched = store.rows([rows[place] for place in places])
+    numbers = [(float(scores[place]), float(weights[place]), float(decays[place])) for place in places]
     return [
-        _resolved(fused[place], matched[rows[place]], heirs.get(place), of_place, _kin(place, rows, heirs))
-        for place, of_place in zip(chosen, numbers, strict=True)
+        _served(ranked[place], matched[rows[place]], successors.get(place), own, _chain_rows(place, rows, successors))
+        for place, own in zip(places, numbers, strict=True)
         if rows[place] in matched
     ]
 
 
-def _kin(place: int, rows: Sequence[int], heirs: Mapping[int, _Heir]) -> frozenset[int]:
+def _chain_rows(place: int, rows: Sequence[int], successors: Mapping[int, _Successor]) -> frozenset[int]:
     """The rows of other candidates that lead to the same successor."""
-    if (heir := heirs.get(place)) is None:
+    if (own := successors.get(place)) is None:
         return frozenset()
-    return frozenset(rows[other] for other, each in heirs.items() if other != place and each.head == heir.head)
+    return frozenset(rows[i] for i, successor in successors.items() if i != place and successor.head == own.head)
 
 
-def _resolved(
-    fused: Candidate, matched: Memory, heir: _Heir | None, numbers: tuple[float, float, float], kin: frozenset[int]
-) -> Resolved:
-    memory = matched if heir is None or heir.successor is None else heir.successor
+def _served(
+    candidate: Candidate,
+    matched: Memory,
+    successor: _Successor | None,
+    numbers: tuple[float, float, float],
+    chain_rows: frozenset[int],
+) -> Served:
+    memory = matched if successor is None or successor.memory is None else successor.memory
     stands_for = None if matched.id == memory.id else matched.id
-    superseded = heir is not None and heir.superseded
+    superseded = successor is not None and successor.superseded
     score, prior, decay = numbers
-    return Resolved(memory, matched, fused, score, prior, superseded, stands_for, decay, kin)
+    return Served(memory, matched, candidate, score, prior, superseded, stands_for, decay, chain_rows)
 
 
-def _heirs(rows: Sequence[int], scope: Scope, store: OwnerStore, *, show_superseded: bool) -> dict[int, _Heir]:
+def _successors(rows: Sequence[int], query: Query, store: OwnerStore) -> dict[int, _Successor]:
     """By place what is served for the candidates that have links of succession; most have none."""
     chained = store.superseding_ids(rows)
     if not chained:
         return {}
-    succession = Succession(chained.values(), store, scope)
-    heirs = {}
+    succession = Succession(chained.values(), store, query.scope)
+    successors = {}
     for place, row in enumerate(rows):
         if (id := chained.get(row)) is not None:
-            successor = _successor(id, succession, scope)
-            head = id if successor is None else successor.id
-            if show_superseded:
-                successor = None
+            memory = _successor(id, succession, query.scope)
+            head = id if memory is None else memory.id
+            if query.show_superseded:
+                memory = None
             else:
                 id = head
-            heirs[place] = _Heir(id, successor, succession.is_superseded(id), head)
-    return heirs
+            successors[place] = _Successor(id, memory, succession.is_superseded(id), head)
+    return successors
 
 
-def _chosen(scores: Floats, is_visible: Bools, heirs: Mapping[int, _Heir], query: Query) -> list[int]:
+def _best_places(scores: Doubles, is_visible: Bools, successors: Mapping[int, _Successor], query: Query) -> list[int]:
     """The places to serve, best first; of those that lead to one memory the best, for the first of them."""
     positions = np.arange(len(scores))
     dropped = set() if is_visible.all() else set(np.flatnonzero(~is_visible).tolist())
     groups: dict[str, list[int]] = {}
-    for place, heir in heirs.items():
+    for place, successor in successors.items():
         if place not in dropped:
-            groups.setdefault(heir.id, []).append(place)
+            groups.setdefault(successor.id, []).append(place)
     for places in groups.values():
         best = max(places, key=lambda place: scores[place])
         positions[best] = places[0]
@@ -246,10 +237,10 @@ def _successor(id: str, succession: Succession, scope: Scope) -> Memory | None:
         return None
     head = succession.head(id)
     memory = succession.memories.get(head) if head != id else None
-    return memory if memory is not None and visible(memory, scope) and is_within(memory, scope) else None
+    return memory if memory is not None and is_allowed(memory, scope) and is_within(memory, scope) else None
 
 
-def visible(memory: Memory, scope: Scope) -> bool:
+def is_allowed(memory: Memory, scope: Scope) -> bool:
     """Whether a scope allows a memory that a link leads to."""
     return (
         memory.owner == scope.owner

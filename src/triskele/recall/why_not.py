@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from triskele.recall.pipeline import Sources, leg_ranks
-from triskele.recall.plan import Plan, leg_depth
+from triskele.recall.legs import dense, lexical
+from triskele.recall.plan import Plan, candidates_per_leg
+from triskele.recall.question import Sources, read
+from triskele.recall.scores import DENSE, LEXICAL
 from triskele.recall.supersession import is_within
 from triskele.text import periods
 from triskele.text.analysis import Analyzer
@@ -66,11 +68,27 @@ class Recall:
         """The rank of a memory in each leg."""
         query = Query(text=text, scope=self.scope_of(options), depth=_DEEPEST)
         ranks = leg_ranks(id, query, self.plan, self.sources(query, self.plan, local_only=True))
-        return LegRanks(ranks, leg_depth(options["limit"]))
+        return LegRanks(ranks, candidates_per_leg(options["limit"]))
+
+
+def leg_ranks(id: str, query: Query, plan: Plan, sources: Sources) -> dict[str, int | None]:
+    """The rank of a memory in each retrieving leg of a plan, within the query's depth; None if a leg lacks it."""
+    with sources.snapshot(query.scope) as corpus:
+        question = read(query, plan, corpus, sources)
+        corpus = corpus.asking(question)
+        by_words = lexical(question, corpus)
+        by_meaning = dense(question, corpus, by_words)
+        own = {row for row, _ in sources.store.versions([id])}
+    ran = {LEXICAL: LEXICAL in plan.legs, DENSE: DENSE in plan.legs and question.encoding is not None}
+    return {
+        ranking.leg: next((rank for rank, row in enumerate(ranking.rows.tolist(), start=1) if row in own), None)
+        for ranking in (by_words, by_meaning)
+        if ran[ranking.leg]
+    }
 
 
 def why_not(memory: Memory, text: str, options: Options, recall: Recall) -> WhyNot:
-    """Check the stages for one memory and try changes until one brings it up; options are those of recall."""
+    """Check the stages for one memory and try changes until one brings it up; options as for recall."""
     if options.get("limit") is None:
         options = {**options, "limit": recall.limit}
     scope = recall.scope_of(options)

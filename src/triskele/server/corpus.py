@@ -9,19 +9,19 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from triskele.index.corpus import Bits, Bools, Facts, Floats, Ints, LexicalHit, Mentions, is_called
+from triskele.index.corpus import Bits, Bools, CorpusQuestion, Facts, Floats, Ints, LexicalHit, Mentions, is_called
 from triskele.index.lexical import MAX_TERMS, LexicalIndex
 from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.shard import FIELDS
 from triskele.index.token_vectors import bytes_of, from_row
-from triskele.models.embedder import Encoding
 from triskele.store.corpus_protocol import (
     CandidateRow,
     CorpusStore,
@@ -103,10 +103,6 @@ class DatabaseIndexes:
         """What a scope may read: take it inside a snapshot of the store."""
         return DatabaseCorpus(self, scope, self.store.heads(self.fingerprint))
 
-    def has_few(self, scope: Scope, documents: int) -> bool:
-        """Whether a scope holds few versions."""
-        return self.size(scope, documents).versions <= EXACT_LIMIT
-
     def size(self, scope: Scope, documents: int) -> ScopeSize:
         """How much a scope holds, of so many versions of the owner; counted once until the owner has grown."""
         if documents <= EXACT_LIMIT:
@@ -139,7 +135,7 @@ class DatabaseIndexes:
 class DatabaseCorpus:
     """The corpus of one scope, inside one snapshot; what was fetched of a row is kept for the rest of the recall."""
 
-    def __init__(self, indexes: DatabaseIndexes, scope: Scope, heads: Heads) -> None:
+    def __init__(self, indexes: DatabaseIndexes, scope: Scope, heads: Heads, vector: Floats | None = None) -> None:
         self._indexes = indexes
         self._rows = indexes.rows
         self._heads = heads
@@ -153,8 +149,14 @@ class DatabaseCorpus:
         self._tokens: dict[int, bytes | None] = {}
         self._sessions: dict[tuple[str, str], int] = {}
         self._speakers: dict[str, int] = {}
-        self._hits: dict[tuple[tuple[str, ...], int], list[DatabaseHit]] = {}
-        self._near: dict[tuple[bytes, int], Ints] = {}
+        self._question: CorpusQuestion | None = None
+        self._vector = vector
+
+    def asking(self, question: CorpusQuestion) -> DatabaseCorpus:
+        """The same corpus for one question; the first leg that it answers asks for both."""
+        view = copy(self)
+        view._question, view._vector = question, question.vector
+        return view
 
     @cached_property
     def _layers(self) -> Layers:
@@ -210,21 +212,20 @@ class DatabaseCorpus:
 
     def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> Sequence[LexicalHit]:
         """The rows that contain any of the terms, in the order asked for."""
-        known = self._hits.get((tuple(terms), limit))
-        if known is not None and sort is Sort.RELEVANCE:
-            return known
+        question = self._question
+        is_asked = question is not None and (tuple(terms), limit) == (tuple(question.terms), question.depth)
+        if is_asked and sort is Sort.RELEVANCE and self._both_legs is not None:
+            return self._both_legs[0]
         words = self._weighted(terms)
-        if not words.weights:
-            return []
-        found = self._asked(words, None, limit, sort=sort)
-        return [_hit(each) for each in found]
+        candidates = self._candidates(words, None, limit, sort=sort) if words.weights else []
+        return list(map(_hit, candidates))
 
-    def _asked(
+    def _candidates(
         self, words: WeightedTerms, vector: VectorQuery | None, limit: int, *, sort: Sort = Sort.RELEVANCE
     ) -> list[CandidateRow]:
         """The candidates; if the scope contains too few of the best by words, all rows are looked up."""
         scope, model = self.scope, self._indexes.fingerprint
-        if self.size > EXACT_LIMIT and self._indexes.has_few(scope, self.size):
+        if self.size > EXACT_LIMIT >= self._indexes.size(scope, self.size).versions:
             return self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort, is_narrow=True)
         cut = _LOOKED_UP * limit if sort is Sort.RELEVANCE else None
         found = self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort, cut=cut)
@@ -234,39 +235,37 @@ class DatabaseCorpus:
             return found
         return self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort)
 
-    def prefetch(self, terms: Sequence[str], encode: Callable[[], Encoding | None], limit: int) -> None:
-        """Both legs in one statement, then facts, vectors and tokens of what they found in another."""
-        most = math.ceil(limit * _SPARE)
-        words = self._weighted(terms)
-        if not words.weights or not self._indexes.fingerprint or (encoding := encode()) is None:
-            return
-        vector = encoding.sentence
-        query = self._query(vector, most)
-        found = self._asked(words, query, most)
-        near = [each for each in found if each.similarity is not None]
-        if len(near) < limit and not query.is_exact:
-            # The filter starved the scan.
-            return
-        self._hits[tuple(terms), limit] = [_hit(each) for each in found if each.score is not None][:limit]
-        self._load_facts([each.row for each in found], _REACH, with_vectors=True)
-        self._near[vector.tobytes(), limit] = np.array([each.row for each in near], dtype=np.int64)
+    @cached_property
+    def _both_legs(self) -> tuple[list[DatabaseHit], Ints] | None:
+        """Hits and nearest rows, read at once with what is known of them; None if that is impossible or incomplete."""
+        question, vector = self._question, self._vector
+        if question is None or vector is None or not question.is_hybrid or not self._indexes.fingerprint:
+            return None
+        most = math.ceil(question.depth * _SPARE)
+        words, query = self._weighted(question.terms), self._query(vector, most)
+        candidates = self._candidates(words, query, most) if words.weights else []
+        near = [candidate.row for candidate in candidates if candidate.similarity is not None]
+        # The filter may starve the scan of the vectors.
+        if not words.weights or (len(near) < question.depth and not query.is_exact):
+            return None
+        hits = [_hit(candidate) for candidate in candidates if candidate.score is not None][: question.depth]
+        self._load_facts([candidate.row for candidate in candidates], _REACH, with_vectors=True)
+        return hits, np.array(near, dtype=np.int64)
 
     # Vectors
 
     def _query(self, vector: Floats, limit: int, *, is_exact: bool | None = None) -> VectorQuery:
         size = self._indexes.size(self.scope, self.size)
-        if is_exact is None:
-            is_exact = is_quicker_exactly(size, limit)
+        is_exact = is_quicker_exactly(size, limit) if is_exact is None else is_exact
         return VectorQuery(_text(vector), self._indexes.dimensions, search_list(size, limit), is_exact)
 
-    def nearest(self, vector: Floats, limit: int) -> tuple[Ints, Floats]:
+    def nearest(self, limit: int) -> tuple[Ints, Floats]:
         """The rows with the highest cosines, best first, ties by row; and their cosines."""
-        if not self._indexes.fingerprint:
+        if not self._indexes.fingerprint or self._vector is None:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-        rows = self._near.get((vector.tobytes(), limit))
-        if rows is None:
-            rows = self._nearest(vector, math.ceil(limit * _SPARE))
-        cosines = self.cosines(vector, rows)
+        both = self._both_legs if self._question is not None and limit == self._question.depth else None
+        rows = self._nearest(self._vector, math.ceil(limit * _SPARE)) if both is None else both[1]
+        cosines = self.cosines(rows)
         order = np.lexsort((rows, -cosines))[:limit]
         return rows[order], cosines[order]
 
@@ -278,17 +277,18 @@ class DatabaseCorpus:
             found = self._rows.candidates(self.scope, self._indexes.fingerprint, None, query, limit=limit)
         return np.array([each.row for each in found], dtype=np.int64)
 
-    def cosines(self, vector: Floats, rows: Ints) -> Floats:
+    def cosines(self, rows: Ints) -> Floats:
         """The cosines of some rows; NaN if a row has no vector."""
-        if not self._indexes.fingerprint:
+        if not self._indexes.fingerprint or self._vector is None:
             return np.full(len(rows), np.nan, dtype=np.float32)
-        return self.vectors(rows) @ vector
+        return self.vectors(rows) @ self._vector
 
-    def closest_anywhere(self, vector: Floats) -> float:
+    def closest_anywhere(self) -> float:
         """The highest cosine in all projects of the owner; -1 if there are no others, or nothing has a vector."""
         if self.scope.projects is None:
             return -1.0
-        _, cosines = DatabaseCorpus(self._indexes, replace(self.scope, projects=None), self._heads).nearest(vector, 1)
+        everywhere = replace(self.scope, projects=None)
+        _, cosines = DatabaseCorpus(self._indexes, everywhere, self._heads, self._vector).nearest(1)
         return float(cosines[0]) if len(cosines) else -1.0
 
     def vectors(self, rows: Ints) -> Floats:

@@ -22,11 +22,9 @@ class LaterWrites(Protocol):
 
     def put(self, write: Callable[[], None]) -> None:
         """Queue a write."""
-        ...
 
     def flush(self) -> None:
         """Write what waits."""
-        ...
 
 
 class EgressRules(Protocol):
@@ -51,17 +49,14 @@ class StoreAccess(Protocol):
     @property
     def project(self) -> str:
         """The current project."""
-        ...
 
     @property
     def vault(self) -> StoreVault:
         """The vault that seals secrets."""
-        ...
 
     @property
     def maintenance(self) -> Maintenance:
         """The care for the files of the store; raises if it has none."""
-        ...
 
     @property
     def egress_policy(self) -> EgressRules:
@@ -81,36 +76,27 @@ class StoreAccess(Protocol):
     @property
     def after_answer(self) -> LaterWrites:
         """What answers leave to write."""
-        ...
 
     def acting_as(self, actor: str) -> Self:
         """Return the same memory for another actor."""
-        ...
 
     def draft(self, content: str, **details: Unpack[Details]) -> Memory:
         """Check and classify a memory that is not stored yet."""
-        ...
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None) -> list[Outcome]:
         """Apply changes as one journaled transaction."""
-        ...
 
     def erase(self, *ids: str) -> Erasure:
         """Remove memories for good."""
-        ...
 
     def seal(self, id: str, *, title: str | None = None) -> Erasure:
         """Make all versions of a memory secret."""
-        ...
 
     def answer(self, text: str, *, trusted: frozenset[str] | None = None, **options: Unpack[RecallOptions]) -> Answer:
         """Recall without counting it as use; confidence does not rest on what users outside `trusted` share."""
-        ...
 
     def scope(self, *, project: str | None = None, all_projects: bool = False, **filters: Any) -> Scope:
         """Return what a reader may see: of a project and what belongs everywhere, narrowed by filters."""
-        ...
 
     def superseded(self, ids: Sequence[str]) -> set[str]:
         """Return the ids of those memories that another one replaces."""
-        ...

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from triskele import config
-from triskele.bench.own.questions import JudgedSet, Question
+from triskele.bench.own.questions import JudgedSet, OwnQuestion
 from triskele.engine.local import LocalEngine
 
 
@@ -49,7 +49,7 @@ def judged_of() -> Callable[..., JudgedSet]:
     def make(grades: Mapping[str, Mapping[str, int]], types: Iterable[str] = ()) -> JudgedSet:
         kinds = list(types) or ["paraphrase"] * len(grades)
         made = (
-            Question(id=id, text=id, type=kind, generator="user", judged="hand")
+            OwnQuestion(id=id, text=id, type=kind, generator="user", judged="hand")
             for id, kind in zip(grades, kinds, strict=True)
         )
         return JudgedSet(tuple(made), grades, {})

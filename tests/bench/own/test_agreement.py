@@ -10,7 +10,7 @@ import pytest
 from triskele.bench.own.judge import agreement, cohen_kappa, import_labels
 from triskele.bench.own.questions import (
     Label,
-    Question,
+    OwnQuestion,
     load_labels,
     make_question,
     questions_of,
@@ -34,7 +34,7 @@ def test_kappa_by_hand() -> None:
 
 
 @pytest.fixture
-def asked(engine: LocalEngine) -> list[Question]:
+def asked(engine: LocalEngine) -> list[OwnQuestion]:
     """Forty questions about one memory each."""
     made = []
     for number in range(40):
@@ -44,12 +44,12 @@ def asked(engine: LocalEngine) -> list[Question]:
     return made
 
 
-def _by_hand(engine: LocalEngine, asked: list[Question], grades: list[int]) -> None:
+def _by_hand(engine: LocalEngine, asked: list[OwnQuestion], grades: list[int]) -> None:
     given = [Label(each.id, each.sources[0], grade) for each, grade in zip(asked, grades, strict=False)]
     save_labels(engine.store, given, questions_of(engine))
 
 
-def _rows(asked: list[Question], grades: list[int]) -> list[dict[str, object]]:
+def _rows(asked: list[OwnQuestion], grades: list[int]) -> list[dict[str, object]]:
     pairs = zip(asked, grades, strict=True)
     return [{"question": each.id, "memory": each.sources[0], "grade": grade} for each, grade in pairs]
 
@@ -59,7 +59,7 @@ def _taken(engine: LocalEngine) -> set[str]:
 
 
 def test_labels_that_agree_are_taken_where_there_is_none_by_hand(
-    engine: LocalEngine, asked: list[Question], write_lines: WriteLines
+    engine: LocalEngine, asked: list[OwnQuestion], write_lines: WriteLines
 ) -> None:
     grades = [number % 4 for number in range(40)]
     _by_hand(engine, asked, [3, *grades[1:20]])
@@ -81,7 +81,7 @@ def test_labels_that_agree_are_taken_where_there_is_none_by_hand(
     ids=["too few", "too far apart"],
 )
 def test_labels_that_cannot_be_trusted_are_refused_whole(
-    engine: LocalEngine, asked: list[Question], write_lines: WriteLines, hand: list[int], words: str
+    engine: LocalEngine, asked: list[OwnQuestion], write_lines: WriteLines, hand: list[int], words: str
 ) -> None:
     _by_hand(engine, asked, hand)
     verdict = import_labels(engine, write_lines(*_rows(asked, [0, 1, 2, 3] * 10)), "model-x")
@@ -100,14 +100,14 @@ def test_fifteen_percent_by_hand_are_needed_of_many() -> None:
 
 
 def test_kappa_of_equal_grades_says_nothing(
-    engine: LocalEngine, asked: list[Question], write_lines: WriteLines
+    engine: LocalEngine, asked: list[OwnQuestion], write_lines: WriteLines
 ) -> None:
     _by_hand(engine, asked, [0] * 40)
     assert "kappa is undefined" in (import_labels(engine, write_lines(*_rows(asked, [0] * 40)), "model-x").reason or "")
 
 
 def test_who_made_the_questions_may_not_judge_them(
-    engine: LocalEngine, asked: list[Question], write_lines: WriteLines
+    engine: LocalEngine, asked: list[OwnQuestion], write_lines: WriteLines
 ) -> None:
     grades = [0, 1, 2, 3] * 10
     _by_hand(engine, asked, grades)
@@ -116,7 +116,7 @@ def test_who_made_the_questions_may_not_judge_them(
 
 
 def test_multi_hop_questions_are_left_to_hand(
-    engine: LocalEngine, asked: list[Question], write_lines: WriteLines
+    engine: LocalEngine, asked: list[OwnQuestion], write_lines: WriteLines
 ) -> None:
     hop = make_question("both kettles", "multi-hop", "user", sources=asked[0].sources)
     save_questions(engine.store, [hop])
@@ -128,7 +128,9 @@ def test_multi_hop_questions_are_left_to_hand(
     assert questions_of(engine)[hop.id].judged is None
 
 
-def test_a_judge_needs_a_name_of_its_own(engine: LocalEngine, asked: list[Question], write_lines: WriteLines) -> None:
+def test_a_judge_needs_a_name_of_its_own(
+    engine: LocalEngine, asked: list[OwnQuestion], write_lines: WriteLines
+) -> None:
     for name in ("hand", " ", "HAND"):
         with pytest.raises(BadInput, match="another judge"):
             import_labels(engine, write_lines(*_rows(asked, [0] * 40)), name)

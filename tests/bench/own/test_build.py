@@ -10,13 +10,13 @@ import pytest
 from triskele.bench.harness import in_use
 from triskele.bench.own import build as building
 from triskele.bench.own.build import MAX_COSINE, build, spread, stratum
-from triskele.bench.own.questions import Question, questions_of, save_questions
+from triskele.bench.own.questions import OwnQuestion, questions_of, save_questions
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.types import Sensitivity
 
 
-def _standing(engine: LocalEngine) -> list[Question]:
+def _standing(engine: LocalEngine) -> list[OwnQuestion]:
     return list(questions_of(engine).values())
 
 

@@ -12,9 +12,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from triskele import config
-from triskele.edge.http import leg_times
 from triskele.edge.http.metrics import Metrics
 from triskele.engine.local import LocalEngine
+from triskele.recall.scores import timed
 
 LINE = re.compile(r'[a-z_]+(\{[a-z_]+="([^"\\\n]|\\.)*"(,[a-z_]+="([^"\\\n]|\\.)*")*\})? [0-9.e+-]+(nan)?')
 
@@ -91,17 +91,15 @@ def test_no_text_of_a_memory_is_in_a_log(
 
 
 @pytest.mark.parametrize("corpus", ["local", "database"])
-def test_what_one_statement_fetches_for_both_legs_is_timed(tmp_path: Path, postgres_url: str, corpus: str) -> None:
+def test_legs_of_a_recall_are_timed(tmp_path: Path, postgres_url: str, corpus: str) -> None:
     environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_STORE_CORPUS": corpus}
     with LocalEngine(config.load(environment, store_url=postgres_url), tmp_path) as engine:
         engine.remember("Argo CD deploys the shop")
         engine.upkeep.embed()
         started = time.perf_counter()
-        with leg_times.timed(engine) as spent_s:
+        with timed() as spent_s:
             engine.answer("what deploys the shop?")
         elapsed_s = time.perf_counter() - started
-    # The query is encoded while both legs are fetched: its time must not count twice.
     assert sum(spent_s.values()) < elapsed_s
     assert all(seconds > 0 for seconds in spent_s.values())
     assert {"lexical", "dense", "late"} <= spent_s.keys()
-    assert ("both" in spent_s) == (corpus == "database")

@@ -18,7 +18,7 @@ from triskele.bench.own.questions import (
     MULTI_HOP,
     PARAPHRASE,
     TYPES,
-    Question,
+    OwnQuestion,
     delete_questions,
     make_question,
     questions_of,
@@ -67,10 +67,10 @@ class BuildResult:
     """What a build added, what it refused and why, and all questions after it."""
 
     wanted: int
-    added: list[Question] = field(default_factory=list)
+    added: list[OwnQuestion] = field(default_factory=list)
     dropped: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    questions: Mapping[str, Question] = field(default_factory=dict)
+    questions: Mapping[str, OwnQuestion] = field(default_factory=dict)
 
     def missing(self) -> dict[str, int]:
         """How many questions of each type could not be made."""
@@ -99,14 +99,14 @@ def build(engine: LocalEngine, *, size: int, seed: int) -> BuildResult:
 
 
 def _added(
-    engine: LocalEngine, memories: Mapping[str, Memory], current: Mapping[str, Question], result: BuildResult, seed: int
-) -> list[Question]:
+    engine: LocalEngine, memories: Mapping[str, Memory], old: Mapping[str, OwnQuestion], result: BuildResult, seed: int
+) -> list[OwnQuestion]:
     """New questions, logged ones first, until there are enough of each type."""
-    counts = Counter(question.type for question in current.values())
-    ids = set(current)
-    added: list[Question] = []
+    counts = Counter(question.type for question in old.values())
+    ids = set(old)
+    added: list[OwnQuestion] = []
 
-    def take(questions: Iterable[Question], *types: str) -> None:
+    def take(questions: Iterable[OwnQuestion], *types: str) -> None:
         for question in questions:
             if question.id not in ids and counts[question.type] < result.wanted:
                 ids.add(question.id)
@@ -116,7 +116,7 @@ def _added(
                 return
 
     # Each generator asks about a memory once, also over several builds.
-    used = {(source, each.generator) for each in current.values() for source in each.sources}
+    used = {(source, each.generator) for each in old.values() for source in each.sources}
     chosen = spread((memory for memory in memories.values() if is_open(memory)), seed)
     take(_from_log(engine, memories, result), EXACT, PARAPHRASE)
     take(_exacts((memory for memory in chosen if (memory.id, PHRASE) not in used), engine), EXACT)
@@ -126,7 +126,7 @@ def _added(
     return added
 
 
-def _from_log(engine: LocalEngine, memories: Mapping[str, Memory], result: BuildResult) -> Iterator[Question]:
+def _from_log(engine: LocalEngine, memories: Mapping[str, Memory], result: BuildResult) -> Iterator[OwnQuestion]:
     for logged in measures.logged_queries(engine.store):
         top = memories.get(logged.hits[0]) if logged.hits else None
         if len(engine.lexical.analyzer.query_terms(logged.text)) < 2:
@@ -137,20 +137,20 @@ def _from_log(engine: LocalEngine, memories: Mapping[str, Memory], result: Build
             yield _logged(logged, top, engine)
 
 
-def _logged(asked: LoggedQuery, top: Memory | None, engine: LocalEngine) -> Question:
+def _logged(asked: LoggedQuery, top: Memory | None, engine: LocalEngine) -> OwnQuestion:
     shared = overlap(asked.text, top.content, engine.lexical.analyzer) if top else 0.0
     kind = PARAPHRASE if shared <= MAX_OVERLAP else EXACT
     return make_question(asked.text, kind, LOG, project=asked.project, about=asked.hits)
 
 
-def _exacts(memories: Iterable[Memory], engine: LocalEngine) -> Iterator[Question]:
+def _exacts(memories: Iterable[Memory], engine: LocalEngine) -> Iterator[OwnQuestion]:
     for memory in memories:
         phrase = salient_phrase(memory.content, engine.lexical)
         if phrase is not None:
             yield _about([memory], phrase, EXACT, PHRASE, (FROM_WORDS,))
 
 
-def _paraphrases(memories: Iterable[Memory], engine: LocalEngine, result: BuildResult) -> Iterator[Question]:
+def _paraphrases(memories: Iterable[Memory], engine: LocalEngine, result: BuildResult) -> Iterator[OwnQuestion]:
     for memory in memories:
         text = reworded(memory, engine.lexical)
         if text is None:
@@ -162,7 +162,7 @@ def _paraphrases(memories: Iterable[Memory], engine: LocalEngine, result: BuildR
             yield _about([memory], text, PARAPHRASE, REWORDED, (FROM_WORDS,))
 
 
-def _multi_hops(found: Sequence[Pair], engine: LocalEngine) -> Iterator[Question]:
+def _multi_hops(found: Sequence[Pair], engine: LocalEngine) -> Iterator[OwnQuestion]:
     for pair in found:
         one, other = (salient_phrase(memory.content, engine.lexical) for memory in (pair.one, pair.other))
         if one and other:
@@ -172,7 +172,7 @@ def _multi_hops(found: Sequence[Pair], engine: LocalEngine) -> Iterator[Question
             yield _about([pair.one, pair.other], text, MULTI_HOP, pair.generator, (FROM_LINKS, FROM_WORDS))
 
 
-def _about(memories: Sequence[Memory], text: str, type: str, generator: str, circular: tuple[str, ...]) -> Question:
+def _about(memories: Sequence[Memory], text: str, type: str, generator: str, circular: tuple[str, ...]) -> OwnQuestion:
     projects = {memory.project for memory in memories} - {""}
     return make_question(
         text,

@@ -10,7 +10,7 @@ from triskele.bench import metrics
 from triskele.bench.arms import Arm
 from triskele.bench.harness import OwnHarness, Progress, quiet
 from triskele.bench.measure import Measured, measure
-from triskele.bench.own.questions import ANSWERS, JudgedSet, Question, judged_set, make_question
+from triskele.bench.own.questions import ANSWERS, JudgedSet, OwnQuestion, judged_set, make_question
 from triskele.bench.own.run import NOW, judgeable, measure_own, own_arm
 from triskele.curation import measures
 from triskele.engine.local import LocalEngine
@@ -197,13 +197,13 @@ def compare_models(engine: LocalEngine, model: SemanticIndex, progress: Progress
     return ModelComparison(questions=len(judged.questions), gate=gate, past=len(past), shared=shared)
 
 
-def _past_questions(engine: LocalEngine) -> list[Question]:
+def _past_questions(engine: LocalEngine) -> list[OwnQuestion]:
     past = list({(each.text, each.project): each for each in measures.logged_queries(engine.store)}.values())
     return [make_question(each.text, "past", "recall log", project=each.project) for each in past[:MAX_PAST_QUESTIONS]]
 
 
 def _shared_hits(
-    harnesses: tuple[OwnHarness, OwnHarness], arms: tuple[Arm, Arm], past: list[Question], progress: Progress
+    harnesses: tuple[OwnHarness, OwnHarness], arms: tuple[Arm, Arm], past: list[OwnQuestion], progress: Progress
 ) -> float | None:
     if not past:
         return None

@@ -25,7 +25,7 @@ from triskele.bench.own.questions import (
     TYPES,
     Label,
     Labels,
-    Question,
+    OwnQuestion,
     delete_labels,
     load_labels,
     make_question,
@@ -49,7 +49,7 @@ MAX_FILE_BYTES = 64 * 2**20
 _MAX_QUESTION_CHARACTERS = 2000
 
 
-def pool(harness: OwnHarness, question: Question, seed: int) -> list[str]:
+def pool(harness: OwnHarness, question: OwnQuestion, seed: int) -> list[str]:
     """The top ten of several arms and the memories that the question was made from, shuffled."""
     arms = [own_arm(name, harness.engine) for name in POOLED]
     retrieved = {id for one in arms for id in harness.search(one, question.text, question.project)[:POOL_DEPTH]}
@@ -78,7 +78,7 @@ def export_pairs(harness: OwnHarness, seed: int) -> Iterator[dict[str, str]]:
 class JudgingItem:
     """What the judge sees: one question, one candidate, and how much is left."""
 
-    question: Question
+    question: OwnQuestion
     memory: Memory
     number: int
     total: int
@@ -183,7 +183,7 @@ class JudgeAgreement:
         return self.reason is None
 
 
-def agreement(given: Sequence[Label], known: Labels, questions: Mapping[str, Question], by: str) -> JudgeAgreement:
+def agreement(given: Sequence[Label], known: Labels, questions: Mapping[str, OwnQuestion], by: str) -> JudgeAgreement:
     """Compare the labels of a judge with those by hand; labels of multi-hop questions never count."""
     own = [label for label in given if questions[label.question].type != MULTI_HOP]
     shared = [(known[label.pair].grade, label.grade) for label in own if _is_by_hand(known.get(label.pair))]
@@ -234,7 +234,7 @@ def _reason_to_refuse(kappa: float | None, by_hand: int, labels: int, made: int,
 # Import
 
 
-def import_questions(engine: LocalEngine, path: Path) -> list[Question]:
+def import_questions(engine: LocalEngine, path: Path) -> list[OwnQuestion]:
     """Add the questions of a file that are not known yet; memories named in `ids` get the highest grade."""
     stored = questions_of(engine)
     read = [_imported(row, place, engine) for place, row in read_lines(path)]
@@ -269,13 +269,13 @@ def import_labels(engine: LocalEngine, path: Path, by: str) -> JudgeAgreement:
     return agreed
 
 
-def _keep(engine: LocalEngine, given: Sequence[Label], known: dict[str, Question], by: str) -> None:
+def _keep(engine: LocalEngine, given: Sequence[Label], known: dict[str, OwnQuestion], by: str) -> None:
     save_labels(engine.store, given, known)
     named = {label.question for label in given}
     save_questions(engine.store, [replace(known[id], judged=by) for id in sorted(named) if not known[id].judged])
 
 
-def _imported(row: dict[str, Any], place: str, engine: LocalEngine) -> Question:
+def _imported(row: dict[str, Any], place: str, engine: LocalEngine) -> OwnQuestion:
     text = validation.clean(_text_of(row, "text", place), "the question")
     if not text or len(text) > _MAX_QUESTION_CHARACTERS:
         raise BadInput(f"{place}: a question has between 1 and {_MAX_QUESTION_CHARACTERS:,} characters")
@@ -298,7 +298,7 @@ def _imported(row: dict[str, Any], place: str, engine: LocalEngine) -> Question:
     )
 
 
-def read_labels(path: Path, engine: LocalEngine, questions: Mapping[str, Question], *, by: str) -> list[Label]:
+def read_labels(path: Path, engine: LocalEngine, questions: Mapping[str, OwnQuestion], *, by: str) -> list[Label]:
     """The labels of a file; a question is named by its id or its text, a memory by the beginning of its id."""
     by_text = {question.text.casefold(): question.id for question in questions.values()}
     labels: Labels = {}

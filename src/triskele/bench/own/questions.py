@@ -28,7 +28,7 @@ HAND = "hand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class OwnQuestion:
     """A question with its origin; `circular` names the arms that it may not judge, `judged` who labelled it."""
 
     id: str
@@ -52,15 +52,15 @@ class Question:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
-def make_question(text: str, type: str, generator: str, *, project: str | None = None, **details: Any) -> Question:
+def make_question(text: str, type: str, generator: str, *, project: str | None = None, **details: Any) -> OwnQuestion:
     """A question whose id follows from its words and project, so that the same question exists once."""
     words = " ".join(text.split())
     digest = hashlib.sha256(f"{project}\n{words.casefold()}".encode()).hexdigest()[:12]
-    question = Question(id=digest, text=words, type=type, generator=generator, project=project, **details)
+    question = OwnQuestion(id=digest, text=words, type=type, generator=generator, project=project, **details)
     return replace(question, about=question.about or question.sources)
 
 
-def save_questions(store: OwnerStore, questions: Iterable[Question]) -> None:
+def save_questions(store: OwnerStore, questions: Iterable[OwnQuestion]) -> None:
     """Keep questions; one with a stored id replaces the stored one."""
     store.documents.put(QUESTION, {each.id: _document(each) for each in questions})
 
@@ -70,15 +70,15 @@ def delete_questions(store: OwnerStore, ids: Iterable[str]) -> None:
     store.documents.delete(QUESTION, ids)
 
 
-def _document(question: Question) -> Document:
+def _document(question: OwnQuestion) -> Document:
     value = question.to_json()
     del value["id"]
     return Document(value, about=question.about)
 
 
-def _question(id: str, value: dict[str, Any]) -> Question:
+def _question(id: str, value: dict[str, Any]) -> OwnQuestion:
     listed = {name: tuple(value[name]) for name in ("sources", "about", "circular")}
-    return Question(id=id, **{**value, **listed})
+    return OwnQuestion(id=id, **{**value, **listed})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Label:
 Labels = dict[tuple[str, str], Label]
 
 
-def questions_of(engine: LocalEngine) -> dict[str, Question]:
+def questions_of(engine: LocalEngine) -> dict[str, OwnQuestion]:
     """Every question by its id."""
     return {id: _question(id, value) for id, value in engine.store.documents.all(QUESTION).items()}
 
@@ -131,7 +131,7 @@ def load_labels(store: OwnerStore) -> Labels:
     return {label.pair: label for label in labels}
 
 
-def save_labels(store: OwnerStore, labels: Iterable[Label], questions: Mapping[str, Question]) -> None:
+def save_labels(store: OwnerStore, labels: Iterable[Label], questions: Mapping[str, OwnQuestion]) -> None:
     """Keep labels, one per pair; each is erased with the memories of its question."""
     documents = {
         _key(label.pair): Document(asdict(label), about=[label.memory, *questions[label.question].about])
@@ -153,7 +153,7 @@ def _key(pair: tuple[str, str]) -> str:
 class JudgedSet:
     """Judged questions that have an answer among the memories in use, in the order of their ids."""
 
-    questions: tuple[Question, ...]
+    questions: tuple[OwnQuestion, ...]
     qrels: Qrels
     left_out: dict[str, int]
 
@@ -162,7 +162,7 @@ class JudgedSet:
         """The ids of the questions."""
         return [question.id for question in self.questions]
 
-    def only(self, holds: Callable[[Question], bool], reason: str) -> JudgedSet:
+    def only(self, holds: Callable[[OwnQuestion], bool], reason: str) -> JudgedSet:
         """The questions that satisfy a condition; the others are counted under the reason."""
         questions = tuple(question for question in self.questions if holds(question))
         gone = len(self.questions) - len(questions)
@@ -185,7 +185,7 @@ def judged_set(harness: OwnHarness) -> JudgedSet:
         if label.memory in harness.memories:
             qrels.setdefault(label.question, {})[label.memory] = label.grade
     left_out: Counter[str] = Counter()
-    questions: list[Question] = []
+    questions: list[OwnQuestion] = []
     for question in questions_of(harness.engine).values():
         reason = _reason_to_leave_out(question, list(qrels.get(question.id, {}).values()))
         if reason is None:
@@ -195,7 +195,7 @@ def judged_set(harness: OwnHarness) -> JudgedSet:
     return JudgedSet(tuple(questions), qrels, dict(left_out))
 
 
-def _reason_to_leave_out(question: Question, grades: Sequence[int]) -> str | None:
+def _reason_to_leave_out(question: OwnQuestion, grades: Sequence[int]) -> str | None:
     if question.type in UNRANKED_TYPES:
         return "unanswerable"
     if question.judged is None:

@@ -12,7 +12,7 @@ from triskele.bench.arms import Arm, arm
 from triskele.bench.datasets import strata
 from triskele.bench.harness import OwnHarness, Progress, quiet
 from triskele.bench.own.gate import MAX_MRR_DROP, MIN_QUESTIONS
-from triskele.bench.own.questions import FROM_WORDS, JudgedSet, Question, judged_set
+from triskele.bench.own.questions import FROM_WORDS, JudgedSet, OwnQuestion, judged_set
 from triskele.bench.own.run import NOW, measure_own, own_arm
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Unavailable
@@ -181,7 +181,7 @@ def split(judged: JudgedSet, seed: int) -> list[NDArray[np.int64]]:
     return [np.array(sorted(fold), dtype=np.int64) for fold in folds if fold]
 
 
-def _subject(question: Question, judged: JudgedSet) -> str:
+def _subject(question: OwnQuestion, judged: JudgedSet) -> str:
     """The memory that a question was made from, or the one that answers it best."""
     grades = judged.qrels[question.id]
     return min(question.sources or [id for id, grade in grades.items() if grade == max(grades.values())])

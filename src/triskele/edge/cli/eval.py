@@ -20,7 +20,7 @@ from triskele.bench.own.judge import (
     import_questions,
     write_lines,
 )
-from triskele.bench.own.questions import Question, judging_state, questions_of
+from triskele.bench.own.questions import OwnQuestion, judging_state, questions_of
 from triskele.edge.cli import curation_view, eval_view
 from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
@@ -294,7 +294,7 @@ def _accept(invocation: Invocation) -> None:
         emit(invocation, baseline, lambda: eval_view.accepted(baseline), accepted=True, project=engine.project)
 
 
-def _rows(questions: Mapping[str, Question]) -> list[dict[str, Any]]:
+def _rows(questions: Mapping[str, OwnQuestion]) -> list[dict[str, Any]]:
     return [question.to_json() for question in questions.values()]
 
 

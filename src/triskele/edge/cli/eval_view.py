@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from triskele.bench.own.build import BuildResult
     from triskele.bench.own.gate import Gate
     from triskele.bench.own.judge import JudgeAgreement
-    from triskele.bench.own.questions import JudgingState, Question
+    from triskele.bench.own.questions import JudgingState, OwnQuestion
     from triskele.bench.own.tune import TuningResult
 
 _SHOWN_BROKEN = 10
@@ -54,7 +54,7 @@ def built(result: BuildResult) -> Iterator[RenderableType]:
     yield _next("triskele eval judge")
 
 
-def imported(questions: list[Question], total: int) -> Iterator[RenderableType]:
+def imported(questions: list[OwnQuestion], total: int) -> Iterator[RenderableType]:
     """The number of imported questions."""
     judged = sum(question.judged is not None for question in questions)
     yield note(f"{plural(len(questions), 'question')} imported, {judged:,} with answers; {total:,} in total.")
@@ -111,7 +111,7 @@ def accepted(baseline: Mapping[str, Any]) -> Iterator[Text]:
     yield note(f"Accepted as the baseline: {figures} on {questions} ({plan_label(baseline['plan'])}).")
 
 
-def gate(gate: Gate, questions: Mapping[str, Question], rolled_back: bool) -> Iterator[Text]:
+def gate(gate: Gate, questions: Mapping[str, OwnQuestion], rolled_back: bool) -> Iterator[Text]:
     """Each condition with its figures, and what to do if one fails."""
     for check in gate.checks:
         sign, style = ("✓", GOOD) if check.passed else ("✗", BAD)

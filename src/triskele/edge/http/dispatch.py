@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from triskele.edge.http import codec, leg_times, openapi, operations, problems
+from triskele.edge.http import codec, openapi, operations, problems
 from triskele.edge.http.access import ADMIN, IS_OWNER, PRINCIPAL, READ, REVEAL, WRITE, Access, AccessPolicy, Principal
 from triskele.edge.http.app import MAX_IMPORT, AppContext, error_place
 from triskele.edge.http.connections import CLIENT_HEADER, POSITION_HEADER, PROJECT_HEADER, REPORT_HEADER
@@ -32,6 +32,7 @@ from triskele.edge.process.command_line import CommandLine
 from triskele.engine.local import LocalEngine
 from triskele.engine.protocol import Engine
 from triskele.errors import AccessDenied, BadInput
+from triskele.recall.scores import timed
 from triskele.replies import Erasure, Undone
 from triskele.server import operations as server_operations
 from triskele.server.operations import Administration, Process, SyncRoom
@@ -176,13 +177,12 @@ class _Served:
         """Call the method; a recall is timed."""
         method = attrgetter(f"{operation.owner}.{operation.method.__name__}")(call)
         ids = options.pop("ids", ()) if operation.takes_several else ()
-        is_recall = operation.method is Engine.recall
-        if is_recall and call.command is not None:
+        if operation.method is Engine.recall and call.command is not None:
             command_line.embed_newest(call.engine)
-        with leg_times.timed(call.engine if is_recall else None) as spent_s:
+        with timed() as seconds_of:
             value = method(*ids, **options)
         if isinstance(value, Answer):
-            for leg, seconds in {**spent_s, "all": value.took_ms / 1000}.items():
+            for leg, seconds in {**seconds_of, "all": value.took_ms / 1000}.items():
                 self._context.metrics.observe("triskele_recall_seconds", seconds, leg=leg)
         return value
 

@@ -13,7 +13,7 @@ _BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 _HELP = {
     "triskele_requests_total": "Requests by operation and status.",
     "triskele_request_seconds": "Time to serve a request, by operation.",
-    "triskele_recall_seconds": "Time of recalls, by leg; `both`: two legs in one statement, `all`: everything.",
+    "triskele_recall_seconds": "Time of recalls, by step (`leg`); `all`: everything.",
     "triskele_store_seconds": "Time to store, edit, link, forget or undo.",
     "triskele_inject_seconds": "Time to answer a hook of an agent.",
     "triskele_errors_total": "Requests that failed, by kind of error.",

@@ -12,8 +12,8 @@ from triskele.edge import shapes
 from triskele.edge.web.rendering import PageRequest, PageRoute, facets_of, fragment, page, query
 from triskele.edge.web.sessions import PREFIX
 from triskele.errors import BadInput, NotFound, TriskeleError
+from triskele.recall.explain import sentence
 from triskele.recall.plan import DEFAULT, FUSIONS, LEGS, RERANKS
-from triskele.recall.reasons import sentence
 from triskele.types import LEAST_CONFIDENCE, Answer, Hit, LegEvidence, Memory, Path
 
 LIMITS = (10, 20, 50)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from triskele.config import LlmSettings, RerankSettings, ServiceSettings, Settings, is_path
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
@@ -20,10 +20,10 @@ from triskele.models.hosted_embedder import EndpointEmbedder, HostedModel
 from triskele.models.hosted_reranker import EndpointCrossEncoder, HostedReranker
 from triskele.models.llm import COMMAND, CommandLlm, EndpointLlm, HostedLlm, Llm, LlmCommand
 from triskele.privacy.clearance import ClearedText
-from triskele.recall.expansion import WORDS, QueryRewriter
 from triskele.recall.hosted.egress_log import StoreLedger
 from triskele.recall.hosted.egress_policy import EgressPolicy
-from triskele.recall.legs import HostedQuery
+from triskele.recall.question import CandidateReranker
+from triskele.recall.rewording import WORDS, QueryRewriter
 from triskele.store.protocols import OwnerStore
 from triskele.store.vector_bytes import row_of
 from triskele.types import Memory, Scope
@@ -42,21 +42,6 @@ _VARIABLES = {
     "cohere": "COHERE_API_KEY",
     "anthropic": "ANTHROPIC_API_KEY",
 }
-
-
-class CandidateReranker(Protocol):
-    """Anything that orders the best candidates of a query again."""
-
-    @property
-    def name(self) -> str:
-        """The name to show."""
-
-    @property
-    def depth(self) -> int:
-        """How many candidates it reads."""
-
-    def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
-        """Order memories, given by row and best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +106,8 @@ class Hosted:
         dense = DenseIndex(folder, store, mark, texts.dimensions)
         return Hosted(texts, questions, store, egress_policy, Catalog(store, mark), dense)
 
-    def asked(self, text: str, scope: Scope) -> tuple[HostedQuery | None, str]:
-        """The query as this model reads it, or None with the reason; a model without vectors is not used."""
+    def nearness(self, text: str, scope: Scope) -> tuple[LocalVectors | None, str]:
+        """The cosines of this model with a question, or None with the reason; a model without vectors is not used."""
         if not self.store.heads(self.texts.fingerprint).slot:
             return None, "the hosted model was not used: it has embedded nothing yet (run `triskele reindex`)"
         cleared, kept = self.egress_policy.question(text)
@@ -130,7 +115,7 @@ class Hosted:
             return None, kept
         try:
             vector = self.questions.encode_query(cleared)
-            return HostedQuery(vector, LocalVectors(self.catalog, self.dense, scope)), ""
+            return LocalVectors(self.catalog, self.dense, scope, vector=vector), ""
         except Unavailable as error:
             return None, f"the hosted model was not used: {error}"
 

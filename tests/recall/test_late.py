@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from triskele.index.corpus import Facts
 from triskele.index.token_vectors import packed
 from triskele.models.embedder import Encoding
-from triskele.recall import late_interaction
-from triskele.recall.candidates import Scored
-from triskele.recall.legs import EncodedQuery
+from triskele.recall import evidence, late
+from triskele.recall.legs import _columns
 from triskele.recall.plan import Plan
+from triskele.recall.question import REACH, Question, _word, _words, token_weights
+from triskele.recall.scores import Ranking, Scores, Turns
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
-from triskele.types import Query, Ranking, Scope
+from triskele.types import Query, Scope
 
 WIDTH = 16
 # Directions at right angles that signs can express: the rows of a Hadamard matrix.
@@ -73,13 +74,14 @@ class Talks:
         return (talk[there] + 1) * 10 if session >= 0 and 0 <= there < len(talk) else -1
 
 
-def late(
+def late_ranking(
     encoding: Encoding, weights: Floats, talks: Talks, rows: NDArray[np.int64] | None = None, *, context: bool = True
 ) -> Ranking:
     query = Query(text="", scope=Scope(as_of=timestamps.now()))
-    encoded = EncodedQuery(query, Plan(context=context), encoding, weights)
+    question = Question(query, Plan(context=context), encoding=encoding, reach=REACH if context else 0)
     corpus: Any = talks
-    return late_interaction.late(encoded, talks.rows if rows is None else rows, corpus).ranking
+    rows = talks.rows if rows is None else rows
+    return late.interact(question, weights, rows, corpus).ranking(rows)
 
 
 def asked_for(tokens: Floats) -> Encoding:
@@ -112,7 +114,7 @@ def level(pair: int) -> float:
 def test_best_matches_are_those_of_a_double_loop(seed: int, counts: list[int], asked: int) -> None:
     question, own = draw(seed, counts, asked)
     talks: Any = Talks(own, [-1] * len(counts))
-    found, known = late_interaction.best_matches(question, talks.rows, talks)
+    found, known = late.best_matches(question, talks.rows, talks)
     assert known.tolist() == counts
     places = range(1, len(counts) + 1)
     expected = [plain_max_sim(question, own[place]) if place in own else [0.0] * asked for place in places]
@@ -125,7 +127,7 @@ def plain_late(question: Floats, weights: Floats, own: dict[int, NDArray[np.uint
         plain_max_sim(question, own[place]) if place in own else [0.0] * len(question)
         for place in range(1, len(talks.sessions) + 1)
     ]
-    decays = dict(zip((-1, 1, -2, 2), late_interaction._DECAY.tolist(), strict=True))
+    decays = dict(zip((-1, 1, -2, 2), late._DECAY.tolist(), strict=True))
     sessions, positions = talks.sessions, talks.positions
     scores = {}
     for place, session in enumerate(sessions):
@@ -135,10 +137,10 @@ def plain_late(question: Floats, weights: Floats, own: dict[int, NDArray[np.uint
             there = talk.index(place) + offset
             if 0 <= there < len(talk):
                 best = [max(mine, decay * theirs) for mine, theirs in zip(best, matches[talk[there]], strict=True)]
-        share = late_interaction.OWN_SHARE
+        share = late.OWN_SHARE
         mixed = [(1 - share) * b + share * m for b, m in zip(best, matches[place], strict=True)]
         tokens = len(own[place + 1]) if place + 1 in own else 0
-        brevity = min(tokens / late_interaction.FEW_TOKENS, 1) ** late_interaction.BREVITY_POWER
+        brevity = min(tokens / late.FEW_TOKENS, 1) ** late.BREVITY_POWER
         scores[place] = brevity * sum(w * x for w, x in zip(weights.tolist(), mixed, strict=True))
     best_of = {s: max([0.0, *(scores[i] for i, own in enumerate(sessions) if own == s)]) for s in set(sessions)}
     moved = {
@@ -150,11 +152,11 @@ def plain_late(question: Floats, weights: Floats, own: dict[int, NDArray[np.uint
 
 def _towards(score: float, best: float) -> float:
     """A turn's score on its way to the best of its conversation."""
-    return (score + late_interaction.SESSION_SHARE * best) / (1 + late_interaction.SESSION_SHARE)
+    return (score + late.SESSION_SHARE * best) / (1 + late.SESSION_SHARE)
 
 
 def _mixed(own: float, around: float) -> float:
-    return (1 - late_interaction.OWN_SHARE) * around + late_interaction.OWN_SHARE * own
+    return (1 - late.OWN_SHARE) * around + late.OWN_SHARE * own
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -167,14 +169,14 @@ def test_neighbours_and_sessions_count_as_defined(seed: int, turns: list[tuple[i
     weights = np.array([0.5, 0.3, 0.2], dtype=np.float32)
     shuffled = np.random.default_rng(seed).permutation(len(turns)).tolist()
     talks = Talks(own, [session for _, session in turns], shuffled)
-    ranking = late(asked_for(question), weights, talks)
+    ranking = late_ranking(asked_for(question), weights, talks)
     expected = plain_late(question, weights, own, talks)
     found = {row // 10 - 1: score for row, score in zip(ranking.rows, ranking.scores, strict=True)}
     assert found == pytest.approx(expected, abs=1e-4)
     assert list(ranking.scores) == sorted(ranking.scores, reverse=True)
 
 
-def _one(direction: int, count: int = late_interaction.FEW_TOKENS) -> NDArray[np.uint8]:
+def _one(direction: int, count: int = late.FEW_TOKENS) -> NDArray[np.uint8]:
     return packed(np.repeat(DIRECTIONS[[direction]], count, axis=0).astype(np.int8))
 
 
@@ -190,13 +192,13 @@ ONE = np.ones(1, dtype=np.float32)
 def test_a_turn_is_helped_by_what_was_said_before_and_after() -> None:
     # "When was it?" – "In May": the answer alone matches only half of the question.
     talks = Talks({1: _one(0), 2: _one(1), 3: _one(1)}, [0, 0, -1])
-    ranking = late(_question(0, 1), HALVES, talks)
-    alone = late(_question(0, 1), HALVES, talks, context=False)
+    ranking = late_ranking(_question(0, 1), HALVES, talks)
+    alone = late_ranking(_question(0, 1), HALVES, talks, context=False)
     scores, plain = (dict(zip(each.rows, each.scores, strict=True)) for each in (ranking, alone))
     assert plain == pytest.approx({10: 0.5, 20: 0.5, 30: 0.5})
     # Neither neighbour nor session lifts the one that stands alone.
     assert scores[30] == pytest.approx(0.5)
-    before, after = late_interaction._DECAY[:2].tolist()
+    before, after = late._DECAY[:2].tolist()
     assert 0.5 < before <= 1 and 0.5 < after <= 1
     first, second = _mixed(0.5, 0.5 + 0.5 * after), _mixed(0.5, 0.5 + 0.5 * before)
     best = max(first, second)
@@ -206,59 +208,71 @@ def test_a_turn_is_helped_by_what_was_said_before_and_after() -> None:
 
 def test_a_neighbour_that_is_no_candidate_itself_counts_too() -> None:
     talks = Talks({1: _one(0), 2: _one(1)}, [0, 0])
-    ranking = late(_question(0, 1), HALVES, talks, talks.rows[1:])
-    assert ranking.rows == (20,)
-    assert ranking.scores[0] == pytest.approx(_mixed(0.5, 0.5 + 0.5 * float(late_interaction._DECAY[0])))
+    ranking = late_ranking(_question(0, 1), HALVES, talks, talks.rows[1:])
+    assert ranking.rows.tolist() == [20]
+    assert ranking.scores[0] == pytest.approx(_mixed(0.5, 0.5 + 0.5 * float(late._DECAY[0])))
 
 
 def test_no_score_is_higher_than_the_ceiling() -> None:
-    ranking = late(_question(0), ONE, Talks({place: _one(0) for place in range(1, 5)}, [0, 0, 0, -1]))
+    ranking = late_ranking(_question(0), ONE, Talks({place: _one(0) for place in range(1, 5)}, [0, 0, 0, -1]))
     assert max(ranking.scores) <= ranking.ceiling + 1e-6
 
 
 def test_a_conversation_in_which_one_turn_fits_comes_before_one_in_which_none_does() -> None:
     # The last turns of both are equal and far from anything; one talk began with a perfect match.
     talks = Talks({place: _one(3) for place in range(1, 15)} | {1: _one(0)}, [0] * 7 + [1] * 7)
-    ranking = late(_question(0), ONE, talks)
+    ranking = late_ranking(_question(0), ONE, talks)
     scores = dict(zip(ranking.rows, ranking.scores, strict=True))
     assert scores[70] > scores[140] == pytest.approx(0, abs=1e-6)
 
 
 def test_a_memory_of_few_tokens_counts_less() -> None:
-    few = late_interaction.FEW_TOKENS
-    ranking = late(
+    few = late.FEW_TOKENS
+    ranking = late_ranking(
         _question(0), ONE, Talks({1: _one(0, 1), 2: _one(0, few // 2), 3: _one(0), 4: _one(0, 9 * few)}, [-1] * 4)
     )
-    assert ranking.rows == (30, 40, 20, 10)
+    assert ranking.rows.tolist() == [30, 40, 20, 10]
     assert ranking.scores[:2] == pytest.approx((1, 1))
-    assert ranking.scores[3] == pytest.approx((1 / few) ** late_interaction.BREVITY_POWER)
+    assert ranking.scores[3] == pytest.approx((1 / few) ** late.BREVITY_POWER)
 
 
 def test_equal_candidates_come_in_the_order_of_rows() -> None:
     talks = Talks({place: _one(0) for place in range(1, 6)}, [-1] * 5)
-    assert late(_question(0), ONE, talks, talks.rows[[3, 0, 4, 1, 2]]).rows == (10, 20, 30, 40, 50)
+    assert late_ranking(_question(0), ONE, talks, talks.rows[[3, 0, 4, 1, 2]]).rows.tolist() == [10, 20, 30, 40, 50]
 
 
 def test_candidates_without_token_vectors_are_not_ranked() -> None:
     talks = Talks({1: _one(0)}, [0, 0, -1])
-    assert late(_question(0), ONE, talks).rows == (10,)
-    assert late(_question(0), ONE, talks, talks.rows[:0]).rows == ()
+    assert late_ranking(_question(0), ONE, talks).rows.tolist() == [10]
+    assert late_ranking(_question(0), ONE, talks, talks.rows[:0]).rows.tolist() == []
 
 
 def test_scores_of_more_rows_join_those_before() -> None:
     talks: Any = Talks({1: _one(0), 2: _one(1), 3: _one(0)}, [-1, -1, -1])
-    encoded = EncodedQuery(Query(text="", scope=Scope(as_of=timestamps.now())), Plan(), _question(0), ONE)
-    first = Ranking("lexical", (20, 30, 40), (2.0, 1.0, 9.0), ceiling=4.0)
-    scored = Scored.of(talks.rows[1:], first, Ranking("dense", (30,), (0.5,)), {"lexical": 0.5, "late": 0.5}, None)
-    assert scored.waiting.tolist() == [20]
-    scored = scored.with_late(late_interaction.late(encoded, talks.rows[1:], talks))
-    both = scored.with_rows(encoded, talks, [10, 20])
-    assert scored.with_rows(encoded, talks, [20, 30]) is scored
-    assert both.rows.tolist() == [10, 20, 30] and both.late is not None
-    np.testing.assert_allclose(both.late.matches[:, 0], [1, 0, 1], atol=1e-6)
-    np.testing.assert_array_equal(both.scores["lexical"], [np.nan, 2, 1])
-    np.testing.assert_array_equal(both.scores["dense"], [np.nan, np.nan, 0.5])
-    assert [candidate.row for candidate in both.table.fused()] == [30, 10, 20]
+    query = Query(text="", scope=Scope(as_of=timestamps.now()))
+    question = Question(query, Plan(), encoding=_question(0), token_weights=ONE)
+    words = Ranking("lexical", np.array([20, 30, 40]), np.array([2.0, 1.0, 9.0]), ceiling=4.0)
+    dense = Ranking("dense", np.array([30]), np.array([0.5]))
+    weights, rows = {"lexical": 0.5, "late": 0.5}, talks.rows[1:]
+    facts = talks.facts(rows, reach=question.reach)
+    turns = Turns(facts.sessions, facts.neighbours, facts.speakers)
+    columns = _columns(rows, words, dense, weights)
+    pool = Scores(rows, columns, (words, dense), weights=weights, turns=turns)
+    # The one without a vector is estimated by its words; the other keeps its score.
+    before, after = (
+        {each.row: each.score for each in ranked}
+        for ranked in (pool.ranked(), evidence.estimate_unembedded(pool.ranked(), pool))
+    )
+    assert after[20] > before[20] and after[30] == before[30]
+    scores = late.late(question, talks, pool)
+    both = late.with_rows(question, talks, scores, [10, 20])
+    assert late.with_rows(question, talks, scores, [20, 30]) is scores
+    assert both.rows.tolist() == [10, 20, 30]
+    np.testing.assert_allclose(both.matches[:, 0], [1, 0, 1], atol=1e-6)
+    raw = {column.name: column.raw for column in both.columns}
+    np.testing.assert_array_equal(raw["lexical"], [np.nan, 2, 1])
+    np.testing.assert_array_equal(raw["dense"], [np.nan, np.nan, 0.5])
+    assert [candidate.row for candidate in both.ranked()] == [30, 10, 20]
 
 
 # Weights
@@ -273,7 +287,7 @@ def encoded(text: str, pattern: str = r"\w+|[^\w\s]") -> Encoding:
 
 def weighed(text: str, rarity: dict[str, float], pattern: str = r"\w+|[^\w\s]") -> dict[str, float]:
     made = encoded(text, pattern)
-    weights = late_interaction.token_weights(text, made, Analyzer(), rarity)
+    weights = token_weights(text, made, Analyzer(), rarity)
     assert weights.sum() == pytest.approx(1, abs=1e-6)
     return {text[start:stop]: float(weight) for (start, stop), weight in zip(made.spans, weights, strict=True)}
 
@@ -307,12 +321,12 @@ def test_where_nothing_is_known_everything_counts_the_same(text: str) -> None:
 
 
 def test_a_question_without_tokens_has_no_weights() -> None:
-    assert late_interaction.token_weights("", encoded(""), Analyzer(), {}).shape == (0,)
+    assert token_weights("", encoded(""), Analyzer(), {}).shape == (0,)
 
 
 @given(st.text("ab_-'é1 漢.", max_size=80), st.lists(st.integers(0, 80), max_size=12))
 def test_the_word_of_a_token_does_not_depend_on_how_it_is_found(text: str, cuts: list[int]) -> None:
     cuts = sorted(min(cut, len(text)) for cut in cuts)
     spans = np.array([*pairwise(cuts)], dtype=np.int32).reshape(-1, 2)
-    expected = [late_interaction._word(text, start, stop) for start, stop in spans.tolist()]
-    assert late_interaction._words(text, spans) == expected
+    expected = [_word(text, start, stop) for start, stop in spans.tolist()]
+    assert _words(text, spans) == expected

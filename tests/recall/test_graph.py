@@ -10,7 +10,7 @@ import pytest
 
 from triskele.config import load
 from triskele.engine.local import LocalEngine
-from triskele.recall import graph_leg
+from triskele.recall import graph
 from triskele.recall.plan import Plan
 from triskele.store.derived import NAMES
 from triskele.types import Add, Answer, Hit
@@ -83,14 +83,14 @@ def test_a_question_that_leaves_nothing_open_asks_no_graph(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _place(engine.recall(QUESTION), FAR) is not None
-    monkeypatch.setattr(graph_leg, "OPEN_BELOW", -1.0)
-    monkeypatch.setattr(graph_leg, "LEAST_OPEN", 0.0)
+    monkeypatch.setattr(graph, "OPEN_BELOW", -1.0)
+    monkeypatch.setattr(graph, "LEAST_OPEN", 0.0)
     assert _place(engine.recall(QUESTION), FAR) is None
 
 
 def test_the_graph_adds_nothing_to_a_stranger(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_leg, "_STRANGER", 1.0)
-    monkeypatch.setattr(graph_leg, "_STRANGER_BY_TITLE", 1.0)
+    monkeypatch.setattr(graph, "_STRANGER", 1.0)
+    monkeypatch.setattr(graph, "_STRANGER_BY_TITLE", 1.0)
     assert _place(engine.recall(QUESTION), FAR) is None
 
 
@@ -98,16 +98,16 @@ def test_a_stranger_by_a_shared_name_gains_nothing_where_one_by_its_own_title_do
     rows, cosines = np.array([4, 2, 3, 1]), np.array([np.nan, 0.0, 0.2, 0.0])
     by_title = (np.zeros(2, np.int64), np.array([1, 2]), np.array([1.0, 0.1], np.float32))
     order = np.argsort(rows)
-    is_there, named = graph_leg._known(np.append(graph_leg._named_rows(by_title), 5), rows[order], order)
+    is_there, named = graph._known(np.append(graph._named_rows(by_title), 5), rows[order], order)
     assert (is_there.tolist(), named.tolist()) == ([True, False], [3])
-    assert graph_leg._acquaintance(cosines, named).tolist() == pytest.approx([1.0, 0.0, 1.0, 0.5])
+    assert graph._relevance_gate(cosines, named).tolist() == pytest.approx([1.0, 0.0, 1.0, 0.5])
 
 
 def test_connections_of_a_first_candidate_that_does_not_match_add_nothing(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _hit(engine.ask(QUESTION, Plan(), limit=100), FAR).legs["graph"].contribution > 0
-    monkeypatch.setattr(graph_leg, "FOOTING", (0.99, 1.0))
+    monkeypatch.setattr(graph, "FOOTING", (0.99, 1.0))
     assert all(hit.memory.content != FAR for hit in engine.ask(QUESTION, Plan(), limit=100).hits)
 
 

@@ -13,14 +13,11 @@ import pytest
 from triskele.config import RerankSettings, load
 from triskele.engine.local import LocalEngine
 from triskele.models.cross_encoder import Context
-from triskele.recall import second_stage
-from triskele.recall.candidates import CandidateSet
-from triskele.recall.evidence import REVIEW
-from triskele.recall.fusion import Candidate, Contribution
-from triskele.recall.graph_leg import GRAPH
-from triskele.recall.plan import CROSS, DEFAULT, GATED, HURRIED_S, Plan
-from triskele.recall.second_stage import SecondStage
-from triskele.types import Answer, Role, Sensitivity
+from triskele.recall import rerank
+from triskele.recall.plan import CROSS, DEFAULT, GATED, PROMPT_S, Plan
+from triskele.recall.question import Question
+from triskele.recall.scores import GRAPH, REVIEW, Candidate, Candidates, Contribution
+from triskele.types import Answer, Query, Role, Sensitivity
 
 TURNS = ("Did the parcel arrive?", "Yes, the grey one did", "And what was inside the parcel?")
 NOTES = tuple(f"the parcel number {number} stands in the hall" for number in range(12))
@@ -65,8 +62,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
 def ask(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> Any:
     def recall(scorer: Fake, *, band: tuple[float, float] = (0.0, 1.1), patience_s: float | None = None) -> Answer:
         monkeypatch.setattr("triskele.models.bundled.bundled_cross_encoder", lambda: scorer)
-        monkeypatch.setattr(second_stage, "HOPELESS", band[0])
-        monkeypatch.setattr(second_stage, "SURE", band[1])
+        monkeypatch.setattr(rerank, "HOPELESS", band[0])
+        monkeypatch.setattr(rerank, "SURE", band[1])
         return engine.ask(QUESTION, Plan(rerank=GATED, patience_s=patience_s), limit=20)
 
     return recall
@@ -97,12 +94,13 @@ def test_what_connections_raised_keeps_its_lead_over_what_the_model_likes(
     liked = engine.store.rows(rows)[rows[0]].content
     scores = {rows[0]: 0.8, rows[1]: 1.0, rows[2]: 0.5}
     from_graph = {GRAPH: Contribution(1, share, share, share)}
-    found = CandidateSet([Candidate(row, scores[row], from_graph if row == rows[1] else {}) for row in rows])
+    found = Candidates([Candidate(row, scores[row], from_graph if row == rows[1] else {}) for row in rows])
     corpus = engine.runtime.indexes(None).corpus(engine.scope())
-    read = SecondStage(Fake(liked)).read(QUESTION, found, corpus, engine.store)
-    assert [candidate.row for candidate in read.fused][:2] == (rows[1::-1] if is_above else rows[:2])
+    question = Question(Query(text=QUESTION, scope=engine.scope()), Plan())
+    read = rerank.review(question, corpus, found, engine.store, Fake(liked))
+    assert [candidate.row for candidate in read.ranked][:2] == (rows[1::-1] if is_above else rows[:2])
     # What it thinks is told as it is.
-    parts = {candidate.row: candidate.parts[REVIEW] for candidate in read.fused}
+    parts = {candidate.row: candidate.parts[REVIEW] for candidate in read.ranked}
     assert (parts[rows[1]].rank, parts[rows[1]].raw) == (2, -40.0)
     assert (parts[rows[1]].contribution > 0) == is_above
 
@@ -132,8 +130,8 @@ def turns_before(folder: Path, monkeypatch: pytest.MonkeyPatch, talk: Sequence[t
     """What each of some turns is read behind."""
     fake = Fake("hall")
     monkeypatch.setattr("triskele.models.bundled.bundled_cross_encoder", lambda: fake)
-    monkeypatch.setattr(second_stage, "HOPELESS", 0.0)
-    monkeypatch.setattr(second_stage, "SURE", 1.1)
+    monkeypatch.setattr(rerank, "HOPELESS", 0.0)
+    monkeypatch.setattr(rerank, "SURE", 1.1)
     with LocalEngine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "hall"}), folder) as opened:
         for content, details in talk:
             opened.remember(content, created_at="2025-05-01", **({"session": "talk"} | details))
@@ -175,9 +173,9 @@ def test_long_turns_and_those_of_a_conversation_with_an_assistant_are_read_alone
 
 
 def test_a_prompt_that_waits_gives_it_little_time_and_asks_no_other() -> None:
-    assert Plan(rerank=CROSS).in_a_hurry().rerank == DEFAULT
-    hurried = Plan(rerank=GATED).in_a_hurry()
-    assert (hurried.rerank, hurried.patience_s) == (GATED, HURRIED_S)
+    assert Plan(rerank=CROSS).for_prompt().rerank == DEFAULT
+    hurried = Plan(rerank=GATED).for_prompt()
+    assert (hurried.rerank, hurried.patience_s) == (GATED, PROMPT_S)
 
 
 def test_always_with_the_bundled_model_is_gated(tmp_path: Path) -> None:

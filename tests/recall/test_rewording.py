@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import loopback
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +17,8 @@ from triskele.errors import ModelUnavailable, Unavailable
 from triskele.models.egress import EgressClient, NotCleared
 from triskele.models.llm import EndpointLlm, HostedLlm
 from triskele.privacy.clearance import ClearedText, Quotes, clear_question
-from triskele.recall.expansion import LOW_CONFIDENCE, MOST_REWRITES, ORIGINAL, WORDS, fused, rewrites
-from triskele.types import Ranking
+from triskele.recall.rewording import LOW_CONFIDENCE, MOST_REWRITES, ORIGINAL, WORDS, fused, rewrites
+from triskele.recall.scores import Ranking
 
 QUESTION = "Where does the heron nest?"
 
@@ -148,7 +149,8 @@ def test_rewrites_come_from_a_service_and_its_failures_are_passed_on() -> None:
 
 def ranking(scores: dict[int, float], leg: str = "fused") -> Ranking:
     ordered = sorted(scores, key=lambda row: (-scores[row], row))
-    return Ranking(leg, tuple(ordered), tuple(scores[row] for row in ordered))
+    values = np.array([scores[row] for row in ordered], dtype=np.float64)
+    return Ranking(leg, np.array(ordered, dtype=np.int64), values)
 
 
 score_maps = st.dictionaries(st.integers(1, 60), st.floats(0.0, 10.0), max_size=60)
@@ -182,7 +184,7 @@ def test_long_rankings_are_fused_whole() -> None:
 def test_the_original_alone_keeps_its_order(scores: dict[int, float]) -> None:
     original = ranking(scores)
     for others in ([], [Ranking("fused")]):
-        assert [each.row for each in fused(original, others)] == list(original.rows)
+        assert [each.row for each in fused(original, others)] == original.rows.tolist()
 
 
 @given(scores=score_maps, others=others_maps, data=st.data())
@@ -221,5 +223,7 @@ def test_every_row_is_there_once_with_the_sum_of_its_parts(
 def test_what_was_given_is_left_as_it_was() -> None:
     original, others = ranking({1: 2, 2: 1}), [ranking({2: 3}), ranking({1: 1})]
     fused(original, others)
-    assert (original, others) == (ranking({1: 2, 2: 1}), [ranking({2: 3}), ranking({1: 1})])
+    assert [each.rows.tolist() for each in (original, *others)] == [[1, 2], [2], [1]]
+    assert [each.scores.tolist() for each in (original, *others)] == [[2, 1], [3], [1]]
+    assert original.leg == "fused"
     assert 0 < LOW_CONFIDENCE < 0.5

@@ -1,22 +1,27 @@
-"""Query expansion: other wordings of a query with low confidence, written by a language model, and their fusion."""
+"""Rewording: other wordings of a question whose answer is unsure, by a language model, and their fusion."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from triskele import validation
 from triskele.errors import BadInput, Unavailable
-from triskele.models.llm import Llm
-from triskele.privacy.clearance import ClearedText
-from triskele.recall.candidates import with_contribution
-from triskele.recall.fusion import Candidate, FusionConfig, fuse
+from triskele.index.corpus import Corpus
+from triskele.recall.fusion import FusionConfig, textbook_fusion
+from triskele.recall.plan import CROSS, DEFAULT
+from triskele.recall.question import Question, Rewriter, Sources, read_wording
+from triskele.recall.scores import Candidate, Candidates, Ranking, scaled_parts
 from triskele.text.words import fold
-from triskele.types import Ranking
+from triskele.types import Answer
 
 if TYPE_CHECKING:
+    from triskele.models.llm import Llm
+    from triskele.privacy.clearance import ClearedText
     from triskele.recall.hosted.egress_policy import EgressPolicy
 
 MOST_REWRITES = 3
@@ -64,10 +69,6 @@ class QueryRewriter:
     llm: Llm
     egress_policy: EgressPolicy
 
-    def is_worth(self, confidence: float) -> bool:
-        """Whether an answer is so unsure that other wordings may help."""
-        return confidence < LOW_CONFIDENCE
-
     def wordings(self, question: str) -> tuple[list[str], str]:
         """Other wordings, or an empty list with the reason."""
         cleared, problem = self.egress_policy.question(question)
@@ -79,22 +80,37 @@ class QueryRewriter:
             return [], f"the question was not reworded: {error}"
 
 
-def joined(first: Sequence[Candidate], others: Sequence[Sequence[Candidate]]) -> list[Candidate]:
-    """The candidates of a query and of its other wordings; each wording is one more contribution."""
-    both = fused(_ranking(first), [_ranking(other) for other in others])
-    before = {candidate.row: candidate for candidate in first}
-    candidates = []
-    for each in both:
-        parts = dict(each.parts)
+def reword(question: Question, answer: Answer, rewriter: Rewriter) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Other wordings of a question whose answer is unsure, or none with the reason."""
+    if answer.confidence >= LOW_CONFIDENCE:
+        return (), ()
+    wordings, problem = rewriter.wordings(question.query.text)
+    return tuple(wordings), (problem,) if problem else ()
+
+
+def read_wordings(question: Question, wordings: Sequence[str], corpus: Corpus, sources: Sources) -> Iterator[Question]:
+    """The wordings as questions, ranked only by local models: the hosted ones have read the original."""
+    plan = replace(question.plan, rerank=DEFAULT) if question.plan.rerank == CROSS else question.plan
+    local = replace(sources, hosted=None)
+    for text in wordings:
+        yield read_wording(replace(question.query, text=text), plan, corpus, local)
+
+
+def joined(candidates: Candidates, others: Sequence[Candidates]) -> Candidates:
+    """The candidates of a question and of its other wordings; each wording is one more contribution."""
+    original = {candidate.row: candidate for candidate in candidates.ranked}
+    ranked = []
+    for candidate in fused(_ranking(candidates), [_ranking(other) for other in others]):
+        parts = dict(candidate.parts)
         own = parts.pop(ORIGINAL, None)
-        of_legs = with_contribution(before[each.row], own.contribution) if own else {}
-        candidates.append(each._replace(parts=of_legs | parts))
-    return candidates
+        of_legs = scaled_parts(original[candidate.row], own.contribution) if own else {}
+        ranked.append(candidate._replace(parts=of_legs | parts))
+    return replace(candidates, ranked=ranked)
 
 
-def _ranking(candidates: Sequence[Candidate]) -> Ranking:
-    scores = tuple(candidate.score for candidate in candidates)
-    return Ranking("wording", tuple(candidate.row for candidate in candidates), scores)
+def _ranking(candidates: Candidates) -> Ranking:
+    rows = np.array([candidate.row for candidate in candidates.ranked], dtype=np.int64)
+    return Ranking("wording", rows, np.array([candidate.score for candidate in candidates.ranked], dtype=np.float64))
 
 
 def fused(original: Ranking, others: Sequence[Ranking]) -> list[Candidate]:
@@ -104,13 +120,14 @@ def fused(original: Ranking, others: Sequence[Ranking]) -> list[Candidate]:
     """
     wordings = {f"wording {number}": ranking for number, ranking in enumerate(others, start=1)}
     # A floating-point sum depends on the order of its terms: sort, so that the order of the wordings does not matter.
-    by_content = sorted(wordings, key=lambda name: (wordings[name].rows, wordings[name].scores))
+    by_content = sorted(wordings, key=lambda name: (wordings[name].rows.tolist(), wordings[name].scores.tolist()))
     names = {f"{number:03}": name for number, name in enumerate([ORIGINAL, *by_content])}
     rankings = [replace(original if name == ORIGINAL else wordings[name], leg=leg) for leg, name in names.items()]
-    weighing = FusionConfig(weights=dict.fromkeys(names, 1.0), depth=max(len(ranking.rows) for ranking in rankings))
-    place = {row: number for number, row in enumerate(original.rows)}
-    both = sorted(fuse("dbsf", rankings, weighing), key=lambda each: (-each.score, place.get(each.row, len(place))))
-    return [Candidate(row, score, {names[leg]: part for leg, part in parts.items()}) for row, score, parts in both]
+    config = FusionConfig(weights=dict.fromkeys(names, 1.0), depth=max(len(ranking.rows) for ranking in rankings))
+    place = {row: number for number, row in enumerate(original.rows.tolist())}
+    ranked = textbook_fusion("dbsf", rankings, config).ranked()
+    ranked.sort(key=lambda candidate: (-candidate.score, place.get(candidate.row, len(place))))
+    return [Candidate(row, score, {names[leg]: part for leg, part in parts.items()}) for row, score, parts in ranked]
 
 
 def _bare(line: str) -> str:

@@ -1,4 +1,4 @@
-"""The graph leg: memories that a name connects with the best candidates, and what they add to them.
+"""Step 6, the graph leg: memories that a name connects with the best candidates, and what they add to them.
 
 Title edges connect a memory with those that mention its subject; shared edges connect memories that mention the same
 concept, the stronger the fewer do. A name that very many memories mention connects none of them. A candidate gains
@@ -13,21 +13,22 @@ Walks are personalised PageRank, or the cheaper hop decay; edges are computed wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import numpy as np
 
 from triskele.index.corpus import Bools, Corpus, Floats, Ints
 from triskele.index.mentions import COMMON_FROM
-from triskele.recall import fusion
-from triskele.recall.legs import LEAST_SIMILARITY, EncodedQuery
-from triskele.recall.plan import OFF
+from triskele.recall.fusion import FusionConfig, textbook_fusion
+from triskele.recall.late import with_rows
+from triskele.recall.legs import LEAST_SIMILARITY
+from triskele.recall.plan import DEFAULT, OFF
+from triskele.recall.question import Question
+from triskele.recall.scores import GRAPH, Column, Doubles, Ranking, Scores, conversation_share, step
 from triskele.text.spellings import MAX_PARTS, parts
 from triskele.text.words import COMMON_WORDS
-from triskele.types import Ranking
 
-GRAPH = "graph"
 MAX_OWNERS = 10
 _HUB = 0.01
 _MOST_HOLDERS = 200
@@ -79,9 +80,63 @@ Walk = Callable[..., tuple[Ints, Floats]]
 _NO_EDGES: Edges = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
 
 
+@step
+def graph(question: Question, corpus: Corpus, scores: Scores) -> Scores:
+    """Step 6: what titles in the question and connections with the best rows add, also to rows that no leg returned."""
+    plan = question.plan
+    if GRAPH not in plan.legs or scores.order is not None:
+        return scores
+    if question.plan.fusion != DEFAULT:
+        rankings = [*scores.rankings, graph_ranking(question, corpus, scores.rankings)]
+        return textbook_fusion(plan.fusion, rankings, FusionConfig.of(question))
+    if scores.late_weights is None:
+        return scores
+    # Names weigh as little here as in late interaction.
+    question = replace(question, token_weights=scores.late_weights)
+    named: dict[int, float] = {}
+    for row, start, stop in titles(question.query.text, corpus):
+        named[row] = max(named.get(row, 0.0), question.weight_between(start, stop))
+    scores, seeds = with_rows(question, corpus, scores, named), ()
+    places, sums = scores.ordered
+    gained = np.zeros(len(places), dtype=np.float32)
+    neighbours = None
+    if plan.walk != OFF and len(places):
+        neighbours = SeedNeighbours.of(best_seeds(scores.rows[places], sums, named), corpus)
+        seeds = tuple(neighbours.seeds.tolist())
+    # If nothing is connected with the seeds, a walk leads nowhere.
+    if neighbours is not None and (len(neighbours.by_title[0]) or len(neighbours.by_shared[0])):
+        scores = with_rows(question, corpus, scores, neighbours.nearest(corpus))
+        places, sums = scores.ordered
+        gained = connection_gains(question, corpus, scores, neighbours, named)
+    added = by_title(named, scores.rows)
+    added[places] += gained
+    # What the graph adds is relative to the best score without it.
+    weight = (plan.weights or {}).get(GRAPH, 1.0) * float(sums.max(initial=0.0))
+    # Nothing counts as not scored.
+    column = Column(GRAPH, np.where(added > 0, added, np.nan), weight)
+    return replace(scores, columns=(*scores.columns, column), seeds=seeds)
+
+
+def connection_gains(
+    question: Question, corpus: Corpus, scores: Scores, neighbours: SeedNeighbours, named: Mapping[int, float]
+) -> Floats:
+    """What connections add to every candidate, best first, by walks and by what it matches beyond those above it."""
+    places, sums = scores.ordered
+    rows, matches, weights = scores.rows[places], scores.matches[places], question.token_weights
+    turns = conversation_share(corpus.facts(rows, reach=min(question.reach, 1)).neighbours)
+    gained = walk_gains(
+        question.plan.walk, weights, neighbours, rows, sums, matches, scores.columns[1].raw[places], turns
+    )
+    total = sums + float(sums.max()) * (gained + by_title(named, rows))
+    novelty = novelty_gains(weights, total, matches, gained)
+    # Novelty is measured by the best score with the graph, what it adds by the best without.
+    gained += (1 - turns) * novelty * np.float32(total.max() / max(float(sums.max()), 1e-9))
+    return gained
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Adjacency:
-    """Edges by node: those of node i begin at starts[i]."""
+    """Edges by node: node i has the edges from starts[i] on."""
 
     starts: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
     others: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -96,7 +151,7 @@ class _Adjacency:
         return places, self.others[inside], self.weights[inside]
 
     def extended(self, edges: Edges, nodes: int) -> _Adjacency:
-        """These edges and those of some more nodes, which come in the order of the nodes."""
+        """These edges and the edges of some more nodes, which come in the order of the nodes."""
         if not len(edges[0]):
             return _Adjacency(np.append(self.starts, self.starts[-1:].repeat(nodes)), self.others, self.weights)
         ends = self.starts[-1] + np.cumsum(np.bincount(edges[0], minlength=nodes))
@@ -112,7 +167,7 @@ class ConceptGraph:
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
-        self._most = hub(corpus.size)
+        self._most = max_concept_frequency(corpus.size)
         self._places: dict[int, int] = {}
         self._titles = self._shared = self._mixed = _Adjacency()
 
@@ -170,7 +225,7 @@ def concept_edges(corpus: Corpus, nodes: Ints, most: int) -> tuple[Edges, Edges]
     )
 
 
-def hub(memories: int) -> int:
+def max_concept_frequency(memories: int) -> int:
     """The most memories that a name may connect."""
     return min(_MOST_HOLDERS, max(COMMON_FROM, int(_HUB * memories)))
 
@@ -276,23 +331,23 @@ def _largest(nodes: Ints, worth: Floats) -> tuple[Ints, Floats]:
 WALKS: Mapping[str, Walk] = {"pagerank": pagerank, "hops": hop_decay}
 
 
-def walked(encoded: EncodedQuery, corpus: Corpus, rankings: Sequence[Ranking]) -> Ranking:
+def graph_ranking(question: Question, corpus: Corpus, rankings: Sequence[Ranking]) -> Ranking:
     """The graph as a separate leg, for the textbook fusions: the rows that a walk from the best of others reaches."""
     starts: dict[int, float] = {}
     for ranking in rankings:
-        for rank, row in enumerate(ranking.rows[:SEEDS], start=1):
+        for rank, row in enumerate(ranking.rows[:SEEDS].tolist(), start=1):
             starts[row] = starts.get(row, 0.0) + 1 / rank
-    if not starts or encoded.plan.walk == OFF:
+    if not starts or question.plan.walk == OFF:
         return Ranking(GRAPH)
     seeds = np.array(list(starts), dtype=np.int64)
     # A memory with very many mentions says little about each concept.
     mentioned = np.bincount(corpus.mentions(seeds).place, minlength=len(seeds))
     weights = np.array(list(starts.values())) * corpus.facts(seeds).importance / np.sqrt(np.maximum(mentioned, 1))
-    rows, mass = WALKS[encoded.plan.walk](ConceptGraph(corpus).mixed, seeds, weights.astype(np.float32), hops=HOPS)
+    rows, mass = WALKS[question.plan.walk](ConceptGraph(corpus).mixed, seeds, weights.astype(np.float32), hops=HOPS)
     is_visible = corpus.facts(rows).is_visible
     rows, mass = rows[is_visible], mass[is_visible]
-    order = np.lexsort((rows, -mass))[: encoded.query.depth]
-    return Ranking(GRAPH, tuple(rows[order].tolist()), tuple(mass[order].tolist()))
+    order = np.lexsort((rows, -mass))[: question.query.depth]
+    return Ranking(GRAPH, rows[order], mass[order].astype(np.float64))
 
 
 def titles(text: str, corpus: Corpus) -> list[Title]:
@@ -329,7 +384,7 @@ def _owners(corpus: Corpus, concepts: Sequence[int]) -> Iterable[tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Surroundings:
+class SeedNeighbours:
     """The best candidates, and the edges that lead away from them."""
 
     seeds: Ints
@@ -338,18 +393,18 @@ class Surroundings:
     by_shared: Edges
 
     @staticmethod
-    def of(seeds: Ints, corpus: Corpus) -> Surroundings:
+    def of(seeds: Ints, corpus: Corpus) -> SeedNeighbours:
         """Follow the edges of some rows."""
         graph = ConceptGraph(corpus)
-        return Surroundings(seeds, graph, graph.titles(seeds), graph.shared(seeds))
+        return SeedNeighbours(seeds, graph, graph.titles(seeds), graph.shared(seeds))
 
-    def nearest(self, encoded: EncodedQuery, corpus: Corpus) -> list[int]:
+    def nearest(self, corpus: Corpus) -> list[int]:
         """The rows nearest to the query among those that an edge connects with each seed."""
         found: list[int] = []
         for (places, rows, _), least in ((self.by_title, -1.0), (self.by_shared, LEAST_SIMILARITY)):
             is_visible = corpus.facts(rows).is_visible
             places, rows = places[is_visible], rows[is_visible]
-            cosines = corpus.cosines(encoded.encoding.sentence, rows)
+            cosines = corpus.cosines(rows)
             # A memory that shares a concept with a near one may still have nothing to do with the query.
             near = np.flatnonzero(cosines >= least)
             order = near[np.lexsort((-cosines[near], places[near]))]
@@ -358,52 +413,51 @@ class Surroundings:
         return found
 
 
-def seeds(rows: Ints, scores: fusion.Floats, named: Mapping[int, float]) -> Ints:
+def best_seeds(rows: Ints, scores: Doubles, named: Mapping[int, float]) -> Ints:
     """The best candidates, those first whose subject the query names."""
     worth = scores / max(float(scores.max()), 1e-9)
     worth += BY_TITLE_AS_SEED / BY_TITLE * by_title(named, rows)
     return rows[np.lexsort((rows, -worth))[:SEEDS]]
 
 
-def gains(
-    encoded: EncodedQuery,
-    surroundings: Surroundings,
+def walk_gains(
+    walk: str,
+    weights: Floats,
+    neighbours: SeedNeighbours,
     rows: Ints,
-    scores: fusion.Floats,
+    scores: Doubles,
     matches: Floats,
-    cosines: fusion.Floats,
+    cosines: Doubles,
     in_conversation: float,
 ) -> Floats:
     """What connections add to every candidate, as a share of the best score; the candidates come best first."""
-    openness = max(LEAST_OPEN, min(1.0, float(encoded.token_weights @ (matches[0] < OPEN_BELOW)) / FULLY_OPEN))
+    uncovered_share = max(LEAST_OPEN, min(1.0, float(weights @ (matches[0] < OPEN_BELOW)) / FULLY_OPEN))
     # Turns of a conversation are connected by their neighbours already.
-    openness *= (1 - in_conversation) * _footing(matches[0], encoded.token_weights, FOOTING)
+    uncovered_share *= (1 - in_conversation) * _seed_match(matches[0], weights, FOOTING)
     order = np.argsort(rows)
     ordered = rows[order]
-    places = order[ordered.searchsorted(surroundings.seeds)]
+    places = order[ordered.searchsorted(neighbours.seeds)]
     claims = (scores[places] / max(float(scores[0]), 1e-9)).astype(np.float32)
     more = np.maximum(matches[:, None, :] - matches[None, places, :], 0).mean(axis=2) * claims
     gained = np.zeros(len(rows), dtype=np.float32)
-    for seeds, others, _ in (surroundings.by_title, surroundings.by_shared):
+    for seeds, others, _ in (neighbours.by_title, neighbours.by_shared):
         is_there, linked = _known(others, ordered, order)
         # The most that a candidate matches beyond a seed that an edge connects it with.
         np.maximum.at(gained, linked, more[linked, seeds[is_there]])
-    walk = encoded.plan.walk
     # The mixed walk first: it passes every node of the other, whose edges are then known.
     mixed, titled = (
-        _arriving(walk, around, surroundings.seeds, rows)
-        for around in (surroundings.graph.mixed, surroundings.graph.titles)
+        _arriving(walk, around, neighbours.seeds, rows) for around in (neighbours.graph.mixed, neighbours.graph.titles)
     )
     extra = BY_TITLE_WALK * np.sqrt(titled) + BY_WALK * np.sqrt(mixed) + BY_GAIN * gained
-    _, named = _known(_named_rows(surroundings.by_title), ordered, order)
-    extra *= _acquaintance(cosines, named)
+    _, named = _known(_named_rows(neighbours.by_title), ordered, order)
+    extra *= _relevance_gate(cosines, named)
     # A walk starts at these: they must not lose by being found first.
     starts = places[:WALKERS]
     extra[starts] = np.delete(extra, starts).max(initial=0.0)
-    return np.asarray(extra * openness, dtype=np.float32)
+    return np.asarray(extra * uncovered_share, dtype=np.float32)
 
 
-def news(weights: Floats, scores: fusion.Floats, matches: Floats, gained: Floats) -> Floats:
+def novelty_gains(weights: Floats, scores: Doubles, matches: Floats, gained: Floats) -> Floats:
     """What connected candidates match beyond those above them, as a share of the best score.
 
     The list is built greedily: each next candidate has the highest sum of its score and its news. The first has none;
@@ -415,7 +469,7 @@ def news(weights: Floats, scores: fusion.Floats, matches: Floats, gained: Floats
     if best <= 0 or not gained[order[1:]].any():
         return added
     first, left = order[0], order[1:]
-    footing = _footing(matches[first], weights, FOOTING_OF_NEWS)
+    footing = _seed_match(matches[first], weights, FOOTING_OF_NEWS)
     covered, highest = matches[first], 0.0
     matched = np.where(matches[left] >= MATCHED, matches[left], -np.inf)
     is_connected, alone = gained[left] > 0, scores[left] / best
@@ -431,13 +485,13 @@ def news(weights: Floats, scores: fusion.Floats, matches: Floats, gained: Floats
     return added
 
 
-def _footing(matches: Floats, weights: Floats, between: tuple[float, float]) -> float:
+def _seed_match(matches: Floats, weights: Floats, between: tuple[float, float]) -> float:
     """From 0 to 1, the position of the first candidate's mean match between two values."""
     low, high = between
     return min(max((float(matches @ weights) - low) / (high - low), 0.0), 1.0)
 
 
-def _acquaintance(cosines: fusion.Floats, named: Ints) -> Floats:
+def _relevance_gate(cosines: Doubles, named: Ints) -> Floats:
     """From 0, unrelated to the query, to 1; a memory without a vector, whose cosine is NaN, counts as related.
 
     What a seed names by its own title (`named`, by place) may be further from the query than what shares its names.
@@ -472,7 +526,7 @@ def _arriving(walk: str, around: Around, starts: Ints, rows: Ints) -> Floats:
     return np.where(nodes[at] == rows, mass[at], 0).astype(np.float32)
 
 
-def by_title(named: Mapping[int, float], rows: Ints) -> fusion.Floats:
+def by_title(named: Mapping[int, float], rows: Ints) -> Doubles:
     """What titles in the query add to some rows."""
     added = np.zeros(len(rows))
     for row, cover in named.items():

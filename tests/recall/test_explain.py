@@ -13,13 +13,15 @@ import pytest
 from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
-from triskele.recall import reasons
-from triskele.recall.legs import QueryTerms
-from triskele.recall.pipeline import pack
+from triskele.recall import explain
+from triskele.recall.confidence import Coverage
+from triskele.recall.explain import pack
 from triskele.recall.plan import Plan
+from triskele.recall.question import Question
 from triskele.store.vector_bytes import row_of
+from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
-from triskele.types import Add, Answer, Hit, LinkKind, Memory, Term
+from triskele.types import Add, Answer, Hit, LinkKind, Memory, Query, Scope, Term
 
 MEMORIES = (
     "Releases reach the cluster through Argo CD, never by hand",
@@ -153,7 +155,7 @@ def test_many_words_are_cut_short(fresh: LocalEngine) -> None:
     fresh.remember(words)
     hit = _first(fresh, words)
     assert "…" in hit.reason
-    assert hit.reason.count("“") == reasons.MAX_WORDS_NAMED + 1
+    assert hit.reason.count("“") == explain.MAX_WORDS_NAMED + 1
 
 
 def test_a_successor_is_told_with_what_it_replaced(fresh: LocalEngine) -> None:
@@ -217,8 +219,8 @@ def test_nothing_found_is_no_confidence(fresh: LocalEngine) -> None:
 
 
 def _cost(answer: Answer) -> int:
-    hits = sum(reasons.tokens_of(hit.memory.content) for hit in answer.hits)
-    return hits + sum(reasons.tokens_of(memory.content) for memory in answer.resolutions)
+    hits = sum(explain.tokens_of(hit.memory.content) for hit in answer.hits)
+    return hits + sum(explain.tokens_of(memory.content) for memory in answer.resolutions)
 
 
 @pytest.mark.parametrize("budget", [1, 5, 12, 20, 40, 1000])
@@ -232,7 +234,7 @@ def test_what_is_packed_fits_the_budget_in_the_order_of_the_hits(engine: LocalEn
     left = budget - _cost(packed)
     # Nothing that still fits was left out.
     for place, hit in enumerate(full.hits):
-        assert place in places or reasons.tokens_of(hit.memory.content) > left
+        assert place in places or explain.tokens_of(hit.memory.content) > left
 
 
 def test_a_long_hit_makes_room_for_shorter_ones(fresh: LocalEngine) -> None:
@@ -281,9 +283,9 @@ def test_packing_leaves_everything_else_as_it_was(engine: LocalEngine) -> None:
 
 
 def test_scripts_without_spaces_take_a_token_per_character() -> None:
-    assert reasons.tokens_of("deploy on Friday") == 4
-    assert reasons.tokens_of("金曜日に配備する") == 8
-    assert reasons.tokens_of("Argo で配備") == 2 + 3
+    assert explain.tokens_of("deploy on Friday") == 4
+    assert explain.tokens_of("金曜日に配備する") == 8
+    assert explain.tokens_of("Argo で配備") == 2 + 3
 
 
 def test_that_two_legs_agree_on_a_stranger_gives_no_confidence(engine: LocalEngine) -> None:
@@ -296,10 +298,11 @@ def test_that_two_legs_agree_on_a_stranger_gives_no_confidence(engine: LocalEngi
 def test_coverage_is_summed_in_the_order_of_the_query(make_memory: Callable[..., Memory]) -> None:
     terms = tuple(f"term{number}" for number in range(40))
     rarity = {term: 0.1 * 1.7**number for number, term in enumerate(reversed(terms))}
-    query = QueryTerms(" ".join(terms), terms, rarity)
+    query = Query(text=" ".join(terms), scope=Scope(as_of=timestamps.now()))
+    question = Question(query, Plan(), terms, rarity)
     memory = make_memory(" ".join(reversed(terms[1:])))
-    coverage = reasons.Coverage(query, Analyzer("none")).of(memory)
-    assert coverage == sum(rarity[term] for term in terms[1:]) / query.ceiling
+    coverage = Coverage(question, Analyzer("none")).share(memory)
+    assert coverage == sum(rarity[term] for term in terms[1:]) / question.ceiling
 
 
 def test_evidence_is_the_same_whether_it_is_read_at_once_or_later(tmp_path: Path) -> None:
@@ -319,13 +322,13 @@ def test_reasons_are_made_when_they_are_read_of_the_text_that_was_found(
 ) -> None:
     engine = open_engine()
     id = engine.remember("herons nest in the old mill").id
-    read, made = list[int](), reasons.Coverage.terms_of_each
+    read, made = list[int](), Coverage.terms_of_each
 
-    def counted(coverage: reasons.Coverage, memories: list[Memory]) -> list[tuple[Term, ...]]:
+    def counted(coverage: Coverage, memories: list[Memory]) -> list[tuple[Term, ...]]:
         read.append(len(memories))
         return made(coverage, memories)
 
-    monkeypatch.setattr(reasons.Coverage, "terms_of_each", counted)
+    monkeypatch.setattr(Coverage, "terms_of_each", counted)
     [hit] = engine.recall("where do herons nest?").hits
     assert read == []
     engine.edit(id, content="nothing of the kind")

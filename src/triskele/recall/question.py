@@ -1,0 +1,274 @@
+"""Step 1: a question as the legs read it, with terms, rarity and encoding; and the sources that a recall reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from triskele.errors import ModelUnavailable
+from triskele.index.corpus import Bools, Corpus, Floats, Vectors, Words
+from triskele.models.embedder import Embedder, Encoding
+from triskele.recall.plan import Plan
+from triskele.recall.scores import DENSE, LEXICAL, step
+from triskele.store.protocols import OwnerStore
+from triskele.text.analysis import Analyzer, identifiers, spellings
+from triskele.text.periods import question_period
+from triskele.text.time_grammar import TIME_HINT
+from triskele.text.words import STOP_WORDS
+from triskele.types import Memory, Query, Scope, Sort
+
+if TYPE_CHECKING:
+    from triskele.models.cross_encoder import Context, Reranking
+
+LEXICAL_ONLY = "searched by words only"
+WITHOUT_MODEL = f"{LEXICAL_ONLY}: no model is installed"
+# How many turns of a conversation on either side count for a candidate.
+REACH = 2
+_BARE_WORDS = 3
+_IN_NO_TEXT = "\0"
+_LEAST_WEIGHT = 1e-6
+_STOP_WORD_SHARE = 0.15
+_RARITY_POWER = 0.7
+_LONGEST_WORD = 50
+# Most questions have neither digits nor underscores, so no identifier.
+_HAS_IDENTIFIER = re.compile(r"[\d_]").search
+_LETTERS = re.compile(r"\w*")
+_RUNS = re.compile(r"\w+").finditer
+_HAS_LETTER = re.compile(r"[^\W_]").search
+_WORD = re.compile(r"\w+")
+
+
+class Scorer(Protocol):
+    """Scores texts for a question within a time, or without a limit."""
+
+    @property
+    def name(self) -> str:
+        """The name to show."""
+
+    def score(self, question: str, texts: Sequence[str], contexts: Sequence[Context] = ()) -> Floats:
+        """One logit for each text."""
+
+    def score_within(
+        self, seconds: float, question: str, texts: Sequence[str], contexts: Sequence[Context] = ()
+    ) -> Floats:
+        """The same, or TimeoutError."""
+
+
+class CandidateReranker(Protocol):
+    """Anything that orders the best candidates of a query again."""
+
+    @property
+    def name(self) -> str:
+        """The name to show."""
+
+    @property
+    def depth(self) -> int:
+        """How many candidates it reads."""
+
+    def review(self, question: str, memories: Mapping[int, Memory]) -> Reranking:
+        """Order memories, given by row and best first."""
+
+
+class Rewriter(Protocol):
+    """Writes other wordings of a question."""
+
+    def wordings(self, question: str) -> tuple[list[str], str]:
+        """Other wordings, or an empty list with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The store, corpus and models of a recall; without an embedder only the lexical leg runs."""
+
+    store: OwnerStore
+    corpus: Callable[[Scope], Corpus]
+    analyzer: Analyzer
+    embedder: Embedder | None = None
+    hosted: Vectors | None = None
+    cross_encoder: CandidateReranker | None = None
+    scorer: Scorer | None = None
+    rewriter: Rewriter | None = None
+    missing: tuple[str, ...] = ()
+    half_life_days: float = 0.0
+
+    @contextmanager
+    def snapshot(self, scope: Scope) -> Iterator[Corpus]:
+        """The corpus of a scope, inside one snapshot of the store."""
+        with self.store.snapshot():
+            yield self.corpus(scope)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A query with its plan, its terms and, if a model reads it, its encoding and the weight of each token.
+
+    `terms` leave out stop words, `rarity` has these too. `unknown` are identifiers that no memory of the scope holds in
+    any spelling. `hosted` are the cosines of a hosted model. `reach` is how many turns on either
+    side count for a candidate. `missing` says why the model was not used.
+    """
+
+    query: Query
+    plan: Plan
+    terms: tuple[str, ...] = ()
+    rarity: Mapping[str, float] = field(default_factory=dict)
+    unknown: frozenset[str] = frozenset()
+    encoding: Encoding | None = None
+    token_weights: Floats = field(default_factory=np.empty(0, dtype=np.float32).copy)
+    hosted: Vectors | None = None
+    reach: int = REACH
+    is_search: bool = False
+    missing: tuple[str, ...] = ()
+
+    @property
+    def depth(self) -> int:
+        """The number of rows that a leg returns."""
+        return self.query.depth
+
+    @property
+    def vector(self) -> Floats | None:
+        """The sentence vector; None if no model reads the question."""
+        return None if self.encoding is None else self.encoding.sentence
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether words and vectors both rank."""
+        return {LEXICAL, DENSE} <= self.plan.legs
+
+    @property
+    def ceiling(self) -> float:
+        """The sum of the rarities: what a memory with every term could reach."""
+        return sum(self.rarity[term] for term in self.terms)
+
+    def weight_between(self, start: int, stop: int) -> float:
+        """The weight of the tokens between two positions in the text."""
+        return float(self.token_weights[self._is_between(start, stop)].sum())
+
+    def downweighted(self, spans: Iterable[tuple[int, int]], share: float) -> Floats:
+        """The token weights if those in some spans count a share; unchanged if nothing would be left."""
+        weights = self.token_weights.copy()
+        for start, stop in spans:
+            weights[self._is_between(start, stop)] *= share
+        total = float(weights.sum())
+        return weights / np.float32(total) if total > _LEAST_WEIGHT else self.token_weights
+
+    def _is_between(self, start: int, stop: int) -> Bools:
+        assert self.encoding is not None
+        spans = self.encoding.spans
+        return (spans[:, 0] >= start) & (spans[:, 1] <= stop)
+
+
+@step
+def read(query: Query, plan: Plan, corpus: Corpus, sources: Sources) -> Question:
+    """Read a query: its identifiers as memories spell them, its terms, the time it names, its encoding."""
+    text, unknown = query.text, frozenset[str]()
+    if TIME_HINT.search(text):
+        query = replace(query, period=question_period(text, query.scope.as_of))
+    if _HAS_IDENTIFIER(text):
+        text, unknown = respelled(text, corpus)
+    return read_wording(replace(query, text=text), plan, corpus, sources, unknown)
+
+
+def read_wording(
+    query: Query, plan: Plan, corpus: Corpus, sources: Sources, unknown: frozenset[str] = frozenset()
+) -> Question:
+    """Read a query as it is spelled."""
+    text, analyzer = query.text, sources.analyzer
+    has_letters = any(map(str.isalnum, text))
+    terms = analyzer.query_terms(text) if has_letters else ()
+    # Late interaction needs the rarity of stop words too.
+    words = analyzer.terms(text) if sources.embedder is not None else ()
+    rarity = corpus.rarity(dict.fromkeys([*terms, *words]))
+    reach = REACH if plan.context else 0
+    question = Question(query, plan, tuple(terms), rarity, unknown, reach=reach, is_search=is_search(text))
+    needs_model = plan.needs_model and query.sort is Sort.RELEVANCE and has_letters
+    if sources.embedder is None or not needs_model:
+        return question
+    try:
+        encoding = sources.embedder.encode_query(text)
+    except ModelUnavailable as error:
+        return replace(question, missing=(f"{LEXICAL_ONLY}: {error}",))
+    weights = token_weights(text, encoding, analyzer, rarity)
+    return replace(question, encoding=encoding, token_weights=weights, hosted=sources.hosted)
+
+
+def is_search(text: str) -> bool:
+    """Whether a text is a few words, none of them a stop word."""
+    words = _WORD.findall(text.lower())
+    return 0 < len(words) <= _BARE_WORDS and STOP_WORDS.isdisjoint(words) and "?" not in text
+
+
+def respelled(text: str, corpus: Words) -> tuple[str, frozenset[str]]:
+    """A text with its identifiers as the memories of the scope write them, and those that none of them holds."""
+    unknown = set()
+    for word in reversed(identifiers(text)):
+        if _is_held(word.text, corpus):
+            continue
+        known = _in_any_text(spellings(word.text), corpus)
+        spelling = next((spelling for spelling in known if _is_held(spelling, corpus)), None)
+        if spelling is None:
+            unknown.add(word.text)
+        else:
+            text = text[: word.start] + spelling + text[word.end :]
+    return text, frozenset(unknown)
+
+
+def _in_any_text(terms: Sequence[str], corpus: Words) -> list[str]:
+    """The terms that any memory contains, inside the scope or not."""
+    rarity = corpus.rarity([*terms, _IN_NO_TEXT])
+    return [term for term in terms if rarity[term] < rarity[_IN_NO_TEXT]]
+
+
+def _is_held(term: str, corpus: Words) -> bool:
+    return bool(corpus.search((term,), limit=1))
+
+
+def token_weights(text: str, encoding: Encoding, analyzer: Analyzer, rarity: Mapping[str, float]) -> Floats:
+    """The weight of each token: by the rarity of its word, less for stop words, 0 for punctuation; they sum to 1."""
+    words = _words(text, encoding.spans)
+    pairs = zip(words, analyzer.terms_of_each(words), strict=True)
+    weights = np.array([_weight(word, terms, rarity) for word, terms in pairs], dtype=np.float32)
+    total = float(weights.sum())
+    if total <= 0:
+        return np.full(len(weights), 1 / max(1, len(weights)), dtype=np.float32)
+    return weights / total
+
+
+def _weight(word: str, terms: Sequence[str], rarity: Mapping[str, float]) -> float:
+    rarest = max((rarity.get(term, 0.0) for term in terms), default=0.0)
+    return float(rarest**_RARITY_POWER) * (_STOP_WORD_SHARE if word.lower() in STOP_WORDS else 1.0)
+
+
+def _words(text: str, spans: NDArray[np.int32]) -> list[str]:
+    """The whole word that each token is part of; empty for punctuation."""
+    runs = [match.span() for match in _RUNS(text)]
+    words, at = [], 0
+    for start, stop in spans.tolist():
+        while at < len(runs) and runs[at][1] <= start:
+            at += 1
+        first, last = runs[at] if at < len(runs) else (len(text), 0)
+        # Nearly every token is a piece of such a run.
+        if first <= start < stop <= last <= first + _LONGEST_WORD and text[start:stop].isalnum():
+            words.append(text[first:last])
+        else:
+            words.append(_word(text, start, stop))
+    return words
+
+
+def _word(text: str, start: int, stop: int) -> str:
+    if not _HAS_LETTER(text, start, stop):
+        return ""
+    # Read backwards from the token: a search from the left would try every position.
+    before = _run(text[max(0, start - _LONGEST_WORD) : start][::-1])[::-1]
+    return before + text[start:stop] + _run(text[stop : stop + _LONGEST_WORD])
+
+
+def _run(text: str) -> str:
+    """The letters that a text begins with."""
+    letters = _LETTERS.match(text)
+    return letters.group() if letters else ""
