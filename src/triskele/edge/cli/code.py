@@ -145,7 +145,8 @@ def embed(invocation: Invocation, path: str) -> None:
     searcher, _ = _located(invocation, path)
     with progress_bar("embedding") as advance:
         waiting = searcher.embed(advance)
-    emit(invocation, {"waiting": waiting}, lambda: ())
+    if invocation.as_json:
+        invocation.write_json({"waiting": waiting})
 
 
 def _searcher(invocation: Invocation, path: str | Path, *, is_indexed: bool) -> CodeSearch:

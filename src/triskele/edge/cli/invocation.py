@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
+from triskele.errors import BadInput, NotFound, StoreUnavailable, TriskeleError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -148,7 +150,6 @@ class Invocation:
     def _nothing(self, is_needed: bool) -> Iterator[Engine]:
         """A memory without content, whose file goes away."""
         from triskele.config import sqlite_path
-        from triskele.errors import NotFound, StoreUnavailable
 
         settings = self.chosen()
         path = sqlite_path(settings.store.url)
@@ -225,7 +226,7 @@ class Invocation:
 
 
 def ignored_variables(environ: Mapping[str, str], settings: Settings) -> list[str]:
-    """The variables of an environment that have no effect on the settings read from it, nor on anything else."""
+    """The variables of an environment that have no effect."""
     read = {origin.removeprefix("environment ") for origin in settings.origins.values()} | _READ_ELSEWHERE
     return sorted(
         name for name, value in environ.items() if name.startswith("TRISKELE_") and value and name not in read
@@ -233,9 +234,7 @@ def ignored_variables(environ: Mapping[str, str], settings: Settings) -> list[st
 
 
 def _work_off(engine: LocalEngine, environ: dict[str, str]) -> None:
-    """Leave waiting jobs to the resident process, or do what fits into a moment."""
-    from triskele.errors import TriskeleError
-
+    """Leave pending jobs to the background process, or work for a moment."""
     # The answer is out: nothing here is an error of the command.
     with suppress(TriskeleError, OSError):
         if not engine.runtime.has_jobs():
@@ -248,7 +247,7 @@ def _work_off(engine: LocalEngine, environ: dict[str, str]) -> None:
 
 
 def _start_resident(environ: dict[str, str]) -> bool:
-    """Whether a resident process runs or was started; it looks for waiting jobs itself."""
+    """Start the background process, which finds pending jobs itself."""
     from triskele.edge.hook import client
 
     address = client.Address(environ)
@@ -275,8 +274,6 @@ def _empty_memory(settings: Settings) -> Iterator[LocalEngine]:
 
 def standard_input() -> BinaryIO:
     """Standard input as bytes; refused if the caller closed it."""
-    from triskele.errors import BadInput
-
     if sys.stdin is None:
         raise BadInput("standard input is closed")
     return sys.stdin.buffer
@@ -291,7 +288,7 @@ def _passphrase(prompt: str, is_new: bool) -> str | None:
 
 
 def console(*, is_error: bool = False) -> Console:
-    """A console that prints text as it is: no markup, no emoji codes, no highlighting."""
+    """A console without markup, emoji codes and highlighting."""
     from rich.console import Console
 
     is_plain = bool(os.environ.get("NO_COLOR"))
