@@ -1,1 +1,1 @@
-"""Everything that runs or calls a model: embedders, cross-encoders, language models, the egress client."""
+"""Everything that runs or calls a model: embedders, cross-encoders, language models, egress."""

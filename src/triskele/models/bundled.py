@@ -1,4 +1,4 @@
-"""The bundled models, an embedder and a cross-encoder: each loaded at its first use, once per process."""
+"""The bundled embedder and cross-encoder, loaded once per process at first use."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _AT_ONCE = 2
 
 
 class BundledEmbedder:
-    """An Embedder over a model folder; reads the manifest at once and the weights when first used."""
+    """An embedder over a model folder; weights are read at first use."""
 
     # One thread: a second one made short queries slower.
     def __init__(self, folder: Path = MODEL_FOLDER, threads: int = 1) -> None:
@@ -97,7 +97,7 @@ class BundledEmbedder:
 
 
 def keep_weights(home: Path) -> None:
-    """Keep the bundled embedder in the data folder: a later version can then return to it offline.
+    """Keep the bundled embedder in the data folder, for later versions.
 
     Links need no space until an update removes the files of the package; where there can be none, the files are copied.
     Nothing is left of what cannot be kept whole.
@@ -129,13 +129,13 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 
 def release(fingerprint: str) -> int:
-    """The number of the release that shipped some weights; 0 for any other model."""
+    """Number of the release that shipped some weights; otherwise 0."""
     match = _RELEASE.match(fingerprint)
     return int(match[1] or 1) if match else 0
 
 
 def kept_names(home: Path) -> list[str]:
-    """The fingerprints of kept weights besides those that ship now, latest first; they may not be whole."""
+    """Fingerprints of kept earlier weights, latest first; some may be incomplete."""
     names = {folder.name for folder in (home / "models").glob("*")} - {bundled().fingerprint}
     return sorted(filter(release, names), key=release, reverse=True)
 
@@ -153,7 +153,7 @@ def kept_weights(home: Path, fingerprint: str) -> Path | None:
 
 
 def place_of(name: str, home: Path) -> str:
-    """A model's name or folder on this machine: a store names weights that shipped by their fingerprint."""
+    """Where a model lies: shipped weights are named by their fingerprint."""
     with suppress(ModelUnavailable):
         # As after a rollback, and then a return to the version that ships them.
         if name == bundled().fingerprint:
@@ -166,7 +166,7 @@ def _kept_folder(home: Path, fingerprint: str) -> Path:
 
 
 def embedder_in(folder: Path) -> BundledEmbedder:
-    """The embedder over a folder of weights, shared by those who use it at the same time: a server has many owners."""
+    """The embedder over a folder of weights, shared by concurrent users."""
     embedder = BundledEmbedder(folder)
     with _lock:
         return _others.setdefault((folder, embedder.fingerprint), embedder)
@@ -182,7 +182,7 @@ def bundled() -> BundledEmbedder:
 
 
 class BundledCrossEncoder:
-    """The cross-encoder that ships; its logits are even odds at 0. The weights are read when first used."""
+    """The cross-encoder that ships; a logit of 0 means even odds."""
 
     def __init__(self, folder: Path = MODEL_FOLDER, threads: int | None = None) -> None:
         self._folder = folder
@@ -204,13 +204,13 @@ class BundledCrossEncoder:
         self._runtime()
 
     def score(self, question: str, texts: Sequence[str], contexts: Sequence[Context] = ()) -> NDArray[np.float32]:
-        """One logit for each text; `contexts`, one for each text, are for short turns of a conversation."""
+        """One logit per text; `contexts` belong to short turns of conversations."""
         return self._runtime().logits(question, texts, contexts)
 
     def score_within(
         self, seconds: float, question: str, texts: Sequence[str], contexts: Sequence[Context] = ()
     ) -> NDArray[np.float32]:
-        """The same, or TimeoutError when the time is up, loading included; it is ready sooner the next time."""
+        """One logit per text, or TimeoutError when the time is up."""
         if not self._free.acquire(blocking=False):
             raise TimeoutError
 

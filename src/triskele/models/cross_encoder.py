@@ -1,4 +1,4 @@
-"""Cross-encoders: the protocol, one from a folder with an ONNX graph, and the reranker that reorders by scores."""
+"""Cross-encoders: the protocol, exported models, and the reranker that uses them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Readable = TypeVar("Readable")
 
 
 class CrossEncoder(Protocol[Text]):
-    """A model that scores texts for a query; local models read `str`, hosted ones only `ClearedText`."""
+    """Scores texts for a query; hosted ones read only `ClearedText`."""
 
     @property
     def name(self) -> str:
@@ -43,12 +43,12 @@ class CrossEncoder(Protocol[Text]):
         """Load the weights if they are not loaded."""
 
     def score(self, question: Text, texts: Sequence[Text]) -> NDArray[np.float32]:
-        """One score for each text, higher for a better match; only their order has a meaning."""
+        """One score per text; higher is better, and only order matters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of a turn of a conversation: its date, and the turns before it, nearest first."""
+    """Date of a turn and the turns before it, nearest first."""
 
     date: str = ""
     before: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ def _number(config: Mapping[str, Any], name: str, default: int, *, least: int) -
 
 @dataclass(frozen=True, slots=True)
 class Reranking:
-    """The rows in their new order, or in the old one with the reason why there are no scores."""
+    """Rows in a new order, or why there are no scores."""
 
     order: tuple[int, ...]
     scores: Mapping[int, float]
@@ -146,7 +146,7 @@ class Reranker(Generic[Readable]):
         return self._encoder.name
 
     def rerank(self, question: Readable | None, texts: Mapping[int, Readable | None]) -> Reranking:
-        """Reorder rows, given best first; rows whose text may not be read keep their positions."""
+        """Reorder rows, best first; rows that may not be read stay."""
         rows = tuple(texts)
         read = {row: text for row in rows[: self.depth] if (text := texts[row]) is not None}
         if question is None:
@@ -182,7 +182,7 @@ class Reranker(Generic[Readable]):
 
 
 def reordered(rows: Sequence[int], scores: Mapping[int, float]) -> tuple[int, ...]:
-    """Rows by their scores, among the positions that they held; rows without a score keep theirs."""
+    """Sort rows by score; rows without a score keep their positions."""
     best_first = iter(sorted((row for row in rows if row in scores), key=lambda row: -scores[row]))
     return tuple(next(best_first) if row in scores else row for row in rows)
 

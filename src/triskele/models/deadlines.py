@@ -1,4 +1,4 @@
-"""Work with a time limit: when the time is up, the caller stops waiting."""
+"""Work with a time limit, after which the caller stops waiting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Given = TypeVar("Given")
 
 
 def within(seconds: float, work: Callable[[], Given]) -> Given:
-    """The result of the work, or TimeoutError; unfinished work continues in its thread and its result is dropped."""
+    """The result of the work, or TimeoutError; its thread continues."""
     # A thread, because neither a DNS lookup nor a model's run can be interrupted.
     result: Future[Given] = Future()
 

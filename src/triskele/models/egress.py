@@ -46,16 +46,16 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class EndpointUnavailable(Unavailable):
-    """An endpoint cannot be reached, refuses the request, or returns no usable response."""
+    """An endpoint is unreachable, refuses the request or returns nothing usable."""
 
 
 class NotCleared(TriskeleError, TypeError):
-    """A request held a string that is neither cleared text nor a word of its endpoint; nothing was sent."""
+    """A request held a string that may not be sent; nothing was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """One string made of cleared text and of the endpoint's own words, such as a prompt before a query."""
+    """A string of cleared text and words of the endpoint."""
 
     parts: tuple[str | ClearedText, ...]
 
@@ -102,7 +102,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Texts that are about to be sent: to which host, when and how much, never their content."""
+    """Texts about to be sent: host, time and size, never their content."""
 
     endpoint: str
     host: str
@@ -126,10 +126,10 @@ class Bill:
 
 
 class Ledger(Protocol):
-    """Records what is sent; called before it is sent, so that nothing leaves unrecorded."""
+    """Records what is sent, before it is sent."""
 
     def leaving(self, departure: Departure) -> None:
-        """Record texts that are about to be sent; an exception prevents the request."""
+        """Record texts about to be sent; an exception prevents the request."""
 
     def billed(self, bill: Bill) -> None:
         """Record the tokens that a response was billed for."""
@@ -137,7 +137,7 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why there is no response, whether another attempt may succeed, and how long the server asks to wait."""
+    """Why there is no response, and whether a retry may help."""
 
     reason: str
     is_transient: bool = False
@@ -156,7 +156,7 @@ class _Request:
 
 
 class EgressClient:
-    """Sends cleared text to the endpoints of the user's settings and to no other address."""
+    """Sends cleared text to the endpoints of the settings only."""
 
     def __init__(
         self,
@@ -176,11 +176,11 @@ class EgressClient:
 
     @property
     def hosts(self) -> dict[str, str]:
-        """The hosts that requests may go to, by the names of their endpoints."""
+        """Hosts that requests may go to, by endpoint."""
         return {name: endpoint.host for name, endpoint in self._endpoints.items()}
 
     def post(self, name: str, path: str, body: Mapping[str, Any], tokens: Callable[[Any], object]) -> Any:
-        """The JSON response of an endpoint; `tokens` reads the number of billed tokens from it."""
+        """Send a request; return the JSON response and count billed tokens."""
         if name not in self._endpoints:
             raise BadInput(f"unknown endpoint {name!r}: requests go only to the endpoints in your settings")
         endpoint = self._endpoints[name]
@@ -202,7 +202,7 @@ class EgressClient:
             self._made = None
 
     def _answer(self, request: _Request) -> bytes:
-        """Retry until there is a response, a retry cannot help, or the time is up."""
+        """Retry until there is a response or retrying cannot help."""
         endpoint = request.endpoint
         ends = self._clock() + endpoint.timeout_s
         failure = _Failure("is never called: its attempts are set to 0")
@@ -229,7 +229,7 @@ class EgressClient:
             )
 
     def _tried(self, request: _Request, left_s: float) -> bytes | _Failure:
-        """One attempt. Errors of the HTTP client hold the request with its key: none of them leaves this method."""
+        """One attempt; errors of the HTTP client, which hold keys, stay here."""
         try:
             return within(left_s, lambda: _exchange(self._client(), request, left_s, self._clock))
         except Exception as error:
@@ -361,7 +361,7 @@ def _request(name: str, endpoint: Endpoint, path: str, body: Mapping[str, Any]) 
 
 
 class _Writer:
-    """Turns a body into plain JSON and refuses every string that is not allowed."""
+    """Turns a body into plain JSON; refuses strings that are not allowed."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

@@ -1,4 +1,4 @@
-"""The Embedder protocol, prompts of model families, and checks of what models read and return; no heavy imports."""
+"""The Embedder protocol, prompts of model families, and checks of model outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEARCHING = "Represent this sentence for searching relevant passages: "
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The prompts before a query and before a document, and the pooling: mean, cls or last."""
+    """Prompts before queries and documents, and the pooling of a family."""
 
     query: str = ""
     document: str = ""
@@ -48,7 +48,7 @@ _FAMILIES = (
 
 
 def family(*names: str) -> Family:
-    """The family of the first name that matches a pattern; a family without prompts if none matches."""
+    """The family of the first name that matches; empty if none does."""
     for name in names:
         for pattern, known_family in _FAMILIES:
             if re.search(pattern, name.lower()):
@@ -58,7 +58,7 @@ def family(*names: str) -> Family:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoding:
-    """One text as a unit sentence vector and unit token vectors, special tokens left out."""
+    """A text as unit sentence vector and token vectors, without special tokens."""
 
     sentence: NDArray[np.float32]
     """(dimensions,)"""
@@ -75,7 +75,7 @@ class Embedder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """The model's name and a hash of its weights; only vectors with the same fingerprint are comparable."""
+        """Model name and hash of its weights; other fingerprints are not comparable."""
 
     @property
     def dimensions(self) -> int:
@@ -94,7 +94,7 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PairedEmbedder:
-    """Sentence vectors of one local model and token vectors of another: late interaction works with any model."""
+    """Sentence vectors of one local model with token vectors of another."""
 
     sentences: Embedder
     tokens: Embedder
@@ -129,7 +129,7 @@ def _joined(sentences: Encoding, tokens: Encoding) -> Encoding:
 
 
 def checked_vectors(model: str, rows: object, count: int, dimensions: int) -> NDArray[np.float32]:
-    """Unit vectors of the right number and length, or an error that names the model."""
+    """Check number, length and values; return unit vectors."""
     import numpy as np
 
     try:
@@ -160,7 +160,7 @@ def unit(model: str, found: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def averaged(model: str, vectors: NDArray[np.float32], lengths: Sequence[int]) -> NDArray[np.float32]:
-    """One vector for a text that was encoded in windows, each weighted by its length."""
+    """The mean of a text's window vectors, weighted by length."""
     import numpy as np
 
     return vectors[0] if len(vectors) == 1 else unit(model, np.asarray(lengths, dtype=np.float32) @ vectors)
@@ -179,7 +179,7 @@ def without_tokens(sentence: NDArray[np.float32]) -> Encoding:
 
 
 def checked_scores(model: str, found: object, count: int) -> NDArray[np.float32]:
-    """One finite score for each text; of two logits the second minus the first."""
+    """One finite score per text; two logits become their difference."""
     import numpy as np
 
     try:

@@ -1,4 +1,4 @@
-"""Hosted embedding models and the format of each service; they read cleared text only, sent by the egress client."""
+"""Hosted embedding models: formats of services, and the client over egress."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Body = Callable[[str, Sequence[object], str, int], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingService:
-    """One service: its address, its limits, how a request is built and where a response holds vectors and tokens."""
+    """A service: address, limits, request format and where responses hold vectors."""
 
     url: str
     path: str
@@ -170,7 +170,7 @@ class HostedModel:
 
     @property
     def prompts(self) -> Family:
-        """The prompts before a query and before a document: as set, or as the model's family needs them."""
+        """Prompts as set, or as the model's family needs them."""
         usual = family(self.model) if self.protocol.wants_prompts else Family()
         query = usual.query if self.query_prompt is None else self.query_prompt
         return Family(query, usual.document if self.document_prompt is None else self.document_prompt)
@@ -189,7 +189,7 @@ class HostedModel:
 
 
 class EndpointEmbedder:
-    """An embedder of cleared texts behind an endpoint of the egress client, in batches."""
+    """Embeds cleared texts by an endpoint of the egress client."""
 
     def __init__(self, client: EgressClient, name: str, model: HostedModel) -> None:
         self._client = client
@@ -198,7 +198,7 @@ class EndpointEmbedder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Service, model, dimensions and prompt; only vectors with the same fingerprint are comparable."""
+        """Service, model, dimensions and prompt; other fingerprints are not comparable."""
         settings = "\n".join([self._model.endpoint.host, self._model.prompts.document, str(self._window)])
         name = re.sub(r"[^\w.-]", "-", f"{self._model.service}-{self._model.model}")
         return f"{HOSTED}{name}-{self.dimensions}d@{hashlib.sha256(settings.encode()).hexdigest()[:16]}"
@@ -212,19 +212,19 @@ class EndpointEmbedder:
         return dimensions
 
     def probe(self) -> int:
-        """The length of the vector that the model returns for a fixed word."""
+        """Length of the vector that the model returns for a word."""
         vectors = self._model.protocol.vectors(self._post([_PROBE], "document"))
         if not (vectors and isinstance(vectors[0], list) and vectors[0]):
             raise ModelUnavailable(f"{self._name} returned no vector")
         return len(vectors[0])
 
     def encode_query(self, text: ClearedText) -> NDArray[np.float32]:
-        """The unit vector of one query; characters beyond the first window are dropped."""
+        """Encode one query; characters beyond the first window are dropped."""
         vector: NDArray[np.float32] = self._vectors([text.part(0, self._window)], "query")[0]
         return vector
 
     def encode_documents(self, texts: Sequence[ClearedText]) -> NDArray[np.float32]:
-        """The unit vectors of documents, in their order; long documents are read in windows."""
+        """Encode documents in order; long ones are read in windows."""
         import numpy as np
 
         pieces = [_windows(text, self._window) for text in texts]

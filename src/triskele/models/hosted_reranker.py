@@ -52,7 +52,7 @@ class HostedReranker:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The endpoint for the egress client; one attempt, because a recall waits for the answer."""
+        """The endpoint, with one attempt because a recall waits."""
         return Endpoint(
             url=self.url or SERVICES[self.service].url,
             words=frozenset({_PATH, "model", self.model, "query", "documents"}),
@@ -91,7 +91,7 @@ class EndpointCrossEncoder:
         return checked_scores(self.name, self._in_order(answer, service.entries, len(texts)), len(texts))
 
     def _in_order(self, answer: Any, entries: str, count: int) -> list[Any]:
-        """The scores in the order of the texts; the services return the best first."""
+        """Scores in the order of the texts; services return the best first."""
         try:
             scores = {int(entry["index"]): entry["relevance_score"] for entry in answer[entries]}
             return [scores[number] for number in range(count)]

@@ -1,4 +1,4 @@
-"""Models of the hub through sentence-transformers (extra `hub`): safetensors only, no remote code."""
+"""Models of the hub (extra `hub`): safetensors only, no remote code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_TOKENS = 512
 
 
 class HubEmbedder:
-    """An Embedder over a folder that sentence-transformers can read; it has no token vectors."""
+    """An embedder over a sentence-transformers folder, without token vectors."""
 
     def __init__(self, folder: Path, name: str, settings: Family | None = None) -> None:
         self._folder = folder
@@ -40,7 +40,7 @@ class HubEmbedder:
 
     @property
     def fingerprint(self) -> str:
-        """The model's name and a hash of its weights, its settings and the prompt of documents."""
+        """Model name and hash of weights, settings and document prompt."""
         return self._fingerprint
 
     @property
@@ -132,7 +132,7 @@ class HubCrossEncoder:
 
 
 def fetched(name: str, *, may_download: bool) -> Path:
-    """The folder of a model of the hub; it is downloaded only if `may_download`."""
+    """The folder of a hub model; downloads only if `may_download`."""
     hub = imported("huggingface_hub")
     for is_local in (True, False) if may_download else (True,):
         try:
@@ -163,7 +163,7 @@ def _load(folder: Path) -> Any:
 
 
 def imported(library: str) -> Any:
-    """One of the two libraries of the extra, or an error that names the extra."""
+    """Import a library of the extra, or name the extra."""
     # Both libraries send usage reports unless these are set before the import.
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ["DO_NOT_TRACK"] = "1"
@@ -181,7 +181,7 @@ def imported(library: str) -> Any:
 
 
 def _length(folder: Path) -> int:
-    """The output size of the last dense layer, or the model's own size without one."""
+    """Output size of the last dense layer, or of the model."""
     dense = [read_json(path).get("out_features") for path in sorted(folder.glob("*_Dense/config.json"))]
     return next((size for size in reversed(dense) if isinstance(size, int)), 0) or vector_length(
         folder, read_json(folder / "config.json")

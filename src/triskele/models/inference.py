@@ -1,4 +1,4 @@
-"""ONNX inference: sessions, tokenizers, windows and batches, and the runtimes of bundled and exported models.
+"""ONNX inference: sessions, tokenizers, windows, batches and runtimes.
 
 Everything that loads onnxruntime is here, so that other modules import it at the first encode.
 """
@@ -50,7 +50,7 @@ _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
 def open_session(graph: bytes | Path, folder: Path, threads: int) -> onnxruntime.InferenceSession:
-    """Load a graph from its bytes, or from its path if its weights are in separate files."""
+    """Load a graph from bytes, or from a path for separate weights."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
@@ -64,7 +64,7 @@ def open_session(graph: bytes | Path, folder: Path, threads: int) -> onnxruntime
 
 
 def open_tokenizer(words: bytes, folder: Path) -> Tokenizer:
-    """A tokenizer that neither truncates nor pads, and reads "[SEP]" in a text as five characters."""
+    """A tokenizer that neither truncates, pads nor reads special tokens."""
     try:
         tokenizer = Tokenizer.from_str(words.decode())
     except Exception as error:
@@ -90,7 +90,7 @@ def readable(text: str) -> str:
 
 
 def run(session: onnxruntime.InferenceSession, given: Mapping[str, NDArray[np.int64]], folder: Path) -> dict[str, Any]:
-    """Every output by its name; the graph gets the inputs that it declares."""
+    """Every output by name; the graph gets the inputs it declares."""
     wanted = {}
     for entry in session.get_inputs():
         if entry.name not in given or entry.type not in _INTEGERS:
@@ -119,7 +119,7 @@ class TokenWindow:
 
 
 def cut(text: int, tokens: int, capacity: int, most: int = MAX_WINDOWS) -> list[TokenWindow]:
-    """Cut a text into consecutive windows; tokens beyond the last window are dropped."""
+    """Cut a text into consecutive windows, at most `most`."""
     end = min(tokens, most * capacity)
     return [TokenWindow(text, start, min(start + capacity, end)) for start in range(0, max(1, end), capacity)]
 
@@ -184,7 +184,7 @@ class BundledRuntime:
 
 
 def _encoding(tokenized: Tokenized, pieces: Sequence[Piece]) -> Encoding:
-    """One text: the mean of its windows' sentence vectors by token count, and all token vectors."""
+    """One text: mean of its windows by token count, all token vectors."""
     pieces = sorted(pieces, key=lambda piece: piece[0].start)
     end = pieces[-1][0].stop
     sentence = pieces[0][1]
@@ -236,7 +236,7 @@ class CrossRuntime:
         return logits
 
     def _behind(self, context: Context) -> list[int]:
-        """The tokens behind a text: its date, then the turns before it, nearest first."""
+        """Tokens behind a text: its date, then earlier turns, nearest first."""
         turns = self._read(context.before[:TURNS_BEFORE], TURN_TOKENS)
         parts = [*self._read([context.date], DATE_TOKENS), *turns]
         tokens = [number for part in parts for number in part]
@@ -250,7 +250,7 @@ class CrossRuntime:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """One text in tokens: tokens of its prompt, its own, and their character spans."""
+    """One text in tokens: prompt, own tokens, character spans."""
 
     prompt: tuple[int, ...]
     ids: NDArray[np.int64]
@@ -259,7 +259,7 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class ExportedRuntime:
-    """An exported graph, loaded with its tokenizer: prompts, windows and pooling; safe to share between threads."""
+    """An exported graph with tokenizer, prompts and pooling; safe between threads."""
 
     export: Export
     session: Any
@@ -279,7 +279,7 @@ class ExportedRuntime:
         return cls(export, session, tokenizer, *special_tokens(tokenizer))
 
     def encode(self, texts: Sequence[str], prompt: str, most_windows: int = MAX_WINDOWS) -> list[Encoding]:
-        """Encode texts in their order, in windows; the prompt comes before every window."""
+        """Encode texts in windows; the prompt comes before every window."""
         read = self._read([readable(text) for text in texts], prompt)
         windows = [
             window
@@ -312,7 +312,7 @@ class ExportedRuntime:
         return read
 
     def _run(self, rows: Sequence[tuple[_Text, TokenWindow]]) -> tuple[Floats, Floats]:
-        """Sentence vectors, and the token vectors without the prompt, for rows of equal length."""
+        """Sentence and token vectors for rows of equal length."""
         text = rows[0][0]
         ids = np.array(
             [[*self.before, *t.prompt, *t.ids[w.start : w.stop].tolist(), *self.after] for t, w in rows], dtype=np.int64

@@ -1,4 +1,4 @@
-"""Language models: hosted ones through the egress client, or a command of the user's. Both read cleared text only."""
+"""Language models, hosted or a command; both read cleared text only."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Llm(Protocol):
         """The name shown in errors."""
 
     def complete(self, parts: Sequence[str | ClearedText], *, most_tokens: int) -> str:
-        """The complete reply to the joined parts: cleared texts, and words that the model was configured with."""
+        """The complete reply to cleared texts joined with configured words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ SERVICES: Mapping[str, _ChatService] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedLlm:
-    """A hosted language model from the user's settings; `words` are all prompts that may be sent to it."""
+    """A hosted language model; `words` are all prompts it may get."""
 
     service: str
     model: str
@@ -184,7 +184,7 @@ class EndpointLlm:
         return _checked(self.name, self._finished(answer, most_tokens), most_tokens)
 
     def _finished(self, answer: Any, most_tokens: int) -> object:
-        """The text of a complete reply: half of one could mean the opposite of the whole."""
+        """The text of a complete reply; half of one is refused."""
         try:
             reply = self._model.protocol.reply(answer)
         except (LookupError, TypeError):
@@ -201,7 +201,7 @@ class EndpointLlm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmCommand:
-    """A command of the user's that reads a prompt from its input and prints the reply; never run by a shell."""
+    """A command that reads a prompt and prints the reply, without shell."""
 
     # Not shown: some commands take a key as an argument.
     arguments: tuple[str, ...] = field(repr=False)
@@ -209,7 +209,7 @@ class LlmCommand:
     timeout_s: float = 10.0
 
     def __post_init__(self) -> None:
-        """Refuse a command that cannot be run, or would be another program in every working directory."""
+        """Refuse a command that cannot run or depends on the working directory."""
         if not self.arguments or not self.arguments[0]:
             raise BadInput('no command is set: write it as a list, like ["ollama", "run", "qwen3"]')
         if any("\0" in argument for argument in self.arguments):
@@ -224,7 +224,7 @@ class LlmCommand:
 
 
 class CommandLlm:
-    """An Llm that is a command on this machine; it may pass texts on, so they count as sent."""
+    """An Llm run as a command; its texts count as sent."""
 
     def __init__(
         self, ledger: Ledger, endpoint: str, command: LlmCommand, *, clock: Callable[[], float] = time.monotonic
@@ -241,7 +241,7 @@ class CommandLlm:
         return f"the command {self._command.program}"
 
     def complete(self, parts: Sequence[str | ClearedText], *, most_tokens: int) -> str:
-        """What the command prints for the joined parts; it does not get the limit of tokens."""
+        """The output of the command, which gets no limit of tokens."""
         text = "".join(self._allowed(part) for part in parts)
         left_s = self._rests_until - self._clock()
         if left_s > 0:
@@ -292,7 +292,7 @@ class CommandLlm:
 
 
 def _exchange(process: subprocess.Popen[bytes], content: bytes) -> tuple[bytes, int | None]:
-    """What a command prints, up to the limit, and its exit status; None if the limit was reached first."""
+    """Output and exit status of a command; None beyond the size limit."""
     into, out = process.stdin, process.stdout
     assert into is not None and out is not None
     # In a thread, because a command may print before it has read everything.

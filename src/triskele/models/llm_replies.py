@@ -1,4 +1,4 @@
-"""What language models are asked about numbered texts: relations of pairs, facts of turns, triples and names.
+"""Ask language models about numbered texts: relations, facts, triples and names.
 
 A reply is strict JSON with one valid row for every number, with one repair try. A reply that stays invalid raises, and
 nothing is taken from it: it never reads as "nothing was found".
@@ -38,7 +38,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """An instruction, the shape of its reply `{LISTED: [{NUMBERED: 1, …}, …]}` and how long that may be."""
+    """An instruction with the shape and length of its reply."""
 
     instruction: str
     listed: str
@@ -47,7 +47,7 @@ class _Request:
     tokens_each: int = 0
 
     def ask(self, llm: Llm, items: Sequence[Parts], read: Callable[[Row], Value | None]) -> list[Value]:
-        """One value for every item, after at most one retry; raise ModelUnavailable if there is no valid reply."""
+        """One value per item, after at most one retry; else ModelUnavailable."""
         parts: list[str | ClearedText] = [self.instruction, *(part for item in items for part in item)]
         most_tokens = self.tokens + self.tokens_each * len(items)
         for prompt in (parts, [*parts, _AGAIN]):
@@ -57,7 +57,7 @@ class _Request:
         raise ModelUnavailable(f"{llm.name} gave no valid {self.listed}; its answer is not used")
 
     def _checked(self, reply: str, count: int, read: Callable[[Row], Value | None]) -> list[Value] | None:
-        """The values in the order of their numbers; None unless every number has exactly one that is valid."""
+        """Values in order; None unless every number has one valid row."""
         fenced = _FENCE.match(reply.strip())
         try:
             document = json.loads(fenced.group(1) if fenced else reply)
@@ -98,7 +98,7 @@ _OLDER, _NEWER, _END_OF_PAIR = _heads("Pair", MOST_PAIRS, "\n<older>\n"), "\n</o
 
 
 def opinions(llm: Llm, pairs: Sequence[tuple[ClearedText, ClearedText]]) -> list[str]:
-    """How the newer text of each of at most `MOST_PAIRS` pairs relates to the older one."""
+    """How the newer text of each pair relates to the older one."""
     items = [(head, older, _NEWER, newer, _END_OF_PAIR) for head, (older, newer) in zip(_OLDER, pairs, strict=False)]
     return _OPINIONS.ask(llm, items, _opinion)
 
@@ -129,14 +129,14 @@ _ENDS_OF_TURN = {role: f"\n</{role}>\n" for role in _TURNS}
 
 
 class ShownTurn(NamedTuple):
-    """A turn as it is sent to the model: its role, `user` or `assistant`, and the cleared words."""
+    """A turn as the model sees it: `user` or `assistant`, cleared words."""
 
     role: str
     text: ClearedText
 
 
 class ReadFact(NamedTuple):
-    """A fact as a language model read it, and the positions of the turns that it names."""
+    """A fact from a language model, with positions of its turns."""
 
     text: str
     turns: tuple[int, ...]
@@ -172,7 +172,7 @@ def _fact(value: object, count: int) -> ReadFact | None:
 
 
 def _plain(text: str, longest: int) -> str:
-    """A text on one line; empty if it is too long or not printable."""
+    """A text on one line; empty if too long or not printable."""
     plain = " ".join(text.split())
     return plain if len(plain) <= longest and plain.isprintable() else ""
 
@@ -225,7 +225,7 @@ class Triple(NamedTuple):
 
 
 class RelationMeaning(NamedTuple):
-    """The position of the relation that means the same, and whether a subject has one object of it at a time."""
+    """Position of the synonymous relation, and whether it is single-valued."""
 
     same_as: int
     is_single: bool

@@ -1,4 +1,4 @@
-"""From a name in the settings to a local model: the bundled one, a folder, or a model of the hub."""
+"""Find a local model by name: bundled, a folder, or the hub."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from triskele.models.onnx_folder import GRAPHS, ExportedEmbedder
 
 
 def local_embedder(name: str, settings: Family | None = None, *, may_download: bool = False) -> Embedder:
-    """The embedder with a name: `bundled`, a folder's absolute path, or owner/name on the hub.
+    """The embedder named `bundled`, by absolute path, or owner/name.
 
     If it has no token vectors, the bundled model makes them.
     """
@@ -37,7 +37,7 @@ def _named(name: str, settings: Family | None, *, may_download: bool) -> Embedde
 
 
 def _absolute(name: str) -> Path | None:
-    """The folder with an absolute path; a relative one would mean another model in every working directory."""
+    """The folder of an absolute path; relative ones depend on the process."""
     folder = Path(name).expanduser()
     return folder if folder.is_absolute() else None
 
@@ -53,7 +53,7 @@ def _of_folder(folder: Path, settings: Family | None) -> Embedder:
 
 
 def local_cross_encoder(name: str) -> CrossEncoder[str]:
-    """The cross-encoder with a name: `bundled`, a folder's absolute path, or owner/name in the hub's cache."""
+    """The cross-encoder named `bundled`, by absolute path, or owner/name."""
     if name == BUNDLED:
         return bundled_cross_encoder()
     folder = _absolute(name)

@@ -1,4 +1,4 @@
-"""A model folder's manifest, and the check that its files are the ones it names."""
+"""A model folder's manifest, and the check of its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder with a model that sentence-transformers exported to ONNX, and the embedder over it."""
+"""A folder with an exported ONNX model, and the embedder over it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Export:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether token vectors are meaningful: only if the model was trained on their mean."""
+        """Whether token vectors are meaningful: trained on their mean."""
         return self.prompts.pooling == "mean"
 
 
 def read_export(folder: Path, settings: Family | None = None) -> Export:
-    """Read a folder; empty settings are taken from the folder's files, then from the family of its name."""
+    """Read a folder; settings come from arguments, files, then family."""
     graph = find_graph(folder)
     config = read_json(folder / "config.json")
     original = str(config.get("_name_or_path") or "")
@@ -71,7 +71,7 @@ def read_export(folder: Path, settings: Family | None = None) -> Export:
 
 
 class ExportedEmbedder:
-    """An Embedder over an exported model; reads the settings at once and the weights at the first use."""
+    """An embedder over an exported model; weights are read at first use."""
 
     def __init__(self, folder: Path, settings: Family | None = None, threads: int = 1) -> None:
         self._export = read_export(folder, settings)
@@ -81,7 +81,7 @@ class ExportedEmbedder:
 
     @property
     def fingerprint(self) -> str:
-        """The folder's name and a hash of weights, tokenizer, pooling and the prompt of documents."""
+        """Folder name and hash of weights, tokenizer, pooling and document prompt."""
         return self._export.fingerprint
 
     @property
@@ -91,7 +91,7 @@ class ExportedEmbedder:
 
     @property
     def token_dimensions(self) -> int:
-        """Length of a token vector; 0 if the model has no meaningful ones."""
+        """Length of a token vector; 0 without meaningful ones."""
         return self._export.dimensions if self._export.has_tokens else 0
 
     def encode_query(self, text: str) -> Encoding:
@@ -137,7 +137,7 @@ def files_of(graph: Path, *others: Path) -> list[Path]:
 
 
 def weights_mark(files: Sequence[Path], *settings: str) -> str:
-    """A short hash of a model's files and of the settings that change its vectors."""
+    """A short hash of a model's files and of settings for vectors."""
     digest = hashlib.sha256("\n".join(settings).encode())
     for path in files:
         try:
@@ -171,7 +171,7 @@ def _pooling(folder: Path) -> str:
 
 
 def _refuse_unknown_modules(folder: Path) -> None:
-    """Refuse a model with a layer after the graph: without that layer every vector is wrong."""
+    """Refuse layers after the graph: without them every vector is wrong."""
     try:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
         kinds = {str(module["type"]).rpartition(".")[2] for module in modules}
