@@ -96,11 +96,7 @@ SERVICES: Mapping[str, EmbeddingService] = {
         tokens=_total_tokens,
         most_texts=256,
         window_characters=6_000,
-        dimensions={
-            "text-embedding-3-small": 1536,
-            "text-embedding-3-large": 3072,
-            "text-embedding-ada-002": 1536,
-        },
+        dimensions={"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536},
     ),
     "voyage": EmbeddingService(
         url="https://api.voyageai.com/v1",

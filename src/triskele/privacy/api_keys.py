@@ -152,12 +152,7 @@ PROVIDERS: tuple[Provider, ...] = (
         "sbp_ sb_secret_",
         rf"{_exact('sbp_', _HEX, 40)}|{_exact('sb_secret_', _URL, 31)}",
     ),
-    _rule(
-        "cloudflare-key",
-        "Cloudflare key",
-        "v1.0-",
-        rf"v1\.0-{_HEX}{{24}}-{_exact('', _HEX, 146)}",
-    ),
+    _rule("cloudflare-key", "Cloudflare key", "v1.0-", rf"v1\.0-{_HEX}{{24}}-{_exact('', _HEX, 146)}"),
     _rule(
         "vercel-token",
         "Vercel token",

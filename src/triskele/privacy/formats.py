@@ -251,9 +251,7 @@ COMMANDS: tuple[Command, ...] = (
     _option("snmp", "snmp", r"snmp\w{3,9}", r"-[AX]\s?"),
     _option("remote desktop", "freerdp,rdesktop", r"[xw]?freerdp|rdesktop", r"/p:|-p\s?"),
     _command(
-        "chpasswd",
-        "chpasswd",
-        rf"\b(?i:echo|printf)\s{_COMMAND_PAIR}['\"]?\s{{0,3}}\|[^\n]{{0,20}}?\b(?i:chpasswd)",
+        "chpasswd", "chpasswd", rf"\b(?i:echo|printf)\s{_COMMAND_PAIR}['\"]?\s{{0,3}}\|[^\n]{{0,20}}?\b(?i:chpasswd)"
     ),
     _command(
         "a pipe",

@@ -66,12 +66,7 @@ def export_pairs(harness: OwnHarness, seed: int) -> Iterator[dict[str, str]]:
             continue
         for memory in (harness.memories[id] for id in pool(harness, question, seed)):
             if is_open(memory):
-                yield {
-                    "question": question.id,
-                    "text": question.text,
-                    "memory": memory.id,
-                    "content": memory.content,
-                }
+                yield {"question": question.id, "text": question.text, "memory": memory.id, "content": memory.content}
 
 
 @dataclass(frozen=True, slots=True)

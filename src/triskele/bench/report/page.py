@@ -33,21 +33,13 @@ def _environment() -> Environment:
     drawings = (charts.forest, charts.recall_curves, charts.time_scale)
     filters = (*numbers, summary.detectable, summary.p_value, *drawings, decision, summary.facts, summary.sentence)
     jinja.filters |= {function.__name__: function for function in filters}
-    jinja.filters |= {
-        "meaning": summary.MEANINGS.__getitem__,
-        "sign": _SIGNS.__getitem__,
-        "count": "{:,}".format,
-    }
+    jinja.filters |= {"meaning": summary.MEANINGS.__getitem__, "sign": _SIGNS.__getitem__, "count": "{:,}".format}
     jinja.globals |= {"interval": summary.INTERVAL, "threshold": THRESHOLD, "looked_at": LOOKED_AT, "top": TOP}
     return jinja
 
 
 def page(
-    report: Mapping[str, Any],
-    queries: Sequence[BenchQuery],
-    measured: Mapping[str, Measured],
-    *,
-    public: bool = False,
+    report: Mapping[str, Any], queries: Sequence[BenchQuery], measured: Mapping[str, Measured], *, public: bool = False
 ) -> str:
     """The whole page; a public one holds aggregates only, with no text and no id of the data set."""
     view = ReportView.of(report)
