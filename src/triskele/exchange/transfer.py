@@ -135,7 +135,9 @@ def import_memories(
     if is_export and target is not None:
         raise BadInput("a triskele export keeps the projects of its memories: import it without a project")
     if not keep_origin:
-        items.versions = [replace(each, memory=_distrusted(each.memory)) for each in items.versions]
+        for number, each in enumerate(items.versions):
+            origin = least_trusted(each.memory.origin, Origin.IMPORT)
+            items.versions[number] = replace(each, memory=replace(each.memory, origin=origin))
     home = "" if is_export else engine.project if target is None else target
     batch = content_hash(f"{name}\0{home}\0{digest}")[:_BATCH_CHARACTERS]
     for _ in range(_TRIES):
@@ -217,10 +219,6 @@ def _revealed(engine: StoreAccess, taken: Snapshot) -> tuple[Snapshot, int]:
 def _with_text(memory: Memory, texts: Mapping[tuple[str, int], str]) -> SecretDraft:
     values = {each.name: getattr(memory, each.name) for each in fields(Memory)}
     return SecretDraft(**values, text=texts[memory.id, memory.version])
-
-
-def _distrusted(memory: Memory) -> Memory:
-    return replace(memory, origin=least_trusted(memory.origin, Origin.IMPORT))
 
 
 def _memory(change: Change) -> Memory | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import quote
 
@@ -97,19 +98,20 @@ class _Postgres:
     """A database of a server; what is derived from it is in the data folder of this machine."""
 
     def open(self, settings: Settings, limits: MemoryLimits | None) -> Store:
-        # Imported here: the driver is an extra, and most stores are files.
+        # By name: only here the core opens what belongs to a server, and the driver is an extra.
         try:
-            from triskele.server.postgres.truth import PostgresStore
+            module = import_module("triskele.server.postgres.truth")
         except ModuleNotFoundError as error:
             if error.name not in ("psycopg", "psycopg_pool"):
                 raise
             raise BadInput("a Postgres store needs the extra `postgres`: pip install 'triskele[postgres]'") from error
-        return PostgresStore(
+        store: Store = module.PostgresStore(
             settings.store.url,
             folder=self._folder(settings),
             read_url=settings.store.read_url,
             limits=limits,
         )
+        return store
 
     def exists(self, settings: Settings) -> bool:  # noqa: ARG002
         # Opening it shows whether the server answers, and creates missing tables.
