@@ -17,7 +17,8 @@ import pytest
 
 from triskele import __version__
 from triskele.edge.hook import client as hook_client
-from triskele.edge.process import command_line, resident, service
+from triskele.edge.http import dispatch
+from triskele.edge.process import resident, service
 from triskele.edge.process.engine_host import EngineHost
 from triskele.text.files import file_lock
 
@@ -116,7 +117,7 @@ def resident_in_thread() -> Iterator[EngineHost]:
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(EngineHost, "process_new_memories", lambda _: None)
         # Without a worker a recall does it itself.
-        patches.setattr(command_line, "embed_newest", lambda _: None)
+        patches.setattr(dispatch, "embed_newest", lambda _: None)
         # The first recall reads the names of what waits, as in a process of its own.
         patches.setattr(EngineHost, "warm_up", lambda host: hosts.append(host))
         patches.setattr(service, "_TICK_S", 0.05)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.config import COMMANDS, NO_MODEL, OUTSIDE, VARIABLES, converted, file_of, load, shown_url, source_of
+from triskele.config import COMMANDS, NO_MODEL, converted, file_of, load, shown_url, source_of
 from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, common, examples, global_options
 from triskele.edge.cli.options import OrderedGroup
@@ -77,22 +77,6 @@ def _settings_view(values: Mapping[str, Mapping[str, Any]], file: Path) -> Itera
     yield rows
     yield note(f"Settings file: {file}{'' if file.exists() else ' (does not exist yet)'}", QUIET)
     yield note("Change a setting with `triskele config set KEY VALUE`.", QUIET)
-
-
-def about_ignored(name: str, settings: Settings) -> str:
-    """Say why an environment variable has no effect, and name another."""
-    usual = {f"TRISKELE_{key.replace('.', '_')}".upper(): key for key in settings.origins}
-    if name in usual and usual[name] not in VARIABLES:
-        return f"{name} has no effect: only the settings file sets it (`triskele config set {usual[name]} VALUE`)"
-    variables = {
-        variable.removeprefix("TRISKELE_"): VARIABLES.get(key, variable)
-        for variable, key in usual.items()
-        if key.partition(".")[0] not in OUTSIDE
-    }
-    word = name.removeprefix("TRISKELE_")
-    close = [suffix for suffix in variables if suffix.endswith(f"_{word}")] or get_close_matches(word, variables, n=1)
-    hint = f"did you mean {variables[close[0]]}?" if close else "`triskele config` lists the settings"
-    return f"{name} is not a setting and has no effect: {hint}"
 
 
 @config.command(epilog=examples("triskele config get recall.limit", "triskele config get agents.private_to --json"))

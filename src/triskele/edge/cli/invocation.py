@@ -39,7 +39,7 @@ _READ_ELSEWHERE = frozenset(
     ).split()
 )
 # What no run ignores: knowing that costs no look at the settings.
-NEVER_IGNORED = {*_READ_ELSEWHERE, "TRISKELE_HOME", "TRISKELE_PROJECT", "TRISKELE_SERVER", "TRISKELE_STORE"}
+_NEVER_IGNORED = {*_READ_ELSEWHERE, "TRISKELE_HOME", "TRISKELE_PROJECT", "TRISKELE_SERVER", "TRISKELE_STORE"}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -228,9 +228,40 @@ class Invocation:
 def ignored_variables(environ: Mapping[str, str], settings: Settings) -> list[str]:
     """The variables of an environment that have no effect."""
     read = {origin.removeprefix("environment ") for origin in settings.origins.values()} | _READ_ELSEWHERE
-    return sorted(
-        name for name, value in environ.items() if name.startswith("TRISKELE_") and value and name not in read
-    )
+    return sorted(name for name in environ if name.startswith("TRISKELE_") and environ[name] and name not in read)
+
+
+def warn_of_variables() -> None:
+    """Warn of environment variables that have no effect."""
+    if not any(name.startswith("TRISKELE_") and name not in _NEVER_IGNORED for name in os.environ):
+        return
+    from triskele import config
+    from triskele.errors import BadInput
+
+    with suppress(BadInput):
+        settings = config.load()
+        for name in ignored_variables(os.environ, settings):
+            click.echo(f"triskele: {_about_ignored(name, settings)}", err=True)
+
+
+def _about_ignored(name: str, settings: Settings) -> str:
+    """Say why an environment variable has no effect, and name another."""
+    from difflib import get_close_matches
+
+    from triskele.config import OUTSIDE, VARIABLES
+
+    usual = {f"TRISKELE_{key.replace('.', '_')}".upper(): key for key in settings.origins}
+    word = name.removeprefix("TRISKELE_")
+    if name in usual and usual[name] not in VARIABLES:
+        return f"{name} has no effect: only the settings file sets it (`triskele config set {usual[name]} VALUE`)"
+    variables = {
+        variable.removeprefix("TRISKELE_"): VARIABLES.get(key, variable)
+        for variable, key in usual.items()
+        if key.partition(".")[0] not in OUTSIDE
+    }
+    close = [suffix for suffix in variables if suffix.endswith(f"_{word}")] or get_close_matches(word, variables, n=1)
+    hint = f"did you mean {variables[close[0]]}?" if close else "`triskele config` lists the settings"
+    return f"{name} is not a setting and has no effect: {hint}"
 
 
 def _work_off(engine: LocalEngine, environ: dict[str, str]) -> None:

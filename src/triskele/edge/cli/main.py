@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -15,7 +14,7 @@ import click
 
 from triskele import __version__
 from triskele.edge.cli.help import did_you_mean, unknown_command, write_more
-from triskele.edge.cli.invocation import NEVER_IGNORED, Invocation, examples, global_options, ignored_variables
+from triskele.edge.cli.invocation import Invocation, examples, global_options, warn_of_variables
 from triskele.edge.error_messages import error_line, printable_line
 from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError, Unavailable, VaultLocked
 
@@ -142,7 +141,7 @@ class Commands(click.Group):
                 raise _no_such_option(name, [flag for param in self.params for flag in param.opts], ctx)
             raise unknown_command(name, [*COMMANDS, *_COMMAND_OF], ctx, _COMMAND_OF)
         if name not in _FOR_AGENTS and not ctx.resilient_parsing:
-            _warn_of_variables()
+            warn_of_variables()
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -206,20 +205,6 @@ class Commands(click.Group):
         # This process can ask for the passphrase, and its environment may hold the key.
         invocation.asks_resident = False
         return run()
-
-
-def _warn_of_variables() -> None:
-    """Warn of environment variables that have no effect."""
-    if not any(name.startswith("TRISKELE_") and name not in NEVER_IGNORED for name in os.environ):
-        return
-    from triskele import config
-
-    with suppress(BadInput):
-        settings = config.load()
-        for name in ignored_variables(os.environ, settings):
-            from triskele.edge.cli.config import about_ignored
-
-            click.echo(f"triskele: {about_ignored(name, settings)}", err=True)
 
 
 def _prepare_streams() -> None:

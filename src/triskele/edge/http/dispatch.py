@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -27,11 +28,11 @@ from triskele.edge.http.app import MAX_IMPORT, AppContext, error_place
 from triskele.edge.http.connections import CLIENT_HEADER, POSITION_HEADER, PROJECT_HEADER, REPORT_HEADER
 from triskele.edge.http.metrics import MEDIA_TYPE
 from triskele.edge.http.operations import JSON, NDJSON, Operation
-from triskele.edge.process import command_line, connect
+from triskele.edge.process import connect
 from triskele.edge.process.command_line import CommandLine
 from triskele.engine.local import LocalEngine
 from triskele.engine.protocol import Engine
-from triskele.errors import AccessDenied, BadInput
+from triskele.errors import AccessDenied, BadInput, Unavailable
 from triskele.recall.scores import timed
 from triskele.replies import Erasure, Undone
 from triskele.server import operations as server_operations
@@ -178,7 +179,7 @@ class _Served:
         method = attrgetter(f"{operation.owner}.{operation.method.__name__}")(call)
         ids = options.pop("ids", ()) if operation.takes_several else ()
         if operation.method is Engine.recall and call.command is not None:
-            command_line.embed_newest(call.engine)
+            embed_newest(call.engine)
         with timed() as seconds_of:
             value = method(*ids, **options)
         if isinstance(value, Answer):
@@ -292,3 +293,9 @@ def _metrics_of(context: AppContext) -> Callable[[Request], Awaitable[Response]]
         return PlainTextResponse(context.metrics.render(await to_thread.run_sync(gauges)), media_type=MEDIA_TYPE)
 
     return metrics
+
+
+def embed_newest(engine: LocalEngine) -> None:
+    """Embed the newest memories before a command's recall, unless the background does."""
+    with suppress(Unavailable, OSError):
+        engine.upkeep.embed(limit=engine.embed_first, wait=False)

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, unquote
 
 from triskele import __version__
 from triskele.edge.hook import client
-from triskele.errors import BadInput, Conflict, Unavailable
+from triskele.errors import BadInput, Conflict
 
 if TYPE_CHECKING:
-    from triskele.engine.local import LocalEngine
     from triskele.engine.protocol import Engine
 
+AnyEngine = TypeVar("AnyEngine", bound="Engine")
 PATH = "/command-line"
 _FOLDER, _ENVIRONMENT, _VERSION = "X-Triskele-Folder", "X-Triskele-Environment", "X-Triskele-Version"
 # The folders below which settings are.
@@ -54,7 +54,7 @@ class CommandLine:
         folder = quote(self.folder, errors="surrogateescape")
         return {_FOLDER: folder, _ENVIRONMENT: quote(json.dumps(self.environ)), _VERSION: self.version}
 
-    def engine(self, engine: LocalEngine) -> LocalEngine:
+    def engine(self, engine: AnyEngine) -> AnyEngine:
         """The memory for this command, in its project; refused if the command has other settings, version or key."""
         from triskele import config
 
@@ -82,10 +82,3 @@ def open_resident(environ: Mapping[str, str]) -> Engine | None:
     with suppress(OSError):
         return connect_resident(address, PATH, CommandLine.of_process(os.getcwd()).headers())
     return None
-
-
-def embed_newest(engine: LocalEngine) -> None:
-    """Embed the newest memories before a recall, as the command's own process would."""
-    # Texts that are being embedded in the background count as pending.
-    with suppress(Unavailable, OSError):
-        engine.upkeep.embed(limit=engine.embed_first, wait=False)
