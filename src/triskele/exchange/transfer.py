@@ -135,9 +135,9 @@ def import_memories(
     if is_export and target is not None:
         raise BadInput("a triskele export keeps the projects of its memories: import it without a project")
     if not keep_origin:
-        for number, each in enumerate(items.versions):
-            origin = least_trusted(each.memory.origin, Origin.IMPORT)
-            items.versions[number] = replace(each, memory=replace(each.memory, origin=origin))
+        for number, version in enumerate(items.versions):
+            origin = least_trusted(version.memory.origin, Origin.IMPORT)
+            items.versions[number] = replace(version, memory=replace(version.memory, origin=origin))
     home = "" if is_export else engine.project if target is None else target
     batch = content_hash(f"{name}\0{home}\0{digest}")[:_BATCH_CHARACTERS]
     for _ in range(_TRIES):
