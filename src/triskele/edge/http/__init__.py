@@ -1,1 +1,1 @@
-"""The HTTP API: operations, their OpenAPI document, users and keys, metrics, and a typed client."""
+"""The HTTP API: operations, OpenAPI document, metrics and client."""

@@ -1,4 +1,4 @@
-"""The sender of a request: a principal with its scopes, and the policy that decides what it may do."""
+"""Senders of requests, their scopes, and policies that admit them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ USUAL_QUOTAS = Quotas()
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who sends a request: a user (None on a personal machine), the id of its key, and what the key allows."""
+    """The sender of a request; no user on a personal machine."""
 
     user: str | None
     key: str
@@ -51,7 +51,7 @@ OWNER = Principal(None, "owner", frozenset(SCOPES))
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One request for the audit log: no text of memory or question, only what was done to which id."""
+    """A request for the audit log, without text of memories or questions."""
 
     principal: Principal
     operation: str
@@ -72,7 +72,7 @@ class AccessPolicy(Protocol):
         ...
 
     def admit_models(self, principal: Principal) -> None:
-        """Raise QuotaExceeded if the user has used up the tokens of hosted models for today."""
+        """Raise QuotaExceeded if today's hosted model tokens are used up."""
         ...
 
     def wrote(self, principal: Principal) -> None:
@@ -85,7 +85,7 @@ class AccessPolicy(Protocol):
 
 
 class SingleOwner:
-    """The policy of a personal machine: one owner, no quotas; the journal records what was changed."""
+    """The policy of a personal machine: one owner, no quotas, no audit."""
 
     def __init__(self, open_engine: Callable[[], Engine]) -> None:
         self._open_engine = open_engine

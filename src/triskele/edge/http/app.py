@@ -1,4 +1,4 @@
-"""The HTTP application of the resident process: request checks, health, agent hooks, MCP over HTTP."""
+"""The HTTP application of the background process, behind its guard."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class AppContext:
 
     @property
     def single_owner(self) -> SingleOwner:
-        """The policy of the owner of this machine, whose store must be here."""
+        """The policy of the owner of this machine, whose store is here."""
         return SingleOwner(lambda: connect.store_of(self.open_engine()))
 
     def note(self, access: Access, response: Response, took_s: float, policy: AccessPolicy | None = None) -> None:
-        """Count and log a request, and audit it if a policy is given."""
+        """Count, log and, with a policy, audit a request."""
         self.metrics.count("triskele_requests_total", operation=access.operation, status=str(access.status))
         self.metrics.observe("triskele_request_seconds", took_s, operation=access.operation)
         try:
@@ -179,7 +179,7 @@ class Application:
         return Response(text.encode("utf-8", "replace"), 200 if text else 204, headers, "text/plain; charset=utf-8")
 
     def _call(self, request: Request, event: str, payload: Mapping[str, Any]) -> HookCall:
-        """The call behind a request; who calls is in its headers, and no event says it."""
+        """The call behind a request, whose headers say who calls."""
         is_owner = bool(request.scope.get(IS_OWNER))
         call = HookCall.of_payload(event, payload)
         if not is_owner:
@@ -212,7 +212,7 @@ class Application:
         return command.engine(connect.store_of(self._policy.engine_of(OWNER))).project
 
     async def _sign_in(self, request: Request) -> Response:
-        """An address with a code that opens the pages in a browser; only this user's own processes get one."""
+        """Give this user's own processes an address that opens the pages."""
         if not request.scope.get(IS_OWNER):
             raise HTTPException(404)
         if not self._serves(request):
@@ -234,7 +234,7 @@ class Application:
         return policy.engine_of(principal)
 
     def _respond(self, call: HookCall, ends: float, scope: Scope) -> str:
-        """The text for one event; an error gives an empty text and a line in the log."""
+        """The text for an event; empty after an error, which is logged."""
         # Requests past their deadline still run in their threads: bound them, in case the store hangs.
         if not self._abandoned.acquire(blocking=False):
             return ""
@@ -259,7 +259,7 @@ class Application:
 
 
 class McpMount:
-    """MCP over HTTP, imported on the first request: its import costs more than all the rest."""
+    """MCP over HTTP, imported on the first request, because it is slow."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -299,7 +299,7 @@ class McpMount:
 
 
 class LazyApp:
-    """An application that its module builds on the first request, because hooks must not wait for its import."""
+    """An application that is imported on the first request."""
 
     def __init__(self, module: str, context: AppContext) -> None:
         self._module = module
@@ -321,7 +321,7 @@ class LazyApp:
 
 
 def error_place(error: BaseException) -> str:
-    """The type of an error and the line that raised it; never its message, which may quote a prompt."""
+    """The type and line of an error, never its message."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -357,7 +357,7 @@ METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 @dataclass(frozen=True, slots=True)
 class ListenerRules:
-    """The host names and origins that a request may have, and the token or the keys if one is required."""
+    """The hosts, origins and keys that a listener accepts."""
 
     hosts: frozenset[str]
     token: str | None = None
@@ -381,7 +381,7 @@ class ListenerRules:
 
 
 class Guard:
-    """Passes on requests that keep the rules, and reports each of them to `note_use`."""
+    """Passes on requests that keep the rules, and reports them."""
 
     def __init__(
         self, app: ASGIApp, rules: ListenerRules, note_use: Callable[[], None], sessions: PageSessions | None = None
@@ -436,7 +436,7 @@ class Guard:
         return None
 
     async def _admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
-        """The sender of the request, or a refusal if there is no valid key and, for pages, no session."""
+        """The sender of a request, or a refusal without key or session."""
         if is_page(request.scope["path"]):
             return await self._sessions.admitted(request)
         principal = await self._principal(request)
@@ -455,7 +455,7 @@ class Guard:
         return OWNER if rules.token is None or _holds(headers, rules.token) else None
 
     def _client(self, request: Request) -> tuple[str, int] | None:
-        """The address of the client: that of the nearest hop that is not a trusted proxy."""
+        """The address of the nearest hop that is no trusted proxy."""
         peer = request.scope.get("client")
         hops = [hop.strip() for value in request.headers.getlist("x-forwarded-for") for hop in value.split(",")]
         while peer is not None and peer[0] in self._rules.proxies and hops:
@@ -464,7 +464,7 @@ class Guard:
 
 
 def _versioned(send: Send) -> Send:
-    """Add the version of this process for admitted senders, so that another version can report the difference."""
+    """Add the version of this process to responses."""
 
     async def next_message(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,4 +1,4 @@
-"""A memory on a server: `Engine` over HTTP, with the same values and the same errors."""
+"""A memory elsewhere: `Engine` over HTTP, with equal values and errors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def forwarded(method: Method, *, placed: bool = False) -> Method:
-    """Return a method that sends its arguments to the server; `placed` adds the project of the memory."""
+    """Return a method that sends its arguments; `placed` adds the project."""
 
     @wraps(method)
     def forward(room: RemoteEngine | _Room, *arguments: Any, **options: Any) -> Any:
@@ -79,7 +79,7 @@ def forwarded(method: Method, *, placed: bool = False) -> Method:
 
 
 class RemoteEngine:
-    """A memory behind a connection; what only the owner of the store can do is refused with a hint."""
+    """A memory behind a connection; it refuses upkeep."""
 
     def __init__(self, connection: Connection, *, project: str = "", settings: Settings | None = None) -> None:
         self.url = connection.url
@@ -127,7 +127,7 @@ class RemoteEngine:
         return other
 
     def working_in(self, folder: Path, project: str | None = None) -> Self:
-        """Return the same memory for a named project, or for the name of a folder."""
+        """Return the same memory for a project or a folder's name."""
         other = copy(self)
         # Folders are of this machine: on a server a project goes by the name of its folder.
         name = project or next(iter(folders.discover(folder).names()))
@@ -256,7 +256,7 @@ class RemoteEngine:
         return Injection(reply.content.decode("utf-8", "replace"))
 
     def _project_of(self, call: HookCall) -> str:
-        """The named project, else the name of the agent's folder, else only memories without a project."""
+        """The named project, or the name of the agent's folder."""
         named = call.project or (self._settings.project if self._settings else "") or ""
         path = Path(call.folder)
         try:
@@ -371,7 +371,7 @@ class _RemoteSharing(_Room):
 
 
 def _other_version(reply: Reply) -> str:
-    """A sentence about the server's other version; empty if it is the same or unknown."""
+    """A sentence about the server's version if it differs."""
     version = reply.headers.get(VERSION_HEADER.lower(), __version__)
     if version == __version__:
         return ""
@@ -379,7 +379,7 @@ def _other_version(reply: Reply) -> str:
 
 
 def connect(url: str, key: str, *, project: str = "", settings: Settings | None = None) -> RemoteEngine:
-    """Open the memory on a server; `project` is the default of calls without one."""
+    """Open the memory on a server, in a project."""
     return RemoteEngine(ServerConnection(url, key), project=project, settings=settings)
 
 

@@ -1,4 +1,4 @@
-"""Values as JSON and back: the fields of a dataclass, and flat hits."""
+"""Values as JSON and back: fields of dataclasses, and flat hits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Decoder = Callable[[Any], Any]
 
 
 def to_json(value: Any) -> Any:
-    """A value as JSON: times as ISO 8601, enums as their values, dataclasses and named tuples as objects."""
+    """A value as JSON, with ISO 8601 times and dataclasses as objects."""
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, bool | int | float | str):
@@ -62,7 +62,7 @@ def reply_type(method: Callable[..., Any]) -> Any:
 
 
 def _owned(shape: dict[str, Any]) -> dict[str, Any]:
-    """A memory under the user whose memory it is, who is another one if it is shared."""
+    """Name the user who shares a memory as its owner."""
     shape["owner"] = shape["shared_by"] or shape["owner"]
     return shape
 

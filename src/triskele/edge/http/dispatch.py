@@ -51,7 +51,7 @@ OPERATIONS: Sequence[Operation] = (*operations.OPERATIONS, *server_operations.OP
 
 @dataclass(frozen=True)
 class Call:
-    """A request that was admitted; `client` is the agent that it is made for, `project` where the program works."""
+    """An admitted request, with its agent, project and command."""
 
     principal: Principal
     policy: AccessPolicy
@@ -254,7 +254,7 @@ async def _receive(request: Request, file: Path) -> None:
 
 
 async def _streamed(path: Path) -> AsyncIterator[bytes]:
-    """The bytes of a temporary file, which is removed with its folder afterwards."""
+    """Yield the bytes of a temporary file, then remove its folder."""
     try:
         with path.open("rb") as file:
             while piece := await to_thread.run_sync(file.read, _PIECE):

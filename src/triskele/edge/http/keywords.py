@@ -1,4 +1,4 @@
-"""The keywords of a method as a strict schema: what a request may hold."""
+"""The keywords of a method as the strict schema of a request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ _NAMES = {**vars(requests), **codec.NAMES, "Settings": Settings, "FilePath": str
 # Parameters of a method that a request carries in another way.
 _BODILESS = ("source", "target")
 _COMPLAINTS = 5
-_TRUE, _FALSE = "true", "false"
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -43,7 +42,7 @@ class Request:
         self.rest: TypeAdapter[dict[str, Any]] = TypeAdapter(_strict(operation.name, body))
 
     def checked(self, path: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The options in the path and in the body or query; refuse unknown ones."""
+        """Check the options of path and body or query; refuse unknown ones."""
         if twice := path.keys() & parameters.keys():
             raise BadInput(f"{min(twice)} is in the path already")
         in_path = {name: text.split(",") if name == requests.IDS else text for name, text in path.items()}
@@ -68,7 +67,7 @@ class Request:
 
 
 def _parameters(operation: Operation) -> Iterable[tuple[str, Any]]:
-    """Each parameter, or each keyword of the unpacked request, with its type in JSON."""
+    """Each parameter or keyword of a method, with its type in JSON."""
     # The module of the method may import names for type checkers alone.
     hints = type_hints(operation.method, localns=_NAMES, include_extras=True)
     for name, parameter in list(operation.signature.parameters.items())[1:]:
@@ -86,7 +85,7 @@ def _parameters(operation: Operation) -> Iterable[tuple[str, Any]]:
 
 
 def sentence(error: ValidationError) -> str:
-    """What is wrong with the values, in the words of the engine if it checks them too."""
+    """Explain invalid values, in the words of the engine if possible."""
     complaints = error.errors(include_url=False, include_context=False)
     return "; ".join(dict.fromkeys(map(_complaint, complaints[:_COMPLAINTS])))
 
@@ -117,7 +116,7 @@ def _keywords(request: Any) -> Iterable[tuple[str, Any]]:
 
 @cache
 def _descriptions(request: Any) -> Mapping[str, str]:
-    """The texts below the keywords of a request type, and of those that it extends."""
+    """The texts below keywords of a request type and of its bases."""
     texts: dict[str, str] = {}
     tree = ast.parse(inspect.getsource(requests))
     own = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -137,7 +136,7 @@ def _strict(name: str, fields: Mapping[str, Any]) -> Any:
 
 
 def _wire(kind: Any) -> Any:
-    """A type as it is in JSON: lists of at most 100, texts for times, names for enums."""
+    """A type in JSON: bounded lists, texts for times and enums."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         members = [each for each in arguments if not (isinstance(each, type) and issubclass(each, (datetime, Enum)))]
@@ -170,9 +169,9 @@ def _plain(kind: Any) -> Any:
 
 
 def _scalar(text: str, kind: Any) -> Any:
-    """A parameter as a value of its type; an invalid one stays a text, which the schema refuses."""
-    if kind is bool and text in (_TRUE, _FALSE):
-        return text == _TRUE
+    """Convert a parameter; an invalid one stays a text, which is refused."""
+    if kind is bool and text in ("true", "false"):
+        return text == "true"
     if kind in (int, float) and get_origin(kind) is not Literal:
         try:
             return kind(text) if text.isascii() and len(text) < 20 else text

@@ -31,7 +31,7 @@ class _Histogram:
 
 
 class Metrics:
-    """What one process counted since it started; safe to use from many threads."""
+    """The counts of one process; safe for threads."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()

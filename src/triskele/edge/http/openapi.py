@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the operations, and the page that shows it."""
+"""The OpenAPI 3.1 document of the operations, and its page."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class _Schemas:
 
 
 def _flat_hit(components: Mapping[str, Schema]) -> Schema:
-    """A hit as `codec` writes it: with the fields of its memory and of its evidence."""
+    """A hit as `codec` writes it, with memory and evidence flat."""
     memory, hit, evidence = (components[name] for name in ("Memory", "Hit", "HitEvidence"))
     own = {name: schema for name, schema in hit["properties"].items() if name not in ("memory", "evidence")}
     properties = {
@@ -143,7 +143,7 @@ def _query_parameters(request: Schema) -> list[Schema]:
 
 
 def _without_null(schema: Schema) -> Schema:
-    """A schema for a query string, which cannot hold null: an omitted parameter is null."""
+    """A schema without null, which a query string cannot hold."""
     if "anyOf" not in schema:
         return schema
     (kind,) = (each for each in schema["anyOf"] if each != {"type": "null"})

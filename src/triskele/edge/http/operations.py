@@ -1,4 +1,4 @@
-"""The operations of a memory over HTTP: one row each, which names a method of `Engine`."""
+"""The operations over HTTP: a row for each method of `Engine`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IN_PATH = re.compile(r"{(\w+)}")
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """One row: a method, the request that calls it, and the scope that a key needs for it.
+    """A method, the request that calls it, and the scope it needs.
 
     `asks_model`: it counts against the quota of hosted models. `takes_file` and `gives_file`: the body is a file.
     `tool` and `command` name the same operation for agents and on the command line.
@@ -90,7 +90,7 @@ class Operation:
         return any(each.kind is each.VAR_POSITIONAL for each in self.signature.parameters.values())
 
     def named(self, *arguments: Any, **options: Any) -> dict[str, Any]:
-        """The arguments of a call of the method, by name; those left out have none."""
+        """The arguments of a call by name; absent ones are left out."""
         named = self.signature.bind(None, *arguments, **options).arguments
         del named["self"]
         for name in [name for name in named if self.signature.parameters[name].kind is Parameter.VAR_KEYWORD]:

@@ -31,7 +31,7 @@ class ProblemDetails:
 
 
 def problem_of(error: BaseException) -> ProblemDetails:
-    """The problem document of an error; the message of an internal error is left out, because it may quote a memory."""
+    """Describe an error; messages of internal errors stay out."""
     if isinstance(error, HTTPException):
         return _blank(error.status_code, error.detail)
     for name, (kind, status) in KINDS.items():

@@ -131,9 +131,8 @@ class EngineHost:
                 self._renew_settings()
             if self._engine is None:
                 # The root folder has no project: every request names its own.
-                self._engine = retire_when_unused(
-                    connect.open_engine(self._settings, os.environ, Path(Path.cwd().anchor))
-                )
+                engine = connect.open_engine(self._settings, os.environ, Path(Path.cwd().anchor))
+                self._engine = retire_when_unused(engine)
                 if (store := connect.local(self._engine)) is not None:
                     # Written with the next prompt, or with the next tick of the service.
                     store.after_answer.is_flushed_by_owner = True
