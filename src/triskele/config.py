@@ -82,6 +82,11 @@ class StoreSettings:
     read_url: str = ""
     corpus: str = _choice(LOCAL, DATABASE)
 
+    @property
+    def is_file(self) -> bool:
+        """Whether the store is a file of this machine, which has one user."""
+        return self.url.startswith("sqlite:")
+
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
@@ -435,7 +440,7 @@ def words_of(key: str, text: str) -> list[str]:
 
 def _check(settings: Settings) -> None:
     store = settings.store
-    if store.corpus == DATABASE and store.url.startswith("sqlite:"):
+    if store.corpus == DATABASE and store.is_file:
         raise _BadSetting("store.corpus", f": only a Postgres store has a {DATABASE} corpus; write {LOCAL}")
     if store.read_url and not store.url.startswith("postgres"):
         raise _BadSetting("store.read_url", ": only a Postgres store has replicas; remove it")

@@ -47,10 +47,14 @@ UNION ALL SELECT ?1, '{EMBED}', ?3 WHERE NOT EXISTS (
     AND fingerprint = (SELECT value FROM marks WHERE owner = ?1 AND name = '{MODEL}'))
 ON CONFLICT DO NOTHING
 """
-_CATALOG = """
-SELECT versions.row, versions.owner, project, sensitivity, origin, category, tags, importance, session, position,
-       speaker, role, coalesce(valid_from, created_at), valid_from, valid_to, known_from, known_to,
-       coalesce(vectors.slot, -1)
+_CATALOG_COLUMNS = {
+    "row": "versions.row",
+    "owner": "versions.owner",
+    "happened": "coalesce(valid_from, created_at)",
+    "slot": "coalesce(vectors.slot, -1)",
+}
+_CATALOG = f"""
+SELECT {", ".join(_CATALOG_COLUMNS.get(name, name) for name in CatalogRow._fields)}
 FROM versions LEFT JOIN vectors ON vectors.owner = versions.owner AND vectors.content_hash = versions.content_hash
      AND vectors.fingerprint = ?2
 """

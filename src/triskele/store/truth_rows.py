@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from triskele.store.derived_rows import drop_hosted_vectors, queue_version
+from triskele.store.derived_rows import DOCUMENT_COLUMNS, drop_hosted_vectors, queue_version
 from triskele.store.protocols import VAULT, FolderRow, SealedRow
 from triskele.store.rows import (
     JOURNAL_COLUMNS,
@@ -32,6 +32,15 @@ from triskele.text.timestamps import from_micros, to_micros
 from triskele.types import CONTEXT, Action, Link, Memory, Sensitivity
 
 FOLDERS = f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? ORDER BY place"
+# The tables whose rows have a hash: what names a row, the columns under the hash, and what makes it.
+GUARDED = (
+    ("versions", "id", VERSION_COLUMNS, version_hash),
+    ("links", "source", f"owner, {LINK_COLUMNS}", row_hash),
+    ("journal", "seq", f"owner, {JOURNAL_COLUMNS}", row_hash),
+    ("documents", "key", f"owner, {DOCUMENT_COLUMNS}", row_hash),
+    ("secrets", "id", f"owner, {SEALED_COLUMNS}", row_hash),
+    ("places", "place", f"owner, {PLACE_COLUMNS}", row_hash),
+)
 _SAME_CONTEXT = " AND ".join(f"{name} IS NOT DISTINCT FROM ?" for name in CONTEXT)
 
 

@@ -68,7 +68,7 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: b
         return _serve_demo(invocation, http or "127.0.0.1:0")
     if http:
         connect.require_store(invocation.chosen())
-    is_public = not invocation.settings().store.url.startswith("sqlite:")
+    is_public = not invocation.settings().store.is_file
     extra_addresses = resident.ExtraAddresses(
         listener.http_address(http, is_public=is_public) if http else None, socket.absolute() if socket else None
     )

@@ -178,7 +178,7 @@ class Invocation:
         from triskele.edge.process import connect
 
         settings = self.chosen()
-        is_file = settings.store.url.startswith("sqlite:") and not connect.server_of(settings)
+        is_file = settings.store.is_file and not connect.server_of(settings)
         path = sqlite_path(settings.store.url) if is_file else None
         was_empty = path is not None and path.is_file() and not path.stat().st_size
         engine = connect.open_engine(settings, os.environ, Path.cwd(), _passphrase)

@@ -153,7 +153,7 @@ def _key_line(key: AccessKey) -> str:
 def open_accounts(invocation: Invocation) -> Iterator[Accounts]:
     """The accounts of the store of this run."""
     settings: Settings = invocation.settings()
-    if settings.store.url.startswith("sqlite:"):
+    if settings.store.is_file:
         raise BadInput("users need a Postgres store: set TRISKELE_STORE=postgresql://…")
     try:
         from triskele.server.accounts import Accounts
@@ -355,7 +355,7 @@ def _change_groups(
 
         with connect.open_server(invocation.chosen(), os.environ, Path.cwd()) as server:
             return server.send(BY_METHOD[getattr(Administration, operation)], names)
-    if invocation.settings().store.url.startswith("sqlite:"):
+    if invocation.settings().store.is_file:
         raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
     with open_accounts(invocation) as accounts:
         return change(accounts.groups)

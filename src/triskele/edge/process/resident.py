@@ -126,7 +126,7 @@ def serve(
         host = EngineHost(settings, read_settings=lambda: config.load(environ))
         stack.callback(host.close)
         tenants = None
-        if extra_addresses.http is not None and not settings.store.url.startswith("sqlite:"):
+        if extra_addresses.http is not None and not settings.store.is_file:
             from triskele.server.tenants import Tenants
 
             tenants = stack.enter_context(closing(Tenants.open(settings)))

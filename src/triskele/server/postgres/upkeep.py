@@ -21,26 +21,10 @@ from triskele.server.postgres.connections import Connection, Connections, OwnerT
 from triskele.server.postgres.migrations import EMBEDDINGS, SCHEMA
 from triskele.server.postgres.truth_rows import UNSCRUBBED
 from triskele.store.protocols import IntegrityIssue, LostWrites
-from triskele.store.rows import (
-    JOURNAL_COLUMNS,
-    LINK_COLUMNS,
-    PLACE_COLUMNS,
-    SEALED_COLUMNS,
-    VERSION_COLUMNS,
-    row_hash,
-    version_hash,
-)
+from triskele.store.truth_rows import GUARDED
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 
-_GUARDED = (
-    ("versions", "id", VERSION_COLUMNS, version_hash),
-    ("links", "source", f"owner, {LINK_COLUMNS}", row_hash),
-    ("journal", "seq", f"owner, {JOURNAL_COLUMNS}", row_hash),
-    ("documents", "key", "owner, kind, key, value, about", row_hash),
-    ("secrets", "id", f"owner, {SEALED_COLUMNS}", row_hash),
-    ("places", "place", f"owner, {PLACE_COLUMNS}", row_hash),
-)
 _KNOWN = "SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links."
 _DANGLING = f"""
 SELECT source, kind, target FROM links
@@ -235,7 +219,7 @@ def _misplaced_secrets(connection: Connection, owner: str) -> list[IntegrityIssu
 
 
 def _wrong_hashes(connection: Connection, owner: str) -> Iterator[IntegrityIssue]:
-    for table, name, columns, made_hash in _GUARDED:
+    for table, name, columns, made_hash in GUARDED:
         with connection.cursor(f"check_{table}") as cursor:
             cursor.execute(f"SELECT {name}, row_hash, {columns} FROM {table} WHERE owner = %s", [owner])
             for label, stored, *values in cursor:

@@ -20,44 +20,25 @@ from triskele.errors import (
     StoreUnavailable,
     TriskeleError,
 )
-from triskele.store.derived_rows import DOCUMENT_COLUMNS
 from triskele.store.protocols import IntegrityIssue, LostWrites
-from triskele.store.rows import (
-    JOURNAL_COLUMNS,
-    LINK_COLUMNS,
-    PLACE_COLUMNS,
-    SEALED_COLUMNS,
-    VERSION_COLUMNS,
-    row_hash,
-    version_hash,
-)
 from triskele.store.sqlite import copies, lost_writes
 from triskele.store.sqlite.archive_file import SqliteArchive
 from triskele.store.sqlite.database import Database, told
 from triskele.store.sqlite.schema import is_empty, refuse_other_format
 from triskele.store.sqlite.store_file import replace
 from triskele.store.sqlite.truth_rows import UNSCRUBBED, SqliteRows
+from triskele.store.truth_rows import GUARDED
 from triskele.store.writer import Writer
 from triskele.text import timestamps
 from triskele.text.files import settle_folder
 from triskele.text.ids import content_hash
 from triskele.types import USER
 
-_GUARDED = (
-    ("versions", "id", VERSION_COLUMNS, version_hash),
-    ("links", "source", f"owner, {LINK_COLUMNS}", row_hash),
-    ("journal", "seq", f"owner, {JOURNAL_COLUMNS}", row_hash),
-    ("documents", "key", f"owner, {DOCUMENT_COLUMNS}", row_hash),
-    ("secrets", "id", f"owner, {SEALED_COLUMNS}", row_hash),
-    ("places", "place", f"owner, {PLACE_COLUMNS}", row_hash),
-)
 _DANGLING = """
 SELECT source, kind, target FROM links
 WHERE NOT EXISTS (SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links.source)
    OR NOT EXISTS (SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links.target)
 """
-
-
 _UNTOLD = """
 SELECT id, version FROM versions
 WHERE NOT EXISTS (
@@ -320,7 +301,7 @@ def _misplaced_secrets(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
 
 
 def _wrong_hashes(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
-    for table, name, columns, made_hash in _GUARDED:
+    for table, name, columns, made_hash in GUARDED:
         for label, stored, *values in _readable(connection, f"SELECT {name}, row_hash, {columns} FROM {table}"):
             if stored != made_hash(values):
                 yield IntegrityIssue(f"{table} {label}", "the row is not what was written (its hash differs)")
