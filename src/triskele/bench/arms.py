@@ -1,4 +1,4 @@
-"""Arms: the rankings that a benchmark compares, each declared by what differs from the default."""
+"""Arms: the rankings that a benchmark compares, as changes of the default."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GRAPH = frozenset({"graph"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One way to rank; everything that is not set here is the same for all arms."""
+    """A way to rank; what it does not set, all arms share."""
 
     name: str
     about: str
@@ -43,7 +43,7 @@ class Arm:
 
 
 def _textbook(name: str, about: str, *, legs: frozenset[str] = _BOTH, **plan: Any) -> Arm:
-    """A published method over the lexical and the dense leg, without the importance prior of recall."""
+    """A published method over lexical and dense legs, without importance."""
     return Arm(name=name, about=about, plan=Plan(legs=legs, prior=0.0, **plan))
 
 
@@ -102,7 +102,7 @@ ARMS = {
 
 
 def arm(name: str) -> Arm:
-    """The arm of this name; `rrf:k=10` or `cc:alpha=0.6:rerank=late` changes single values of its plan."""
+    """The arm of a name; `rrf:k=10` changes a value of its plan."""
     base, *changes = name.split(":")
     if base not in ARMS:
         raise BadInput(f"unknown arm {base!r}: choose from {', '.join(ARMS)}")
@@ -142,7 +142,7 @@ def _with_alpha(plan: Plan, value: str) -> Plan:
 
 
 def _with_weight(leg: str) -> Callable[[Plan, str], Plan]:
-    """The weight of one leg; in the default, unnamed legs get weight 0, except the graph."""
+    """Set a leg's weight; unnamed legs get 0, except the graph."""
 
     def change(plan: Plan, value: str) -> Plan:
         before = plan.weights or ({} if plan.fusion == DEFAULT else SHARES[plan.fusion])

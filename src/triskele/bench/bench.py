@@ -1,4 +1,4 @@
-"""The benchmark: arms over one data set, measured the same way and compared in pairs."""
+"""Run arms over one data set, measured alike and compared in pairs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _PACKAGES = ("numpy", "tantivy", "onnxruntime", "apsw")
 
 
 def available_arms() -> list[str]:
-    """The names of the arms that can be measured; a cross-encoder only if the settings name one."""
+    """Names of arms that can be measured with these settings."""
     named = config.load().rerank
     return [name for name in ARMS if name != CROSS or named.model or named.service]
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A data set with the queries that every arm is asked, in their order."""
+    """A data set with the queries of every arm, in order."""
 
     data: Dataset
     queries: Sequence[BenchQuery]
@@ -55,7 +55,7 @@ class Benchmark:
 
 
 def load_benchmark(dataset: Path, *, max_queries: int | None = None, seed: int = 7) -> Benchmark:
-    """A data set with all of its queries, or a sample that the seed decides."""
+    """Load a data set with all queries, or a seeded sample."""
     data = load_dataset(dataset)
     queries = _sampled(data.ranked(), max_queries, seed)
     if not queries:
@@ -74,7 +74,7 @@ def run_bench(
     progress: Progress = quiet,
     public: bool = False,
 ) -> dict[str, Any]:
-    """Measure arms on a data set and compare each with the baseline; `out` keeps runs and values per query.
+    """Measure arms and compare each with the baseline; `out` keeps results.
 
     A public run reports and keeps aggregates only: no text and no id of the data set.
     """
@@ -98,7 +98,7 @@ def run_bench(
 def _measured(
     benchmark: Benchmark, harness: BenchHarness, arms: Sequence[Arm], checkpoint: Checkpoint, progress: Progress
 ) -> dict[str, Measured]:
-    """The results of every arm over one harness; finished arms come from the checkpoint."""
+    """Measure every arm over one harness; finished ones come from the checkpoint."""
     measured: dict[str, Measured] = {}
     queries, qrels = benchmark.queries, benchmark.data.qrels
     for one in arms:
@@ -141,7 +141,7 @@ def _report(
 
 
 def _abstention(one: Measured, benchmark: Benchmark) -> dict[str, Any]:
-    """How well the confidence of an arm separates the queries without an answer."""
+    """How well an arm's confidence separates queries without an answer."""
     by_type: dict[str, list[float]] = {}
     for query in sorted(benchmark.unanswerable, key=lambda query: query.type):
         by_type.setdefault(query.type, []).append(one.confidence[query.id])
@@ -174,7 +174,7 @@ def _manifest(benchmark: Benchmark, arms: Sequence[Arm], *, model: str | None, s
 
 
 def _sampled(queries: Sequence[BenchQuery], most: int | None, seed: int) -> list[BenchQuery]:
-    """The queries in the order of their ids, or a sample of them that the seed decides."""
+    """Queries in the order of ids, or a seeded sample of them."""
     if most is not None and most < 1:
         raise BadInput(f"max-queries must be at least 1, not {most}")
     ordered = sorted(queries, key=lambda query: query.id)
@@ -184,7 +184,7 @@ def _sampled(queries: Sequence[BenchQuery], most: int | None, seed: int) -> list
 
 
 class Checkpoint:
-    """Finished arms of an interrupted run; they are measured again only if anything changed since."""
+    """Finished arms of an interrupted run, valid while nothing changes."""
 
     def __init__(self, cache: Path, benchmark: Benchmark) -> None:
         parent = cache / "unfinished" / benchmark.data.sha256[:16]
@@ -196,7 +196,7 @@ class Checkpoint:
                 shutil.rmtree(other, ignore_errors=True)
 
     def load(self, arm: Arm) -> Measured | None:
-        """The results of an arm before the run was interrupted, None if there are none."""
+        """Results of an arm before the interruption; None if there are none."""
         try:
             values = json.loads(self._file(arm).read_bytes())
         except (OSError, ValueError):
@@ -209,7 +209,7 @@ class Checkpoint:
         return Measured(scores=score(self._benchmark.queries, self._benchmark.data.qrels, values["run"]), **values)
 
     def save(self, arm: Arm, one: Measured) -> None:
-        """Keep the results of an arm; a cache that cannot be written costs only the way back."""
+        """Keep the results of an arm, if the cache can be written."""
         values = {each.name: getattr(one, each.name) for each in fields(one) if each.name != "scores"}
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -227,7 +227,7 @@ class Checkpoint:
 
 @cache
 def _program() -> str:
-    """A digest of everything that can change a ranking: this package and those that it searches with."""
+    """Digest of everything that can change a ranking."""
     return _digest([*_sources(resources.files("triskele")), *(version(name) for name in _PACKAGES)])
 
 

@@ -1,4 +1,4 @@
-"""The relevance suite of code search: questions with expected and forbidden paths, graded 0 to 3, over trees of source.
+"""Relevance suite of code search: questions over trees with graded paths.
 
 A suite is one JSON file: `format`, `trees` (name → where the tree comes from) and `cases`, each with an id, a tree, a
 question, a type, `expected` (path → grade) and maybe `forbidden` paths. A case passes if a path of the highest grade is
@@ -41,7 +41,7 @@ _BASELINE_WEIGHTS = FieldWeights(_ALONE, _ALONE, (0.0, 0.0, 0.0), file_k1=1.2, f
 
 @dataclass(frozen=True, slots=True)
 class CodeCase:
-    """One question with the paths that answer it, by grade, and paths that must not rank above them."""
+    """A question with graded answer paths and forbidden paths."""
 
     id: str
     tree: str
@@ -51,7 +51,7 @@ class CodeCase:
     forbidden: tuple[str, ...] = ()
 
     def passes(self, ranked: Sequence[str]) -> bool:
-        """Whether a best path is among the first, and no forbidden one ranks above the expected ones."""
+        """Whether a best path is first, above all forbidden ones."""
         best = {path for path, grade in self.expected.items() if grade == max(self.expected.values())}
         first = next((place for place, path in enumerate(ranked) if path in self.expected), len(ranked))
         is_clean = not any(path in self.forbidden for path in ranked[:first])
@@ -109,7 +109,7 @@ def _case(path: Path, number: int, values: Any, trees: Mapping[str, Any]) -> Cod
 
 
 def arms(names: Sequence[str] | None = None, embedder: Embedder | None = None) -> dict[str, CodePlan]:
-    """Plans by the names of arms: bm25, words, lexical, default, without:RULE, fusion:METHOD and penalties:seed."""
+    """Plans by arm: bm25, words, lexical, default, without:RULE, fusion:METHOD, penalties:seed."""
     lexical = CodePlan(dense=0.0)
     plans = {
         BASELINE: replace(lexical, without=frozenset(RULES), weights=_BASELINE_WEIGHTS),
@@ -138,7 +138,7 @@ def run_suite(
     seed: int = 7,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
-    """Measure arms over a suite; `others` are rankers of other programs by name, made from a tree's folder."""
+    """Measure arms over a suite; `others` rank with other programs."""
     plans = arms(names, embedder)
     runs: dict[str, dict[str, list[str]]] = {name: {} for name in (*plans, *(others or ()))}
     used = sorted({case.tree for case in suite.cases})

@@ -33,7 +33,7 @@ class Decision(StrEnum):
 
 
 def decision(comparison: Mapping[str, Any]) -> Decision:
-    """Better or worse only if the corrected p is below 0.05 and the interval excludes zero."""
+    """Better or worse if corrected p < 0.05 and the interval excludes zero."""
     low, high = comparison["ci95"]
     if comparison["p_holm"] >= _ALPHA or low <= 0 <= high:
         return Decision.UNDECIDED
@@ -42,7 +42,7 @@ def decision(comparison: Mapping[str, Any]) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The difference of `a` to `b` on one metric over one group of queries."""
+    """Difference of `a` to `b` on one metric and group."""
 
     a: str
     b: str
@@ -64,7 +64,7 @@ class Comparison:
 def compare(
     scores: Mapping[str, Scores], baseline: str, strata: Mapping[str, Sequence[int]], *, seed: int
 ) -> list[Comparison]:
-    """Every arm against the baseline, per stratum and metric; all comparisons of one metric are one Holm family."""
+    """Compare arms with the baseline; each metric is one Holm family."""
     arms = [name for name in scores if name != baseline]
     pairs: dict[tuple[str, str, str], Paired] = {}
     for stratum, places in strata.items():
@@ -90,7 +90,7 @@ def _comparison(key: tuple[str, str, str], baseline: str, n: int, one: Paired, p
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """A mean difference with its 95 % interval, its two-sided p, and the smallest detectable difference."""
+    """Mean difference with 95 % interval, p and smallest detectable difference."""
 
     delta: float
     ci95: tuple[float, float]
@@ -99,7 +99,7 @@ class Paired:
 
 
 def paired(differences: Floats, *, seed: int, resamples: int = RESAMPLES) -> list[Paired]:
-    """For each row of per-query differences: BCa bootstrap interval and sign-flip permutation test."""
+    """BCa interval and sign-flip test for each row of differences."""
     deltas = differences.mean(axis=1)
     lows, highs = _intervals(differences, seed, resamples)
     p_values = _p_values(differences, seed, resamples)
@@ -111,7 +111,7 @@ def paired(differences: Floats, *, seed: int, resamples: int = RESAMPLES) -> lis
 
 
 def detectable(differences: Floats) -> list[float | None]:
-    """The smallest mean difference of each row found with 80 % power: (z.975 + z.8) · sd / √n."""
+    """Smallest difference found with 80 % power: (z.975 + z.8) · sd / √n."""
     n = differences.shape[1]
     if n < 2:
         return [None] * len(differences)
@@ -141,7 +141,7 @@ def _differences(scores: Mapping[str, Scores], arms: Sequence[str], baseline: st
 
 
 def _intervals(differences: Floats, seed: int, resamples: int) -> tuple[Floats, Floats]:
-    """BCa (Efron 1987); the jackknife of a mean has a closed form, so it needs no resamples."""
+    """BCa intervals (Efron 1987) with the closed-form jackknife of a mean."""
     import numpy as np
 
     means = differences.mean(axis=1)
@@ -167,7 +167,7 @@ def _quantile_of_normal(share: float) -> float:
 
 
 def _resampled(differences: Floats, seed: int, resamples: int) -> Floats:
-    """The mean of every row over queries drawn with replacement, the same draws for all rows."""
+    """Means of rows over queries drawn with replacement, alike for all."""
     import numpy as np
 
     n = differences.shape[1]
@@ -194,7 +194,7 @@ def _quantiles(ordered: Floats, shares: Floats) -> Floats:
 
 
 def _p_values(differences: Floats, seed: int, resamples: int) -> Floats:
-    """Two-sided p under random swaps of the two arms, the same swaps for all rows."""
+    """Two-sided p under random swaps of two arms, alike for all."""
     import numpy as np
 
     observed = np.abs(differences.sum(axis=1)) - _TOLERANCE

@@ -1,4 +1,4 @@
-"""How well the rules of curation judge labelled pairs of texts, and what they keep of labelled conversations."""
+"""How well rules of curation and capture judge labelled samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPOKEN = "spoken"
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """An older and a newer text with the right verdict; the rules were written with the half `tune` in view."""
+    """An older and a newer text with the right verdict."""
 
     half: str
     kind: str
@@ -30,7 +30,7 @@ class LabelledPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictScore:
-    """Of one verdict: pairs with that label, pairs so judged by rules that are sure, and how many of these rightly."""
+    """Counts of one verdict: labelled, judged by sure rules, judged rightly."""
 
     verdict: Verdict
     labelled: int
@@ -39,7 +39,7 @@ class VerdictScore:
 
     @property
     def precision(self) -> float:
-        """The share of these judgements that is right; 1 if there are none."""
+        """Share of these judgements that is right; 1 without any."""
         return self.right / self.judged if self.judged else 1.0
 
     @property
@@ -50,7 +50,7 @@ class VerdictScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairReport:
-    """The scores of one half; a false merge retires a memory that states another fact."""
+    """Scores of one half; a false merge retires another fact."""
 
     half: str
     pairs: int
@@ -87,7 +87,7 @@ def measure(pairs: Iterable[LabelledPair], half: str, judge: Callable[[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureReport:
-    """What the rules keep of the labelled conversations of one half at one setting of the dial."""
+    """What rules keep of one half's conversations at one dial setting."""
 
     half: str
     dial: str

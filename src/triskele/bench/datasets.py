@@ -1,4 +1,4 @@
-"""Data sets as frozen values: documents, queries, relevance labels, and documents cut into windows of memory size."""
+"""Data sets as values: documents, queries, labels, and windows of documents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Half = Literal["tune", "test"]
 
 @dataclass(frozen=True, slots=True)
 class BenchDocument:
-    """A text to retrieve; `position` is its index among the documents of its session."""
+    """A text to retrieve, with its position in its session."""
 
     id: str
     text: str
@@ -40,7 +40,7 @@ class BenchDocument:
 
 @dataclass(frozen=True, slots=True)
 class BenchQuery:
-    """A query; one with a scope is answered only by documents of that scope or of no scope."""
+    """A query; a scope limits it to documents of that scope."""
 
     id: str
     text: str
@@ -51,7 +51,7 @@ class BenchQuery:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Documents, queries and labels; `sha256` identifies the bytes that they were read from.
+    """Documents, queries and labels, with a digest of their files.
 
     `about` is the content of the set's manifest, `skipped` counts labels that cannot be used, by reason.
     """
@@ -65,7 +65,7 @@ class Dataset:
     skipped: Mapping[str, int] = field(default_factory=dict)
 
     def ranked(self) -> tuple[BenchQuery, ...]:
-        """The queries that count in ranked metrics: answerable, and with a relevant document."""
+        """Queries for ranked metrics: answerable, with a relevant document."""
         return tuple(q for q in self.queries if q.type not in UNRANKED_TYPES and self._has_relevant(q))
 
     def unranked(self) -> tuple[BenchQuery, ...]:
@@ -82,7 +82,7 @@ class Dataset:
 
 
 def half(query: BenchQuery) -> Half:
-    """The half of the fixed split that a query belongs to; queries of one scope stay together."""
+    """The fixed half of a query; queries of one scope stay together."""
     key = query.id if query.scope is None else query.scope
     return "test" if hashlib.sha256(key.encode()).digest()[0] & 1 else "tune"
 
@@ -97,7 +97,7 @@ def strata(queries: Iterable[BenchQuery]) -> dict[str, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A piece of a document as it is indexed; `position` counts the windows of its session."""
+    """A piece of a document as it is indexed."""
 
     document: str
     text: str
@@ -111,7 +111,7 @@ class Window:
 
 
 def windows(documents: Iterable[BenchDocument], limit: int = MAX_CHARACTERS) -> list[Window]:
-    """Every document cut at sentence or word boundaries; an empty document has no window."""
+    """Cut documents at sentence or word boundaries; empty ones have none."""
     rows: list[Window] = []
     positions: dict[tuple[str | None, str], int] = {}
     for document in documents:
@@ -132,7 +132,7 @@ def _pieces(text: str, limit: int) -> list[str]:
 
 
 def _created(document: BenchDocument) -> datetime | None:
-    """The date of a document, in ISO form or in a form of the public conversations."""
+    """The date of a document, in ISO or a known form."""
     date = document.meta.get("created") or document.meta.get("date")
     if not isinstance(date, str):
         return None

@@ -1,4 +1,4 @@
-"""Guards: what makes the numbers of a benchmark worth less than they look.
+"""Guards: find what makes the numbers of a benchmark misleading.
 
 Structure: a leg that cannot reach the top under an arm's fusion, or changes nothing there; an ablation of it says
 nothing. Pooling: results without a label count as wrong. Leaks: ids, meta or texts that give the relevant document
@@ -50,7 +50,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GuardFinding:
-    """What a guard found; only `examples` hold text or ids of the data set."""
+    """A finding; only `examples` hold text or ids of the data set."""
 
     guard: str
     severity: Severity
@@ -104,7 +104,7 @@ class RankFusion:
         return self.weights[leg] / (self.k.get(leg, FusionConfig().default_k) + rank) if rank <= self.depth else 0.0
 
     def bar(self, leg: str, top: int) -> float:
-        """The lowest score that the last of the top ranks can have from the other legs.
+        """Lowest score of the last top rank from the other legs.
 
         Each other leg alone puts `top` candidates at or above its own score at that rank, and there is an
         arrangement that reaches no more than that: the same candidates above, different ones there.
@@ -112,7 +112,7 @@ class RankFusion:
         return max((self.score(other, top) for other in self.weights if other != leg), default=0.0)
 
     def reach(self, leg: str, top: int = TOP) -> Reach:
-        """Whether a candidate of this leg alone can reach the top, or at least one that it lifts."""
+        """Whether a candidate of this leg can reach the top."""
         best = self.score(leg, 1)
         if best <= 0:
             return Reach.NONE
@@ -123,14 +123,14 @@ class RankFusion:
         return Reach.LIFTS if is_shared and self._lifts(leg, top) else Reach.NONE
 
     def _lifts(self, leg: str, top: int) -> bool:
-        """Whether the first of this leg passes the last of the top ranks from the rank below."""
+        """Whether the first of this leg rises into the top."""
         other_legs = [other for other in self.weights if other != leg]
         below = max((self.score(other, top + 1) for other in other_legs), default=0.0)
         return below + self.score(leg, 1) > self.bar(leg, top)
 
 
 def reaches(arm: Arm, depth: int) -> dict[str, Reach]:
-    """How far each leg of an arm can reach, if only ranks decide it."""
+    """How far each leg of an arm can reach by ranks."""
     plan = arm.plan
     if plan is None or plan.fusion != "rrf" or len(plan.legs) < 2:
         return {}
@@ -140,7 +140,7 @@ def reaches(arm: Arm, depth: int) -> dict[str, Reach]:
 
 
 def identical_arms(runs: Mapping[str, Run]) -> Iterator[GuardFinding]:
-    """Arms with the same top documents for every query: the comparison between them tests nothing."""
+    """Find arms with equal top documents for every query."""
     alike: dict[int, list[str]] = {}
     for name, run in runs.items():
         tops = tuple(document for found in run.values() for document, _ in found[:TOP])
@@ -152,7 +152,7 @@ def identical_arms(runs: Mapping[str, Run]) -> Iterator[GuardFinding]:
 
 
 def idle_legs(arm: str, reached: Mapping[str, Reach], legs: Mapping[str, Any], queries: int) -> Iterator[GuardFinding]:
-    """Legs of one arm that cannot reach the top, or change nothing there."""
+    """Find legs of an arm that cannot change its top."""
     for leg, reach in reached.items():
         if reach is Reach.NONE:
             message = f"{arm}: no candidate of the {leg} leg can reach the first {TOP} under these weights"
@@ -173,7 +173,7 @@ def idle_legs(arm: str, reached: Mapping[str, Reach], legs: Mapping[str, Any], q
 
 
 def label_coverage(runs: Mapping[str, Run], queries: Sequence[BenchQuery], qrels: Qrels) -> dict[str, Any]:
-    """The share of each arm's top results that have a label, and what a label means in this set."""
+    """Share of each arm's top results with a label."""
     grades = [grade for query in queries for grade in qrels[query.id].values()]
     right = [len(relevant(query.id, qrels)) for query in queries]
     return {
@@ -191,7 +191,7 @@ def _labelled_share(run: Run, queries: Sequence[BenchQuery], qrels: Qrels) -> fl
 
 
 def pooling(coverage: Mapping[str, Any]) -> Iterator[GuardFinding]:
-    """Arms whose results were judged unequally, and labels that are weaker evidence than they seem."""
+    """Find arms judged unequally, and labels that are weak evidence."""
     shares = coverage["arms"]
     least, most = min(shares, key=lambda name: shares[name]), max(shares, key=lambda name: shares[name])
     if coverage["means"] == "relevant":
@@ -219,7 +219,7 @@ def leaks(documents: Sequence[BenchDocument], queries: Sequence[BenchQuery], qre
 
 
 def shared_ids(documents: Sequence[BenchDocument], right: Mapping[str, Collection[str]]) -> Iterator[GuardFinding]:
-    """Ids of relevant documents that contain the id of their query, or the reverse, more often than others do."""
+    """Find ids of relevant documents that contain their query's id."""
     pairs: list[tuple[str, str]] = []
     by_chance = compared = 0
     for number, (query, ids) in enumerate(right.items()):
@@ -236,7 +236,7 @@ def shared_ids(documents: Sequence[BenchDocument], right: Mapping[str, Collectio
 
 
 def telling_names(documents: Sequence[BenchDocument], gold: Collection[str]) -> Iterator[GuardFinding]:
-    """Ids, and keys of meta, that contain a word such as answer or gold and mark relevant documents."""
+    """Find ids and keys with words such as "gold" that mark answers."""
     holders = {
         "ids": [each.id for each in documents if _TELLING & set(_words(each.id))],
         **{
@@ -251,14 +251,14 @@ def telling_names(documents: Sequence[BenchDocument], gold: Collection[str]) -> 
 
 
 def _gives_away(holders: Sequence[str], gold: Collection[str], documents: int) -> bool:
-    """Whether relevant documents are at least twice as frequent among the holders as among the others."""
+    """Whether relevant documents are twice as frequent among the holders."""
     right = sum(id in gold for id in holders)
     rest = documents - len(holders)
     return right > 0 and rest > 0 and right / len(holders) >= 2 * (len(gold) - right) / rest
 
 
 def shared_values(documents: Sequence[BenchDocument], gold: Collection[str]) -> Iterator[GuardFinding]:
-    """Prefixes of ids, and values of meta, that most relevant documents share and no other document has."""
+    """Find values that most relevant documents share and no others."""
     holders: dict[tuple[str, str], list[str]] = {}
     for document in documents:
         for feature in _features(document):
@@ -279,7 +279,7 @@ def _features(document: BenchDocument) -> Iterator[tuple[str, str]]:
 
 
 def verbatim_queries(documents: Sequence[BenchDocument], queries: Sequence[BenchQuery]) -> Iterator[GuardFinding]:
-    """Queries that occur word for word in the indexed texts, unless their type says so."""
+    """Find queries that occur word for word in indexed texts."""
     words = {query.id: _words(query.text) for query in queries}
     document_of = _holders({id: own for id, own in words.items() if len(own) >= _START}, documents)
     for kind in sorted({query.type for query in queries}):
@@ -292,7 +292,7 @@ def verbatim_queries(documents: Sequence[BenchDocument], queries: Sequence[Bench
 
 
 def _holders(queries: Mapping[str, Words], documents: Sequence[BenchDocument]) -> dict[str, str]:
-    """By query id, the first document that contains all words of the query in a row."""
+    """By query id, the first document that contains its words in a row."""
     starts: dict[Words, list[str]] = {}
     for id, words in queries.items():
         starts.setdefault(words[:_START], []).append(id)
@@ -312,7 +312,7 @@ def _contains(query: str, document: str) -> bool:
 
 
 def _is_name(id: str) -> bool:
-    """Whether an id is too long to match by coincidence; numbers alone are not."""
+    """Whether an id is too long to match by coincidence."""
     return len(id) >= _MIN_NAME and any(character.isalpha() for character in id)
 
 
@@ -326,7 +326,7 @@ def _words(text: str) -> Words:
 def circularity(
     about: Mapping[str, Any], queries: Sequence[BenchQuery], arms: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[GuardFinding]:
-    """Judges of their own queries, strata made from an arm that is measured on them, and strata that look like it."""
+    """Find strata that were made from a measured arm, or look so."""
     yield from own_judges(about, queries)
     yield from built_from_arms(about, queries, list(arms))
     yield from too_perfect(arms)
@@ -348,7 +348,7 @@ def own_judges(about: Mapping[str, Any], queries: Sequence[BenchQuery]) -> Itera
 def built_from_arms(
     about: Mapping[str, Any], queries: Sequence[BenchQuery], arms: Collection[str]
 ) -> Iterator[GuardFinding]:
-    """Strata made from the results of an arm: they show that arm at its best."""
+    """Find strata made from an arm's results, which favour that arm."""
     sources: set[tuple[str, str]] = set()
     for query in queries:
         declared = about.get("built_from")
@@ -362,7 +362,7 @@ def built_from_arms(
 
 
 def too_perfect(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[GuardFinding]:
-    """Strata in which exactly one arm misses nothing: they may have been made from it."""
+    """Find strata in which exactly one arm misses nothing."""
     strata = next(iter(arms.values()))["strata"]
     for stratum, values in strata.items():
         perfect = [name for name, arm in arms.items() if arm["strata"][stratum]["recall@5"] == 1]

@@ -1,4 +1,4 @@
-"""The harness: one store behind every arm, of a public data set or of the user, and the retrievers of the arms.
+"""The harness: one store behind every arm, and the arms' retrievers.
 
 `RecallRetriever` is the only place where the benchmark calls recall, and it calls nothing but `LocalEngine.ask`.
 """
@@ -67,7 +67,7 @@ def quiet(_stage: str, _done: int, _total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RankedDocument:
-    """A document at its rank; `relevance` is the score before importance, to which each leg contributed."""
+    """A document at its rank; `relevance` is its score before importance."""
 
     document: str
     score: float
@@ -77,7 +77,7 @@ class RankedDocument:
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """The documents that were retrieved for a query, best first, and the confidence in the first one."""
+    """Documents retrieved for a query, best first, with the first's confidence."""
 
     documents: Sequence[RankedDocument]
     confidence: float = 0.0
@@ -93,7 +93,7 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRetriever:
-    """Recall by a plan: `limit` and `depth` go to `LocalEngine.ask`, `document` maps memory ids to documents.
+    """Recall by a plan through `LocalEngine.ask`, as documents.
 
     `moments` are the times at which queries of a project are asked; others are asked now.
     """
@@ -129,7 +129,7 @@ class RecallRetriever:
 
 
 def with_precomputed_queries(model: SemanticIndex | None) -> SemanticIndex | None:
-    """The same model, which encodes every query once; arms share the encodings and are timed without them."""
+    """The model with queries encoded once, so that timing excludes it."""
     return replace(model, embedder=PrecomputedQueries(model.embedder)) if model is not None else None
 
 
@@ -155,7 +155,7 @@ class PrecomputedQueries:
 
 
 class FtsBaseline:
-    """FTS5 with its default tokenizer, in memory: the reference that every arm is compared with.
+    """FTS5 with its default tokenizer in memory: every arm's reference.
 
     First all words are required, each quoted; if no row has all of them, any word matches. A query that FTS5 refuses
     is searched as a substring. Score: -bm25 * 0.7 + importance * 0.3.
@@ -212,7 +212,7 @@ class FtsRetriever:
 
 
 class Harness(ABC):
-    """Answers queries by any arm over one collection of memories; indexes are built when an arm first needs them.
+    """Answers queries by any arm over one collection of memories.
 
     The baseline returns `baseline_limit` results and recall `limit`, from `depth` candidates per leg (None: as many
     as for users).
@@ -243,7 +243,7 @@ class Harness(ABC):
 
     @property
     def moments(self) -> Mapping[str | None, datetime]:
-        """When the queries of a project are asked; none if they are asked now."""
+        """When the queries of a project are asked; empty means now."""
         return {}
 
     @abstractmethod
@@ -285,7 +285,7 @@ class Harness(ABC):
         return self._model.embedder.fingerprint if self._model is not None else None
 
     def bytes_per_memory(self, arm: Arm) -> float:
-        """The size of the store and its indexes, or of the baseline's index, per memory."""
+        """Size of store and indexes, or of the baseline, per memory."""
         if arm.plan is None:
             return self._baseline.bytes() / max(1, len(self.windows))
         # By its pages: while a database is open, some of them are in its log too, which goes when it is closed.
@@ -305,14 +305,14 @@ class Harness(ABC):
 
     @cached_property
     def _model(self) -> SemanticIndex | None:
-        """The model, after memories without vectors are embedded; an interrupted run continues where it stopped."""
+        """The model, after embedding what has no vectors yet."""
         total = self.engine.store.heads().unembedded
         self.engine.upkeep.embed(progress=lambda done: self._progress("embedding", done, total))
         return with_precomputed_queries(self._other_model or self.engine.semantic())
 
 
 class BenchHarness(Harness):
-    """Windows of a data set as memories in a cached store; a scope becomes a project."""
+    """Windows of a data set as memories; scopes become projects."""
 
     def __init__(self, windows: Sequence[Window], progress: Progress = quiet, folder: Path | None = None) -> None:
         super().__init__(progress)
@@ -329,7 +329,7 @@ class BenchHarness(Harness):
 
     @property
     def moments(self) -> Mapping[str | None, datetime]:
-        """The newest date of each scope: `last week` in a query counts from there."""
+        """The newest date of each scope, from which `last week` counts."""
         newest: dict[str | None, datetime] = {}
         for window in self.windows:
             if window.created is not None:
@@ -338,7 +338,7 @@ class BenchHarness(Harness):
         return newest
 
     def ranking(self, documents: Sequence[RankedDocument]) -> list[tuple[str, float]]:
-        """Each document with the score of its best window; ties are ordered by id."""
+        """Documents with the score of their best window, ties by id."""
         return best_documents(documents, RUN_DEPTH)
 
     def close(self) -> None:
@@ -364,7 +364,7 @@ class BenchHarness(Harness):
         return engine
 
     def _cached_ids(self) -> list[str]:
-        """The memory ids in the order of the windows; empty unless the store was filled."""
+        """Memory ids in the order of windows; empty for a new store."""
         path = self.folder / _IDS
         return path.read_text(encoding="utf-8").split() if path.is_file() else []
 
@@ -379,7 +379,7 @@ class BenchHarness(Harness):
 
 
 class OwnHarness(Harness):
-    """The user's store: arms rank under the user's own weight of importance, to the depth that recall uses."""
+    """The user's store; arms rank to the depth that recall uses."""
 
     def __init__(self, engine: LocalEngine, progress: Progress = quiet, *, model: SemanticIndex | None = None) -> None:
         super().__init__(progress, model)
@@ -409,19 +409,19 @@ class OwnHarness(Harness):
 
 
 def cache_folder() -> Path:
-    """Where stores of benchmarks are kept between runs: TRISKELE_BENCH_CACHE, or the user's cache folder."""
+    """Folder of benchmark stores: TRISKELE_BENCH_CACHE, or the user's cache."""
     import platformdirs
 
     return Path(os.environ.get("TRISKELE_BENCH_CACHE") or platformdirs.user_cache_dir("triskele", appauthor=False))
 
 
 def depth_of(windows: Sequence[Window]) -> int:
-    """Candidates per leg: several windows of one document take several ranks, so more of them are needed."""
+    """Candidates per leg, more where documents have several windows."""
     return RUN_DEPTH * -(-len(windows) // max(1, len({window.document for window in windows})))
 
 
 def best_documents(documents: Iterable[RankedDocument], depth: int) -> list[tuple[str, float]]:
-    """Each document with the score of its best window, best first; ties are ordered by id."""
+    """Documents with the score of their best window, ties by id."""
     scores: dict[str, float] = {}
     for document in documents:
         scores[document.document] = max(document.score, scores.get(document.document, document.score))
@@ -429,7 +429,7 @@ def best_documents(documents: Iterable[RankedDocument], depth: int) -> list[tupl
 
 
 def in_use(engine: LocalEngine) -> dict[str, Memory]:
-    """The memories that recall can return now, by id; superseded ones are left out."""
+    """Memories that recall can return now, by id."""
     memories = engine.store.browse(engine.scope(all_projects=True), limit=ALL)
     superseded = engine.superseded([memory.id for memory in memories])
     return {memory.id: memory for memory in memories if memory.id not in superseded}

@@ -1,4 +1,4 @@
-"""Measure one arm over all queries: its run, its metrics, its latency, and what each leg contributed."""
+"""Measure one arm: its run, metrics, latency and legs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Run = Mapping[str, Sequence[tuple[str, float]]]
 
 
 class LegRank(NamedTuple):
-    """The rank of a document in one leg, and what the leg added to its score."""
+    """Rank of a document in a leg, and the leg's contribution."""
 
     rank: int
     contribution: float
@@ -70,7 +70,7 @@ def measure(
     unanswerable: Sequence[BenchQuery] = (),
     progress: Progress = quiet,
 ) -> Measured:
-    """Run every query through one arm; the first ones run again to be timed as a user's recall."""
+    """Run every query through one arm, then time the first ones."""
     retriever = harness.retriever(arm)
     run: dict[str, Sequence[tuple[str, float]]] = {}
     confidence: dict[str, float] = {}
@@ -118,7 +118,7 @@ def relevant(query: str, qrels: Qrels) -> frozenset[str]:
 
 
 class LegStatistics:
-    """Counts over the queries of one arm: score distributions, overlap, and documents that only one leg retrieved."""
+    """Counts over one arm's queries: scores, overlap, and each leg's share."""
 
     def __init__(self) -> None:
         self.relevant: dict[str, dict[str, Mapping[str, LegRank]]] = {}
@@ -146,7 +146,7 @@ class LegStatistics:
         self.relevant[query] = {id: _leg_ranks(best[id]) for id in sorted(relevant) if id in best}
 
     def to_json(self) -> dict[str, Any]:
-        """Per leg: scores, the share of queries that it changed, and the relevant documents that it retrieved."""
+        """Per leg: scores, changed queries, and relevant documents it retrieved."""
         return {
             "looked_at": LOOKED_AT,
             "top": TOP,

@@ -1,4 +1,4 @@
-"""Ranked metrics in numpy, and AUROC of confidence; nDCG is graded with linear gains (Järvelin & Kekäläinen 2002)."""
+"""Ranked metrics, and AUROC of confidence; nDCG has linear gains."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METRICS = (*_RECALLS, "ndcg@10", "mrr", "map", "recall_all@5", "recall_any@5", "
 
 
 def evaluate(queries: Sequence[str], qrels: Qrels, run: Mapping[str, Sequence[str]]) -> Scores:
-    """Every metric of every query, in the order of the queries; a run lists documents, best first."""
+    """Every metric of every query; a run lists documents, best first."""
     import numpy as np
 
     gains, ideal, relevant = _gains(queries, qrels, run)
@@ -42,7 +42,7 @@ def evaluate(queries: Sequence[str], qrels: Qrels, run: Mapping[str, Sequence[st
 
 
 def summary(scores: Scores, chosen: Iterable[int]) -> dict[str, float | int | None]:
-    """The mean of each metric over some of the queries, and how many queries there are."""
+    """Means of the metrics over some queries, with their number."""
     places = list(chosen)
     means = {name: float(scores[name][places].mean()) if places else None for name in METRICS}
     return {"n": len(places), **means}
@@ -51,7 +51,7 @@ def summary(scores: Scores, chosen: Iterable[int]) -> dict[str, float | int | No
 def _gains(
     queries: Sequence[str], qrels: Qrels, run: Mapping[str, Sequence[str]]
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """The grade at each rank, the grades in the ideal order, and the number of relevant documents, by query."""
+    """Grades by rank, ideal grades and relevant documents, by query."""
     import numpy as np
 
     graded = [{id: grade for id, grade in qrels[query].items() if grade > 0} for query in queries]
@@ -73,7 +73,7 @@ def _dcg(gains: Floats) -> Floats:
 
 
 def _sum(values: Floats) -> Floats:
-    """Sums of rows, added from left to right as the reference implementations do."""
+    """Sums of rows, added from left to right like reference implementations."""
     import numpy as np
 
     total: Floats = np.cumsum(values, axis=1)[:, -1]
@@ -88,7 +88,7 @@ def _share(part: Floats | NDArray[np.int64], whole: Floats | NDArray[np.int64]) 
 
 
 def abstention(answerable: Sequence[float], others: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """How well confidence separates answerable queries from each kind of query without an answer."""
+    """How well confidence separates answerable from unanswerable queries."""
     return {
         "threshold": THRESHOLD,
         "answerable": len(answerable),
@@ -97,7 +97,7 @@ def abstention(answerable: Sequence[float], others: Mapping[str, Sequence[float]
 
 
 def _separation(answerable: Sequence[float], others: Sequence[float]) -> dict[str, Any]:
-    """AUROC, and precision at the threshold as if both kinds were equally frequent."""
+    """AUROC, and precision at the threshold with equal frequencies."""
     coverage = sum(value >= THRESHOLD for value in answerable) / len(answerable)
     wrong = sum(value >= THRESHOLD for value in others) / len(others)
     return {
@@ -109,7 +109,7 @@ def _separation(answerable: Sequence[float], others: Sequence[float]) -> dict[st
 
 
 def auroc(higher: Sequence[float], lower: Sequence[float]) -> float:
-    """The share of pairs in which the first value is above the second; a tie counts half."""
+    """Share of pairs with the first value higher; ties count half."""
     import numpy as np
 
     ordered = np.sort(np.asarray(lower, dtype=np.float64))

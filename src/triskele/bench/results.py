@@ -1,4 +1,4 @@
-"""Results of a run: summaries, comparisons and the manifest as plain values, and the files that keep them."""
+"""Results of a run as plain values, and their files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PACKAGES = ("tantivy", "apsw", "PyStemmer", "numpy", "onnxruntime")
 
 
 def environment(arms: Sequence[Arm], *, seed: int) -> dict[str, Any]:
-    """The part of a manifest that every run has: versions, machine, arms, and how figures are computed."""
+    """Manifest of every run: versions, machine, arms, computation of figures."""
     return {
         "versions": {"triskele": __version__, "python": platform.python_version()}
         | {name: version(name) for name in _PACKAGES},
@@ -41,7 +41,7 @@ def environment(arms: Sequence[Arm], *, seed: int) -> dict[str, Any]:
 
 
 def summarise(measured: Measured, queries: Sequence[BenchQuery]) -> dict[str, Any]:
-    """The figures of one arm: metrics overall and by type of query, latency and size."""
+    """Figures of one arm: metrics by type, latency and size."""
     import numpy as np
 
     times = np.array(measured.latencies_ms)
@@ -76,7 +76,7 @@ def comparisons(
     seed: int,
     more: Mapping[str, Sequence[int]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Every arm against the baseline: overall, by type where there are several, and over `more` groups."""
+    """Every arm against the baseline, overall and by group."""
     types = strata(queries)
     groups = {OVERALL: range(len(queries)), **(types if len(types) > 1 else {}), **(more or {})}
     scores = {name: one.scores for name, one in measured.items()}
@@ -131,7 +131,7 @@ def write(
     *,
     public: bool,
 ) -> None:
-    """Write results.json and report.html and, unless the run is public, runs/ARM.trec and queries.tsv."""
+    """Write results.json and report.html; private runs add runs and queries.tsv."""
     try:
         if not public:
             for name, one in measured.items():
@@ -145,7 +145,7 @@ def write(
 
 
 def file_name(arm: str) -> str:
-    """The name of an arm as a file name on every file system."""
+    """An arm's name as a portable file name."""
     return arm.replace(":", "_")
 
 
@@ -168,5 +168,5 @@ def _per_query(queries: Sequence[BenchQuery], measured: Mapping[str, Measured]) 
 
 
 def _column(id: str) -> str:
-    """An id as one column: white space ends a column in TREC files, so it is escaped."""
+    """An id as one TREC column, with white space escaped."""
     return re.sub(r"\s", lambda match: f"%{ord(match.group()):02X}", id)

@@ -1,4 +1,4 @@
-"""Load a data set from disk: triskele's own folder format, or a public set as it is downloaded."""
+"""Load a data set: triskele's own folder format or a public set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_PEEKS = 100
 
 
 def load_dataset(path: Path) -> Dataset:
-    """Read a folder with corpus.jsonl, queries.jsonl and qrels.tsv, plain or gzipped, or a public data set."""
+    """Read a folder with corpus, queries and qrels, or a public set."""
     if not path.exists():
         raise BadInput(f"no data set folder: {path}")
     if not all(beside(path, name) for name in _FILES) and (public := load_public(path)) is not None:
@@ -31,7 +31,7 @@ def load_dataset(path: Path) -> Dataset:
 
 @dataclass(frozen=True, slots=True)
 class DatasetFormat:
-    """How a format is found by file names, recognised by the keys of its first object, and read."""
+    """How a format is found by names, recognised by keys, and read."""
 
     about: str
     offers: Callable[[Path], list[Path]]
@@ -66,7 +66,7 @@ FORMATS = {
 
 
 def load_public(path: Path) -> LoadedDataset | None:
-    """The public data set at a path, found by file names, else by content; None if a folder holds none."""
+    """The public data set at a path, or None."""
     files = {file: form for form in FORMATS.values() for file in form.offers(path)} or _recognised(path)
     if len(files) > 1:
         raise BadInput(f"{path} holds several data sets: name one of {', '.join(sorted(map(str, files)))}")
@@ -140,7 +140,7 @@ def _queries(source: Source) -> Iterator[BenchQuery]:
 
 
 def _records(source: Source) -> Iterator[tuple[str, Fields, Fields]]:
-    """Each object with its id and its meta; an id that repeats is refused."""
+    """Each object with id and meta; repeated ids are refused."""
     seen: set[str] = set()
     for record in source.records():
         id = record.name("id")

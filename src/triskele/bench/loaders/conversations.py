@@ -1,4 +1,4 @@
-"""Conversations, one turn a document: LoCoMo (Maharana et al. 2024) and LongMemEval (Wu et al. 2025)."""
+"""Conversations by turn: LoCoMo (Maharana 2024), LongMemEval (Wu 2025)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DATE = re.compile(r"(\d{4})/(\d{2})/(\d{2})(?:\s*\(\w+\))?(?:\s+(\d{2}:\d{2}))?
 
 
 def load_locomo(path: Path) -> LoadedDataset:
-    """Read locomo10.json or a file of its form: long conversations between two people, each with its questions."""
+    """Read locomo10.json: long conversations of two people with questions."""
     builder = DatasetBuilder(plain_name(path), path)
     for item in list_items(builder.source(path)):
         scope = item.name("sample_id")
@@ -99,7 +99,7 @@ class _Session:
 
 
 def load_longmemeval(path: Path) -> LoadedDataset:
-    """Read longmemeval_s.json or a file of its form: every question has its own haystack of chat sessions."""
+    """Read longmemeval_s.json: every question has its own chat sessions."""
     builder = DatasetBuilder(plain_name(path), path)
     for item in list_items(builder.source(path)):
         question = item.name("question_id")
@@ -147,7 +147,7 @@ def _label_longmemeval(builder: DatasetBuilder, item: Fields, question: str, ses
 
 
 def _iso(date: str) -> str:
-    """A date such as 2023/05/20 (Sat) 02:21 in ISO form; other forms are unchanged."""
+    """A date such as 2023/05/20 (Sat) 02:21 in ISO form."""
     match = _DATE.fullmatch(date)
     if match is None:
         return date

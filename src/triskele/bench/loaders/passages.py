@@ -1,4 +1,4 @@
-"""Passage collections: BEIR (Thakur et al. 2021), TREC, and HotpotQA, 2WikiMultiHopQA and MuSiQue.
+"""Passage collections: BEIR (Thakur 2021), TREC, HotpotQA, 2WikiMultiHopQA, MuSiQue.
 
 The three multi-hop sets are read in the form of HippoRAG, NAME.json next to NAME_corpus.json.
 """
@@ -44,7 +44,7 @@ Passage = tuple[str, str]
 
 
 def beir_files(path: Path) -> list[Path]:
-    """The labels of a BEIR folder, of the test split if it has one; or a file of labels itself."""
+    """Label files of a BEIR folder, of the test split if present."""
     if path.is_dir():
         if beside(path, _CORPUS) is None:
             return []
@@ -55,7 +55,7 @@ def beir_files(path: Path) -> list[Path]:
 
 
 def load_beir(path: Path) -> LoadedDataset:
-    """Read the collection that a file of labels belongs to; queries of other splits are left out."""
+    """Read the collection of a label file, without other splits' queries."""
     folder = path.resolve().parent.parent
     split = path.name.split(".")[0]
     builder = DatasetBuilder(folder.name if split == SPLITS[0] else f"{folder.name}-{split}", folder)
@@ -73,7 +73,7 @@ def load_beir(path: Path) -> LoadedDataset:
 
 
 def trec_files(path: Path) -> list[Path]:
-    """The files of TREC judgements (query, 0, document, grade) in a folder with a corpus, or one of them itself."""
+    """TREC judgement files in a folder with a corpus."""
     folder = path if path.is_dir() else path.parent
     if beside(folder, _CORPUS) is None:
         return []
@@ -132,7 +132,7 @@ def _read_queries(source: Source) -> list[tuple[str, BenchQuery]]:
 
 
 def _read_labels(source: Source) -> Labels:
-    """Judgements in three columns (query, document, grade) or in TREC's four, of which one is unused."""
+    """Judgements in three columns, or in TREC's four."""
     labels: Labels = {}
     for number, (where, line) in enumerate(source.lines()):
         parts = line.split("\t")
@@ -163,7 +163,7 @@ def _add_labels(builder: DatasetBuilder, labels: Labels, path: Path) -> None:
 
 
 def multi_hop_files(path: Path) -> list[Path]:
-    """The files of questions that have a corpus next to them; the path of a corpus selects its questions."""
+    """Question files that have a corpus next to them."""
     questions = {_questions(file) for file in files_at(path) if file.name.removesuffix(".gz").endswith(".json")}
     return sorted(file for file in questions if file is not None)
 
@@ -224,7 +224,7 @@ def _supported(item: Fields) -> Iterator[Passage]:
 
 
 def _marked(item: Fields) -> Iterator[Passage]:
-    """MuSiQue: the marked paragraphs; one without a mark is gold, as in the files that were made from it."""
+    """MuSiQue's marked paragraphs; one without a mark is gold."""
     for paragraph in item.objects("paragraphs"):
         if paragraph.values.get("is_supporting") is not False:
             yield _key(paragraph.text("title"), paragraph.text("paragraph_text", "text"))
@@ -241,7 +241,7 @@ def _pair(value: object, where: str) -> tuple[str, object]:
 
 
 def _key(title: str, text: str) -> Passage:
-    """A passage by its letters alone: sentences are joined with and without spaces."""
+    """A passage by its letters alone, without spaces."""
     return _letters(title), _letters(text)
 
 

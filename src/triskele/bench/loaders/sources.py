@@ -1,4 +1,4 @@
-"""Read files of any size, plain or gzipped, with errors that name the place; collect a data set from them."""
+"""Read files of any size, gzipped or not, and collect data sets."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Fields:
         return BadInput(f"{self.where}: {problem}")
 
     def text(self, *keys: str) -> str:
-        """The text under the first key that is present; it may be empty."""
+        """The text under the first present key; it may be empty."""
         return cleaned(self._typed(str, "text", *keys))
 
     def strict_text(self, key: str) -> str:
-        """The text under a key; one that is not valid text is refused instead of repaired."""
+        """The text under a key; invalid text is refused."""
         return validation.clean(self._typed(str, "text", key), f"{self.where}: the {key}")
 
     def optional_text(self, key: str) -> str:
@@ -148,7 +148,7 @@ class Source:
         return BadInput(f"{self.path}: {problem}")
 
     def chunks(self) -> Iterator[bytes]:
-        """The unpacked bytes, up to a limit that no known data set reaches."""
+        """The unpacked bytes, up to a limit above all known sets."""
         total = 0
         try:
             with self._opened() as file:
@@ -207,7 +207,7 @@ class Source:
 
 
 def beside(folder: Path, name: str) -> Path | None:
-    """The file of this name in a folder, plain or gzipped; None if there is neither."""
+    """The file of this name in a folder, plain or gzipped."""
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
@@ -225,7 +225,7 @@ def plain_name(path: Path) -> str:
 
 
 def list_items(source: Source) -> Iterator[Fields]:
-    """The objects of a file that is one JSON list, read one at a time."""
+    """The objects of a JSON list file, one at a time."""
     scanner = _Scanner(source)
     if scanner.mark() != "[":
         raise source.wrong("is not a JSON list")
@@ -290,7 +290,7 @@ class _Scanner:
         return error.msg.startswith(_OPEN_STRING) or error.pos >= len(self._buffer) - _CUT_CHARACTERS
 
     def _read_on(self) -> bool:
-        """Double the buffer, so that a long object is not parsed too often."""
+        """Double the buffer, so that long objects are rarely parsed again."""
         held = [self._buffer[self._position :]]
         wanted, got = max(CHUNK_BYTES, len(held[0])), 0
         while got < wanted and (text := next(self._texts, None)) is not None:
@@ -301,7 +301,7 @@ class _Scanner:
 
 
 class Digest:
-    """The SHA-256 of several files, read one after the other, with a NUL between them."""
+    """The SHA-256 of several files in order, separated by NUL."""
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()
@@ -324,7 +324,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class LoadedDataset:
-    """A data set, and how many of its labels cannot be used, by reason."""
+    """A data set with counts of unusable labels by reason."""
 
     dataset: Dataset
     skipped: Mapping[str, int]
@@ -380,7 +380,7 @@ class DatasetBuilder:
         return document in self._documents
 
     def label(self, query: str, document: str, grade: int = 1) -> None:
-        """Set the relevance grade of a document for a query; a negative grade counts as 0."""
+        """Set a document's grade for a query; negative counts as 0."""
         self._qrels.setdefault(query, {})[document] = max(0, grade)
 
     def skip(self, reason: str, count: int = 1) -> None:

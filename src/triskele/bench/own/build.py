@@ -1,4 +1,4 @@
-"""Build questions from the recall log, from the words of memories, and from pairs of memories."""
+"""Build questions from the recall log, memories, and pairs of memories."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _ANY_OPENING = "what do we know about"
 
 @dataclass(slots=True)
 class BuildResult:
-    """What a build added, what it refused and why, and all questions after it."""
+    """What a build added and refused, and all questions after it."""
 
     wanted: int
     added: list[OwnQuestion] = field(default_factory=list)
@@ -79,7 +79,7 @@ class BuildResult:
 
 
 def build(engine: LocalEngine, *, size: int, seed: int) -> BuildResult:
-    """Add questions until each type has a third of the size; judged questions always stay."""
+    """Add questions until each type has a third; judged ones stay."""
     if not len(TYPES) <= size <= MAX_SIZE:
         raise BadInput(f"size must be between {len(TYPES)} and {MAX_SIZE:,}, not {size}")
     engine.upkeep.embed()
@@ -189,7 +189,7 @@ def _about(memories: Sequence[Memory], text: str, type: str, generator: str, cir
 
 
 def is_open(memory: Memory) -> bool:
-    """Whether questions may be made from it and an external judge may read it."""
+    """Whether questions and external judges may use a memory."""
     return memory.sensitivity is Sensitivity.OPEN
 
 
@@ -245,7 +245,7 @@ def words(text: str, index: LexicalIndex) -> list[WeightedWord]:
 
 
 def salient_phrase(text: str, index: LexicalIndex) -> str | None:
-    """The rarest two or three consecutive words; None if the text has only stop words."""
+    """The rarest two or three consecutive words; None for stop words."""
     weighted = words(text, index)
     for length in (3, 2, 1):
         runs = [weighted[at : at + length] for at in range(len(weighted) - length + 1)]
@@ -264,7 +264,7 @@ def _is_phrase(run: Sequence[WeightedWord], text: str) -> bool:
 
 
 def reworded(memory: Memory, index: LexicalIndex) -> str | None:
-    """A question in the words of keywords and tags, with the commonest words of the text to keep the topic."""
+    """A question of keywords, tags and the text's commonest words."""
     analyzer = index.analyzer
     own = set(analyzer.terms(memory.content))
     labels = [label for label in _labels(memory) if not own & set(analyzer.terms(label))]
@@ -303,7 +303,7 @@ class Pair:
 
 
 def pairs(engine: LocalEngine, memories: Sequence[Memory], limit: int) -> list[Pair]:
-    """Pairs that one question can ask for together: linked or sharing a rare word, but far apart in meaning.
+    """Pairs for one question: linked or sharing rare words, far in meaning.
 
     Linked pairs come first; without a model there are none.
     """
@@ -326,7 +326,7 @@ def _linked(engine: LocalEngine, memories: Sequence[Memory]) -> Iterator[Pair]:
 
 
 def _sharing(engine: LocalEngine, memories: Sequence[Memory]) -> Iterator[Pair]:
-    """Pairs that share a rare tag or name, the rarest first, in the order of the memories."""
+    """Pairs that share a rare tag or name, the rarest first."""
     holders: dict[str, list[Memory]] = {}
     for memory in memories:
         for word in _names(memory, engine):

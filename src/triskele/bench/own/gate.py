@@ -1,4 +1,4 @@
-"""The gate: compare two rankings of the same questions under today's labels, of two moments or of two models."""
+"""Compare two rankings of the same questions under today's labels."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """The result of the gate; `broken` are the ids of questions that passed before and fail now."""
+    """Result of the gate; `broken` questions passed before and fail now."""
 
     checks: tuple[Check, ...]
     broken: tuple[str, ...]
@@ -83,7 +83,7 @@ def accepted_at(engine: LocalEngine) -> str:
 
 
 def gate(engine: LocalEngine, *, improve: bool = False, progress: Progress = quiet) -> Gate:
-    """Compare the present ranking with the baseline on the questions that both have."""
+    """Compare the present ranking with the baseline on shared questions."""
     baseline = engine.store.documents.all(BASELINE).get(_KEY)
     if baseline is None:
         raise BadInput("no baseline to compare with: accept the present state with `triskele eval gate --accept`")
@@ -158,7 +158,7 @@ def _change(share: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelComparison:
-    """Another model against the one in force; `gate` is None with too few judged questions.
+    """Another model against the current; `gate` is None with few questions.
 
     `shared` is the share of the first ten hits of past questions that both models retrieve, None without past ones.
     """
@@ -179,7 +179,7 @@ class ModelComparison:
 
 
 def compare_models(engine: LocalEngine, model: SemanticIndex, progress: Progress = quiet) -> ModelComparison:
-    """Ask the model in force and another one the same questions, each as recall would use it."""
+    """Ask the current and another model the same questions."""
     current, other = OwnHarness(engine, progress), OwnHarness(engine, progress, model=model)
     # A plan that was adopted with one of them rests with the other.
     arms = own_arm(NOW, engine), own_arm(NOW, engine, model)

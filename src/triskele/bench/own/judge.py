@@ -1,4 +1,4 @@
-"""Judge questions: grade pooled candidates by hand, or import questions, grades and the labels of another judge."""
+"""Judge questions by hand, or import questions, grades and labels."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _MAX_QUESTION_CHARACTERS = 2000
 
 
 def pool(harness: OwnHarness, question: OwnQuestion, seed: int) -> list[str]:
-    """The top ten of several arms and the memories that the question was made from, shuffled."""
+    """Top ten of several arms and the question's sources, shuffled."""
     arms = [own_arm(name, harness.engine) for name in POOLED]
     retrieved = {id for one in arms for id in harness.search(one, question.text, question.project)[:POOL_DEPTH]}
     ids = sorted((retrieved | set(question.sources)) & harness.memories.keys())
@@ -59,7 +59,7 @@ def pool(harness: OwnHarness, question: OwnQuestion, seed: int) -> list[str]:
 
 
 def export_pairs(harness: OwnHarness, seed: int) -> Iterator[dict[str, str]]:
-    """Pairs for an external judge; private memories are left out, and multi-hop questions are judged by hand."""
+    """Pairs for an external judge, without private memories and multi-hop questions."""
     for question in questions_of(harness.engine).values():
         about = (harness.memories.get(id) for id in question.about)
         if question.type == MULTI_HOP or any(memory is not None and not is_open(memory) for memory in about):
@@ -71,7 +71,7 @@ def export_pairs(harness: OwnHarness, seed: int) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class JudgingItem:
-    """What the judge sees: one question, one candidate, and how much is left."""
+    """A question and a candidate to grade, and what is left."""
 
     question: OwnQuestion
     memory: Memory
@@ -81,7 +81,7 @@ class JudgingItem:
 
 
 class JudgingSession:
-    """One session of a judge; every grade is durable when `grade` returns, and undo goes back to the start."""
+    """A session of a judge; grades are durable and can be undone."""
 
     def __init__(self, harness: OwnHarness, seed: int) -> None:
         self._harness = harness
@@ -123,7 +123,7 @@ class JudgingSession:
             self._mark(label.question, HAND)
 
     def undo(self) -> bool:
-        """Delete the last grade and return to its pair; False if this session has given none."""
+        """Delete the last grade and return to its pair, if any."""
         if not self._graded:
             return False
         pair = self._graded.pop()
@@ -162,7 +162,7 @@ class JudgingSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeAgreement:
-    """How far two judges agree; `kappa` over the four grades decides, `kappa_binary` is over answers or not."""
+    """How far two judges agree; `kappa` over four grades decides."""
 
     by: str
     labels: int
@@ -179,7 +179,7 @@ class JudgeAgreement:
 
 
 def agreement(given: Sequence[Label], known: Labels, questions: Mapping[str, OwnQuestion], by: str) -> JudgeAgreement:
-    """Compare the labels of a judge with those by hand; labels of multi-hop questions never count."""
+    """Compare a judge's labels with those by hand, without multi-hop questions."""
     own = [label for label in given if questions[label.question].type != MULTI_HOP]
     shared = [(known[label.pair].grade, label.grade) for label in own if _is_by_hand(known.get(label.pair))]
     kappa = cohen_kappa(shared)
@@ -200,7 +200,7 @@ def _is_by_hand(label: Label | None) -> bool:
 
 
 def cohen_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
-    """Agreement beyond chance (Cohen 1960), unweighted; None if chance alone agrees on everything."""
+    """Agreement beyond chance (Cohen 1960); None if chance explains all."""
     if not pairs:
         return None
     n = len(pairs)
@@ -230,7 +230,7 @@ def _reason_to_refuse(kappa: float | None, by_hand: int, labels: int, made: int,
 
 
 def import_questions(engine: LocalEngine, path: Path) -> list[OwnQuestion]:
-    """Add the questions of a file that are not known yet; memories named in `ids` get the highest grade."""
+    """Add new questions of a file; memories in `ids` get the highest grade."""
     stored = questions_of(engine)
     read = [_imported(row, place, engine) for place, row in read_lines(path)]
     if not read:
@@ -243,7 +243,7 @@ def import_questions(engine: LocalEngine, path: Path) -> list[OwnQuestion]:
 
 
 def import_grades(engine: LocalEngine, path: Path) -> list[Label]:
-    """Import grades by hand from a file; every question in it counts as judged."""
+    """Import grades by hand; every question of the file counts as judged."""
     questions = questions_of(engine)
     labels = read_labels(path, engine, questions, by=HAND)
     _keep(engine, labels, questions, HAND)
@@ -251,7 +251,7 @@ def import_grades(engine: LocalEngine, path: Path) -> list[Label]:
 
 
 def import_labels(engine: LocalEngine, path: Path, by: str) -> JudgeAgreement:
-    """Import the labels of another judge if they agree enough with those by hand; otherwise import nothing."""
+    """Import another judge's labels if they agree enough, or nothing."""
     name = validation.check_name(by, "the judge's name")
     if not name or name.casefold() == HAND:
         raise BadInput(f"not a name for another judge: {by!r}")
@@ -294,7 +294,7 @@ def _imported(row: dict[str, Any], place: str, engine: LocalEngine) -> OwnQuesti
 
 
 def read_labels(path: Path, engine: LocalEngine, questions: Mapping[str, OwnQuestion], *, by: str) -> list[Label]:
-    """The labels of a file; a question is named by its id or its text, a memory by the beginning of its id."""
+    """Read labels; questions by id or text, memories by id prefix."""
     by_text = {question.text.casefold(): question.id for question in questions.values()}
     labels: Labels = {}
     for location, row in read_lines(path):
@@ -335,7 +335,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write objects to a new JSONL file that only the user can read."""
+    """Write objects to a new JSONL file only the user reads."""
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     try:
         with path.open("x", encoding="utf-8") as file:

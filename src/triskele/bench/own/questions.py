@@ -1,4 +1,4 @@
-"""Questions about the user's own memories and the grades given to them, as they are kept in the store."""
+"""The user's questions and their grades, as stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HAND = "hand"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnQuestion:
-    """A question with its origin; `circular` names the arms that it may not judge, `judged` who labelled it."""
+    """A question with its origin and the arms it may not judge."""
 
     id: str
     text: str
@@ -53,7 +53,7 @@ class OwnQuestion:
 
 
 def make_question(text: str, type: str, generator: str, *, project: str | None = None, **details: Any) -> OwnQuestion:
-    """A question whose id follows from its words and project, so that the same question exists once."""
+    """A question with an id from its words and project."""
     words = " ".join(text.split())
     digest = hashlib.sha256(f"{project}\n{words.casefold()}".encode()).hexdigest()[:12]
     question = OwnQuestion(id=digest, text=words, type=type, generator=generator, project=project, **details)
@@ -106,7 +106,7 @@ def questions_of(engine: LocalEngine) -> dict[str, OwnQuestion]:
 
 @dataclass(frozen=True, slots=True)
 class JudgingState:
-    """How far the judging is: questions in all, judged and waiting ones, and labels by their judge."""
+    """Counts of questions, judged and waiting ones, and labels by judge."""
 
     questions: int
     judged: int
@@ -132,7 +132,7 @@ def load_labels(store: OwnerStore) -> Labels:
 
 
 def save_labels(store: OwnerStore, labels: Iterable[Label], questions: Mapping[str, OwnQuestion]) -> None:
-    """Keep labels, one per pair; each is erased with the memories of its question."""
+    """Keep labels, one per pair, erased with their question's memories."""
     documents = {
         _key(label.pair): Document(asdict(label), about=[label.memory, *questions[label.question].about])
         for label in labels
@@ -151,7 +151,7 @@ def _key(pair: tuple[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JudgedSet:
-    """Judged questions that have an answer among the memories in use, in the order of their ids."""
+    """Judged questions with an answer among memories in use, by id."""
 
     questions: tuple[OwnQuestion, ...]
     qrels: Qrels
@@ -163,7 +163,7 @@ class JudgedSet:
         return [question.id for question in self.questions]
 
     def only(self, holds: Callable[[OwnQuestion], bool], reason: str) -> JudgedSet:
-        """The questions that satisfy a condition; the others are counted under the reason."""
+        """Keep questions that satisfy a condition; count others by reason."""
         questions = tuple(question for question in self.questions if holds(question))
         gone = len(self.questions) - len(questions)
         return replace(self, questions=questions, left_out=self.left_out | ({reason: gone} if gone else {}))

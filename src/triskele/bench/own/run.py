@@ -1,4 +1,4 @@
-"""Measure arms on the user's judged questions, with the harness, metrics and comparisons of the benchmark."""
+"""Measure arms on the user's judged questions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(
     seed: int = 7,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """Measure arms on the judged questions, compare each with the baseline, and keep the result."""
+    """Measure arms on judged questions, compare them and keep the result."""
     names = arms or (*DEFAULT_ARMS, *((NOW,) if engine.adopted() else ()))
     chosen = [own_arm(name, engine) for name in dict.fromkeys((baseline, *names))]
     with OwnHarness(engine, progress) as harness:
@@ -54,7 +54,7 @@ def reports(engine: LocalEngine) -> dict[str, dict[str, Any]]:
 
 
 def own_arm(name: str, engine: LocalEngine, model: SemanticIndex | None = None) -> Arm:
-    """An arm of the benchmark, or `now`: what recall does now, or would do with another model."""
+    """An arm of the benchmark, or `now`, the plan in force."""
     if name != NOW:
         return arm(name)
     plan = engine.plan_in_force(model=model)
@@ -75,7 +75,7 @@ def measure_own(
 
 
 def judgeable(judged: JudgedSet, arms: Sequence[Arm]) -> JudgedSet:
-    """The questions that may judge these arms: those made from links may not judge the graph."""
+    """Questions that may judge these arms: links do not judge the graph."""
     if not any(one.plan is not None and "graph" in one.plan.legs for one in arms):
         return judged
     return judged.only(lambda question: FROM_LINKS not in question.circular, "made from links: may not judge the graph")

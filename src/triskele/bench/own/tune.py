@@ -1,4 +1,4 @@
-"""Tune the plan on the user's judged questions: nested cross-validation over a bounded grid of plans."""
+"""Tune the plan on judged questions by nested cross-validation."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ GRID = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningResult:
-    """The result of a tuning with its evidence; `plan` is the chosen one, adopted or not."""
+    """A tuning with its evidence; `plan` is the chosen one."""
 
     adopted: bool
     reason: str
@@ -87,7 +87,7 @@ class TuningResult:
 
 
 def tune(engine: LocalEngine, *, budget: int = BUDGET, seed: int = 7, progress: Progress = quiet) -> TuningResult:
-    """Search for a better plan and adopt it only if the held-out questions exclude a loss."""
+    """Search a better plan; adopt it if held-out questions exclude a loss."""
     if not 1 <= budget <= len(GRID):
         raise BadInput(f"budget must be between 1 and {len(GRID)} configurations, not {budget}")
     harness = OwnHarness(engine, progress)
@@ -117,7 +117,7 @@ def tune(engine: LocalEngine, *, budget: int = BUDGET, seed: int = 7, progress: 
 
 
 def roll_back(engine: LocalEngine) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Revert the adopted plan; return its values and the values of the plan then in force."""
+    """Revert the adopted plan; return it and the plan then in force."""
     taken, present = plans.roll_back(engine.store)
     return values_of(taken.plan), values_of(present.plan) if present else None
 
@@ -132,7 +132,7 @@ def configurations(engine: LocalEngine, budget: int) -> list[Arm]:
 
 
 def decide(quality: Table, mrr: Table, judged: JudgedSet, arms: Sequence[Arm], seed: int) -> TuningResult:
-    """Choose a plan for each fold without its questions, score the choices on them, and decide on the gain."""
+    """Choose plans by fold, score them held out, decide on the gain."""
     import numpy as np
 
     folds = split(judged, seed)
@@ -167,7 +167,7 @@ def decide(quality: Table, mrr: Table, judged: JudgedSet, arms: Sequence[Arm], s
 
 
 def split(judged: JudgedSet, seed: int) -> list[NDArray[np.int64]]:
-    """The positions of the questions in folds; questions about the same memory stay together."""
+    """Positions of questions in folds that keep memories together."""
     import numpy as np
 
     groups: dict[str, list[int]] = {}
@@ -182,7 +182,7 @@ def split(judged: JudgedSet, seed: int) -> list[NDArray[np.int64]]:
 
 
 def _subject(question: OwnQuestion, judged: JudgedSet) -> str:
-    """The memory that a question was made from, or the one that answers it best."""
+    """The memory that a question was made from or best answers it."""
     grades = judged.qrels[question.id]
     return min(question.sources or [id for id, grade in grades.items() if grade == max(grades.values())])
 

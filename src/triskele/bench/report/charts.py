@@ -1,4 +1,4 @@
-"""The numbers of a report's charts: scales, rows and curves, which templates draw."""
+"""Numbers of a report's charts: scales, rows and curves for templates."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scale:
 
     @property
     def step(self) -> float:
-        """The distance between ticks: 1, 2 or 5 times a power of ten."""
+        """Distance between ticks: 1, 2 or 5 times a power of ten."""
         span = self.high - self.low
         power = 10.0 ** math.floor(math.log10(span / _MAX_TICKS))
         return next(power * times for times in (1, 2, 5, 10) if span / (power * times) <= _MAX_TICKS)
@@ -66,7 +66,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Every arm's comparison with the baseline by type of question, on one scale."""
+    """Every arm's comparison with the baseline by group, on one scale."""
 
     scale: Scale
     panels: Sequence[tuple[Group, Sequence[Mapping[str, Any]]]]
@@ -90,7 +90,7 @@ def time_scale(view: ReportView) -> Scale:
 
 @dataclass(frozen=True, slots=True)
 class RecallCurves:
-    """The recall of each arm by depth, with the style of its line."""
+    """Recall of each arm by depth, with the style of its line."""
 
     points: Mapping[str, Points]
     styles: Mapping[str, tuple[str, str]]
@@ -115,14 +115,14 @@ class RecallCurves:
         return pairwise(self.dots(name))
 
     def labels(self) -> list[tuple[str, float]]:
-        """Names at the ends of the lines, moved apart where they would overlap."""
+        """Names at line ends, moved apart where they would overlap."""
         names = sorted(self.points, key=lambda name: -self.points[name][-1])
         heights = apart([self.y(self.points[name][-1]) for name in names])
         return list(zip(names, heights, strict=True))
 
 
 def recall_curves(view: ReportView) -> RecallCurves:
-    """The curves of all arms: no two styles are equal, and the baseline is grey."""
+    """Curves of all arms with distinct styles; the baseline is grey."""
     points: dict[str, Points] = {
         name: [float(arm["overall"][f"recall@{depth}"] or 0.0) for depth in DEPTHS] for name, arm in view.arms.items()
     }
@@ -134,7 +134,7 @@ def recall_curves(view: ReportView) -> RecallCurves:
 
 
 def apart(heights: Sequence[float]) -> list[float]:
-    """Heights in their order, at least one line of text apart, all inside the drawing."""
+    """Heights at least one line of text apart, inside the drawing."""
     placed: list[float] = []
     for height in heights:
         placed.append(max(height, placed[-1] + _LABEL_PX) if placed else height)

@@ -1,4 +1,4 @@
-"""A benchmark as one HTML page, with its tables and charts, that needs no other file and no network."""
+"""A benchmark as one HTML page without other files or network."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _environment() -> Environment:
 def page(
     report: Mapping[str, Any], queries: Sequence[BenchQuery], measured: Mapping[str, Measured], *, public: bool = False
 ) -> str:
-    """The whole page; a public one holds aggregates only, with no text and no id of the data set."""
+    """The whole page; a public one holds aggregates only."""
     view = ReportView.of(report)
     moved = Moves.between(queries, measured, view.baseline, view.leading) if view.leading is not None else None
     return (
@@ -60,7 +60,7 @@ def page(
 
 @dataclass(frozen=True, slots=True)
 class BestRank:
-    """The rank of the first relevant document under an arm, and the document at rank 1."""
+    """Rank of the first relevant document, and the document at rank 1."""
 
     rank: int | None
     first: str | None
@@ -92,7 +92,7 @@ class QueryChange:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The questions whose metric differs between two arms, those that moved most first."""
+    """Questions whose metric differs between two arms, largest moves first."""
 
     before: str
     after: str
@@ -122,7 +122,7 @@ def changed_queries(queries: Sequence[BenchQuery], before: Measured, after: Meas
 
 
 def explained(query: str, before: Measured, after: Measured) -> str:
-    """What each leg added to the best ranked relevant document, under one arm and under the other."""
+    """What legs added to the best relevant document under both arms."""
     relevant = {**before.relevant.get(query, {}), **after.relevant.get(query, {})}
     ranks = {
         document: rank

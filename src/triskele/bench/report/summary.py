@@ -1,4 +1,4 @@
-"""The values of a report: how numbers are written, arms, groups, comparisons, and their results in sentences."""
+"""Values of a report: formats of numbers, groups, comparisons, sentences."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def listing(names: Sequence[str]) -> str:
 
 
 def grouped(pairs: Iterable[tuple[str, str]]) -> str:
-    """Pairs of a name and an item as a phrase: "a on x and y; b on z"."""
+    """Pairs as a phrase: "a on x and y; b on z"."""
     items_of: dict[str, list[str]] = {}
     for name, item in pairs:
         items_of.setdefault(name, []).append(item)
@@ -119,7 +119,7 @@ class ReportView:
 
     @staticmethod
     def of(report: Mapping[str, Any]) -> ReportView:
-        """The view of a report; the baseline is what the arms were compared with, or else the first arm."""
+        """View a report; the baseline is what the arms were compared with."""
         compared = {(each["a"], each["stratum"], each["metric"]): each for each in report["comparisons"]}
         baseline = next((each["b"] for each in report["comparisons"]), next(iter(report["arms"])))
         return ReportView(
@@ -139,7 +139,7 @@ class ReportView:
 
     @property
     def leading(self) -> str | None:
-        """The arm whose per-query changes the page shows: the default, or else the last one."""
+        """The arm whose per-query changes are shown: the default or last."""
         return LEADING if LEADING in self.challengers else next(reversed(self.challengers), None)
 
     @property
@@ -200,7 +200,7 @@ class ReportView:
         return [name for name, number in values.items() if numbers and number == max(numbers)]
 
     def comparison(self, arm: str, group: Group, metric: str) -> Mapping[str, Any] | None:
-        """The comparison of an arm with the baseline, None if it was not tested."""
+        """Comparison of an arm with the baseline, if it was tested."""
         return self.compared.get((arm, group.key, metric))
 
     def decisions(self, group: Group, metric: str) -> dict[str, Decision]:
@@ -210,7 +210,7 @@ class ReportView:
 
 
 def sentence(view: ReportView) -> str:
-    """The best arm on the headline metric, and whether its lead is significant."""
+    """The best arm on the headline metric, and whether it clearly leads."""
     overall = view.groups()[0]
     best = view.best(overall, HEADLINE)
     top = value(view.value(best[0], overall, HEADLINE))
@@ -293,7 +293,7 @@ def _open(view: ReportView, group: Group, metric: str) -> list[str]:
 
 
 def _untested(view: ReportView) -> Iterator[str]:
-    """Tests are against the baseline only: say that a lead over the second best is not tested."""
+    """Say that a lead over the second best is not tested."""
     overall = view.groups()[0]
     values = {name: view.value(name, overall, HEADLINE) or 0.0 for name in view.challengers}
     best, *rest = sorted(values, key=lambda name: -values[name])
