@@ -21,7 +21,7 @@ from triskele.edge.cli.view import GOOD, ID, MATCH, QUIET, WARNING, ShortIds, no
 from triskele.edge.hook import client as hook_client
 from triskele.edge.hook.client import Address
 from triskele.edge.process import connect
-from triskele.edge.shapes import shown_content
+from triskele.edge.wording import shown_content
 from triskele.errors import BadInput, Conflict, NotFound, StoreClosed, Unavailable
 from triskele.types import client_actor
 

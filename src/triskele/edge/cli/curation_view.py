@@ -19,7 +19,7 @@ from triskele.edge.cli.view import (
     plural,
     table,
 )
-from triskele.edge.shapes import shown_content
+from triskele.edge.wording import shown_content
 from triskele.replies import Rationale, Verdict
 from triskele.text import timestamps
 

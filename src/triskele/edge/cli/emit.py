@@ -8,7 +8,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from triskele.edge.http.codec import to_json
-from triskele.edge.shapes import mark, query_change, shown_content
+from triskele.edge.wording import mark, query_change, shown_content
 from triskele.replies import MemoryView, Statistics, UseCount
 from triskele.text import timestamps
 from triskele.types import Answer, Hit, LegEvidence, Link, Memory, Outcome, Period, WhyNot

@@ -12,7 +12,7 @@ from triskele.edge.cli import graph_view
 from triskele.edge.cli.emit import Document, emit, memory_document, shown
 from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
 from triskele.edge.cli.options import MAX_LISTED, command_group, one_project_or_all, reading_place, shown_project
-from triskele.edge.shapes import shown_content
+from triskele.edge.wording import shown_content
 
 if TYPE_CHECKING:
     from triskele.engine.protocol import Engine

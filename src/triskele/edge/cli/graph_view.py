@@ -23,7 +23,7 @@ from triskele.edge.cli.view import (
     size,
     table,
 )
-from triskele.edge.shapes import SUPERSEDED_PREFIX
+from triskele.edge.wording import SUPERSEDED_PREFIX
 from triskele.store.derived import BY_HAND
 from triskele.types import Memory
 

@@ -26,7 +26,7 @@ from triskele.edge.cli.view import (
     project_label,
     table,
 )
-from triskele.edge.shapes import SECRET_PREFIX, mark, shown_content
+from triskele.edge.wording import SECRET_PREFIX, mark, shown_content
 from triskele.text import periods
 from triskele.text.folders import REMOTE
 from triskele.types import (

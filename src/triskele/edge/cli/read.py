@@ -36,7 +36,7 @@ from triskele.edge.cli.options import (
 )
 from triskele.edge.cli.store_view import stats_view
 from triskele.edge.cli.view import note
-from triskele.edge.shapes import shown_content
+from triskele.edge.wording import shown_content
 from triskele.replies import Verdict
 from triskele.types import JournalEntry, LinkKind, Memory, Sort
 

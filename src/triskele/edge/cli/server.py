@@ -18,7 +18,7 @@ from triskele.edge.cli.options import FilePath, OrderedGroup, command_group
 from triskele.edge.cli.view import excerpt, plural
 from triskele.edge.http.access import SCOPES, Quotas
 from triskele.edge.process import connect
-from triskele.edge.shapes import described, shown_content
+from triskele.edge.wording import share_line, shown_content
 from triskele.errors import BadInput
 from triskele.server.keys import AccessKey
 from triskele.text import timestamps
@@ -202,11 +202,11 @@ def add_share(
     with _opened(invocation, owner) as engine:
         before = [] if invocation.as_json else engine.sharing.shares().given
         new = engine.sharing.share(subject, target, kind, grantee, access="write" if write else "read")
-        verb = "Already shared:" if described(new.share) in map(described, before) else "Shared"
+        verb = "Already shared:" if share_line(new.share) in map(share_line, before) else "Shared"
         emit(
             invocation,
             new.share,
-            lambda: "\n".join([f"{verb} {described(new.share)}", *_extent_lines(new)]),
+            lambda: "\n".join([f"{verb} {share_line(new.share)}", *_extent_lines(new)]),
             memories=new.memories,
             left_out=new.left_out,
             project=None,
@@ -223,9 +223,9 @@ def remove_share(
     subject, target, kind, grantee = check_share(memory, tag, user, group)
     with _opened(invocation, owner) as engine:
         ended = engine.sharing.unshare(subject, target, kind, grantee)
-        lines = [f"No longer shared: {described(ended.share)}"]
+        lines = [f"No longer shared: {share_line(ended.share)}"]
         lines += [
-            f"Still read by {', '.join(each.readers)} through {described(each.share)}" for each in ended.remaining
+            f"Still read by {', '.join(each.readers)} through {share_line(each.share)}" for each in ended.remaining
         ]
         emit(invocation, ended.share, lambda: "\n".join(lines), still_shared=ended.remaining, project=None)
 
@@ -252,7 +252,7 @@ def list_shares(invocation: Invocation, owner: str | None) -> None:
 
 
 def _share_lines(shares: Shares, texts: Mapping[str, str]) -> str:
-    lines = [f"shared      {described(share)}{_text_suffix(texts.get(share.target))}" for share in shares.given]
+    lines = [f"shared      {share_line(share)}{_text_suffix(texts.get(share.target))}" for share in shares.given]
     lines += [f"from {each.owner}  {each.id}  {each.access}" for each in shares.received]
     names = sorted({*shares.trusted, *(each.owner for each in shares.received)})
     lines += [_trust_line(name, name in shares.trusted) for name in names]

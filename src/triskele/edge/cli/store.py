@@ -19,7 +19,7 @@ from triskele.edge.cli.store_view import health_view, projects_view
 from triskele.edge.cli.view import QUIET, WARNING, note, plural, size
 from triskele.edge.install.config_files import TokenFile
 from triskele.edge.process import connect
-from triskele.edge.shapes import shown_content
+from triskele.edge.wording import shown_content
 from triskele.errors import BadInput, Conflict, StoreUnavailable
 from triskele.types import Sensitivity
 

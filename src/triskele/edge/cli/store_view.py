@@ -25,7 +25,7 @@ from triskele.edge.cli.view import (
     size,
     table,
 )
-from triskele.edge.shapes import shown_content
+from triskele.edge.wording import shown_content
 from triskele.text.folders import REMOTE
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from triskele.edge.cli.memory_view import SETTLE
 from triskele.edge.cli.options import FilePath, writing_place, written_project
 from triskele.edge.cli.view import BAD, QUIET, WARNING, ShortIds, minute, more, note, one_line, plural
 from triskele.edge.process import connect
-from triskele.edge.shapes import SECRET_PREFIX
+from triskele.edge.wording import SECRET_PREFIX
 from triskele.errors import BadInput, ModelUnavailable, NotFound
 from triskele.exchange.sources import printable, resolved
 from triskele.text import timestamps

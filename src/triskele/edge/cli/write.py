@@ -35,7 +35,7 @@ from triskele.edge.cli.options import (
     written_project,
 )
 from triskele.edge.cli.view import QUIET, excerpt, more, note, one_line, plural
-from triskele.edge.shapes import shown_content
+from triskele.edge.wording import shown_content
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError
 from triskele.replies import Erasure, History
 from triskele.text import periods

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from triskele import types
 from triskele.edge.mcp import descriptions
-from triskele.edge.shapes import described, shown_content
+from triskele.edge.wording import share_line, shown_content
 from triskele.replies import EndedShare, NewShare, Share, Statistics
 from triskele.replies import MemoryDetails as StoredMemory
 from triskele.text import timestamps
@@ -251,13 +251,13 @@ def changes(outcomes: Sequence[Outcome]) -> Changes:
 
 def shared(new: NewShare) -> Shared:
     """A share without its count of private memories."""
-    return Shared(**_share_line(new.share), memories=new.memories)
+    return Shared(**_share_fields(new.share), memories=new.memories)
 
 
 def unshared(ended: EndedShare) -> Unshared:
     """The end of a share in an answer."""
-    left = [f"{', '.join(each.readers)} through {described(each.share)}" for each in ended.remaining]
-    return Unshared(**_share_line(ended.share), still_shared=left)
+    left = [f"{', '.join(each.readers)} through {share_line(each.share)}" for each in ended.remaining]
+    return Unshared(**_share_fields(ended.share), still_shared=left)
 
 
 def stats(counts: Statistics, project: str) -> Stats:
@@ -274,7 +274,7 @@ def stats(counts: Statistics, project: str) -> Stats:
     )
 
 
-def _share_line(share: Share) -> dict[str, str]:
+def _share_fields(share: Share) -> dict[str, str]:
     grantee = f"{share.grantee_kind} {share.grantee}"
     return {"subject": share.subject, "target": share.target, "grantee": grantee, "access": share.access}
 

@@ -16,7 +16,7 @@ from triskele.edge.hook import client
 from triskele.edge.http.access import REVEAL
 from triskele.edge.mcp import schemas
 from triskele.edge.mcp.caller import Caller, Request, caller, client_name
-from triskele.edge.shapes import query_change
+from triskele.edge.wording import query_change
 from triskele.errors import BadInput, TriskeleError
 from triskele.replies import HookCall
 from triskele.text import periods

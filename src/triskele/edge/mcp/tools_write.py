@@ -9,7 +9,7 @@ from pydantic import Field
 from triskele.edge.http.access import WRITE
 from triskele.edge.mcp import schemas
 from triskele.edge.mcp.caller import Caller, Request, caller
-from triskele.edge.shapes import shown_content
+from triskele.edge.wording import shown_content
 from triskele.errors import BadInput
 from triskele.replies import GranteeKind, Subject
 from triskele.text import periods

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from triskele.edge import shapes
+from triskele.edge import wording
 from triskele.edge.web.rendering import PageRequest, PageRoute, facets_of, fragment, page, query
 from triskele.edge.web.sessions import PREFIX
 from triskele.errors import BadInput, NotFound, TriskeleError
@@ -248,7 +248,7 @@ def why_not(request: PageRequest) -> Response:
     except TriskeleError as error:
         return fragment("_why_not.html", problem=str(error))
     change = explained.smallest_change
-    advice = "" if change is None else shapes.query_change(change, _FIELDS)
+    advice = "" if change is None else wording.query_change(change, _FIELDS)
     return fragment(
         "_why_not.html", problem="", memory=memory, explained=explained, advice=advice, short=request.short([memory.id])
     )

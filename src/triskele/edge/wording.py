@@ -1,4 +1,4 @@
-"""Words that commands, pages and tools share: prefixes of texts, shares and changes of a question."""
+"""Words that commands, pages and tools share."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ SUPERSEDED_PREFIX = "[SUPERSEDED] "
 SECRET_PREFIX = "[SECRET] "
 
 
-def shown_content(value: Memory, superseded: bool) -> str:
+def shown_content(memory: Memory, superseded: bool) -> str:
     """The text with its prefixes; of a secret only the title."""
-    return mark(value, superseded) + value.content
+    return mark(memory, superseded) + memory.content
 
 
-def mark(value: Memory, superseded: bool) -> str:
+def mark(memory: Memory, superseded: bool) -> str:
     """The prefix of a superseded memory, and of a secret."""
-    return (SUPERSEDED_PREFIX if superseded else "") + (SECRET_PREFIX if is_secret(value) else "")
+    return (SUPERSEDED_PREFIX if superseded else "") + (SECRET_PREFIX if is_secret(memory) else "")
 
 
-def described(share: Share) -> str:
+def share_line(share: Share) -> str:
     """A share in one line."""
     return f"{share.subject} {share.target} with {share.grantee_kind} {share.grantee} ({share.access})"
 
