@@ -54,12 +54,12 @@ class CodeCorpus:
 
     def __init__(self, manifest: TreeManifest, segments: Sequence[CodeSegment]) -> None:
         self._segments = list(segments)
-        places: dict[str, int] = {}
+        positions: dict[str, int] = {}
         keys = (key.hex() for segment in self._segments for key in segment.content_keys())
-        for place, key in enumerate(keys):
-            places.setdefault(key, place)
-        self.paths = [path for path, entry in manifest.entries.items() if entry.digest in places]
-        self.content_of = np.array([places[manifest.entries[path].digest] for path in self.paths], dtype=np.int64)
+        for position, key in enumerate(keys):
+            positions.setdefault(key, position)
+        self.paths = [path for path, entry in manifest.entries.items() if entry.digest in positions]
+        self.content_of = np.array([positions[manifest.entries[path].digest] for path in self.paths], dtype=np.int64)
         self._contents = sum(len(segment.digests) for segment in self._segments)
         self._digests = [manifest.entries[path].digest for path in self.paths]
 
@@ -121,13 +121,13 @@ class CodeCorpus:
 
     def path_words_like(self, word: str) -> frozenset[str]:
         """The words of file names and folders that begin a word or that it begins, from three letters on."""
-        known = self._path_words
+        names = self._path_words
         shorter = {word[:size] for size in range(LEAST_PREFIX, len(word))} | {word}
-        found = {each for each in shorter if (at := bisect_left(known, each)) < len(known) and known[at] == each}
+        alike = {each for each in shorter if (at := bisect_left(names, each)) < len(names) and names[at] == each}
         if len(word) >= LEAST_PREFIX:
-            first, last = bisect_left(known, word), bisect_left(known, word + chr(sys.maxunicode))
-            found.update(known[first:last])
-        return frozenset(found)
+            first, last = bisect_left(names, word), bisect_left(names, word + chr(sys.maxunicode))
+            alike.update(names[first:last])
+        return frozenset(alike)
 
     @cached_property
     def chunk_content(self) -> Ints:
@@ -173,18 +173,18 @@ class CodeCorpus:
     @cached_property
     def by_name(self) -> dict[str, list[int]]:
         """The definitions by their names in lower case without underscores."""
-        found: dict[str, list[int]] = {}
-        for place, each in enumerate(self.definitions):
-            found.setdefault(words.whole(each.name), []).append(place)
-        return found
+        positions: dict[str, list[int]] = {}
+        for position, definition in enumerate(self.definitions):
+            positions.setdefault(words.whole(definition.name), []).append(position)
+        return positions
 
     @cached_property
     def files_of(self) -> dict[int, list[int]]:
         """The files that have a content: more than one if a file was copied."""
-        found: dict[int, list[int]] = {}
+        rows_of: dict[int, list[int]] = {}
         for row, content in enumerate(self.content_of.tolist()):
-            found.setdefault(content, []).append(row)
-        return found
+            rows_of.setdefault(content, []).append(row)
+        return rows_of
 
     @cached_property
     def file_lines(self) -> Ints:
@@ -215,17 +215,17 @@ class CodeCorpus:
         chunks, files = np.zeros(len(lengths)), np.zeros(self.size)
         by_field = np.array(weights.chunk), np.array(weights.file)
         rarity: dict[str, float] = {}
-        for each in terms:
-            rows, fields, frequencies = self._postings(each)
+        for term in terms:
+            rows, fields, frequencies = self._postings(term)
             own = np.bincount(rows, by_field[0][fields] * frequencies, minlength=len(chunks))
             count = int((own > 0).sum())
             if count:
                 chunks += _idf(len(chunks), count) * _saturated(own / chunk_norm, weights.chunk_k1)
             contents = self.chunk_content[rows]
-            rarity[each] = self._rarity(contents)
+            rarity[term] = self._rarity(contents)
             whole = np.bincount(contents, by_field[1][fields] * frequencies, minlength=self._contents)
             total: Floats = whole[self.content_of].astype(np.float64)
-            for field, paths in enumerate(self._path_postings.get(each, ())):
+            for field, paths in enumerate(self._path_postings.get(term, ())):
                 total[paths] += weights.path[field]
             count = int((total > 0).sum())
             if count:
@@ -253,11 +253,11 @@ class CodeCorpus:
 
     @cached_property
     def _path_postings(self) -> dict[str, tuple[list[int], list[int], list[int]]]:
-        found: dict[str, tuple[list[int], list[int], list[int]]] = {}
+        postings: dict[str, tuple[list[int], list[int], list[int]]] = {}
         for row, facts in enumerate(self.path_facts):
             for name, field in path_terms(facts):
-                found.setdefault(name, ([], [], []))[field].append(row)
-        return found
+                postings.setdefault(name, ([], [], []))[field].append(row)
+        return postings
 
     @cached_property
     def _lengths(self) -> tuple[Floats, Floats]:
@@ -281,8 +281,8 @@ class CodeCorpus:
 
     def contents_with(self, term: str) -> Ints:
         """The contents of the chunks that have a term."""
-        found: Ints = self.chunk_content[self._postings(term)[0]]
-        return found
+        contents: Ints = self.chunk_content[self._postings(term)[0]]
+        return contents
 
     def _best_chunks(self, chunks: Floats, shares: Sequence[float]) -> Floats:
         """Per content: its best chunk, and a share of the next ones."""
@@ -292,9 +292,9 @@ class CodeCorpus:
         places, contents = places[order], contents[order]
         firsts = np.flatnonzero(np.diff(contents, prepend=-1))
         ranks = np.arange(len(places)) - np.repeat(firsts, np.diff(np.append(firsts, len(places))))
-        kept = ranks < len(shares)
-        worth = chunks[places[kept]] * np.array(shares)[ranks[kept]]
-        return np.bincount(contents[kept], worth, minlength=self._contents).astype(np.float64)
+        is_best = ranks < len(shares)
+        worth = chunks[places[is_best]] * np.array(shares)[ranks[is_best]]
+        return np.bincount(contents[is_best], worth, minlength=self._contents).astype(np.float64)
 
     def _per_file(self, parts: Sequence[NDArray[np.int32]]) -> Ints:
         joined = np.concatenate(parts).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
@@ -307,11 +307,11 @@ class CodeCorpus:
 
 
 def _rows_by_word(words_of_files: Iterable[Iterable[str]]) -> dict[str, Ints]:
-    found: dict[str, list[int]] = {}
+    rows_of: dict[str, list[int]] = {}
     for row, own in enumerate(words_of_files):
         for word in own:
-            found.setdefault(word, []).append(row)
-    return {word: np.array(rows, dtype=np.int64) for word, rows in found.items()}
+            rows_of.setdefault(word, []).append(row)
+    return {word: np.array(rows, dtype=np.int64) for word, rows in rows_of.items()}
 
 
 def _idf(total: int, count: int) -> float:
@@ -319,5 +319,5 @@ def _idf(total: int, count: int) -> float:
 
 
 def _saturated(frequencies: Floats, k1: float) -> Floats:
-    found: Floats = frequencies * (k1 + 1) / (frequencies + k1)
-    return found
+    scores: Floats = frequencies * (k1 + 1) / (frequencies + k1)
+    return scores

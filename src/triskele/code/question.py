@@ -36,14 +36,14 @@ class CodeQuestion:
     def symbols(self) -> tuple[tuple[str, str], ...]:
         """The names asked for, each with its container, which may be empty."""
         text = self.text.strip()
-        found = [text] if self.is_symbol else [a or b for a, b in _EMBEDDED.findall(text)]
-        return tuple(dict.fromkeys(split_symbol(name) for name in found if len(name) > 1))
+        names = [text] if self.is_symbol else [a or b for a, b in _EMBEDDED.findall(text)]
+        return tuple(dict.fromkeys(split_symbol(name) for name in names if len(name) > 1))
 
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The distinct words in lower case without stop words, identifiers split."""
-        found = telling(part for word in words(self.text[:MAX_QUESTION_CHARACTERS]) for part in parts(word))
-        return tuple(dict.fromkeys(found))[:MAX_TERMS]
+        terms = telling(part for word in words(self.text[:MAX_QUESTION_CHARACTERS]) for part in parts(word))
+        return tuple(dict.fromkeys(terms))[:MAX_TERMS]
 
     @cached_property
     def terms(self) -> tuple[str, ...]:

@@ -124,14 +124,14 @@ class QuestionView:
         rows = rows[np.lexsort((rows, -scores[rows]))][:DEPTH]
         if not len(rows):
             return Evidence(rows)
-        found = CandidateFiles(self.question, self.corpus, rows, self.scores.rarity)
+        candidates = CandidateFiles(self.question, self.corpus, rows, self.scores.rarity)
         total = scores[rows] / scores[rows].max()
         parts = {"words": total}
         for name in (name for name in ADDED if name not in self.plan.without):
-            parts[name] = ADDED[name](found)
+            parts[name] = ADDED[name](candidates)
             total = total + parts[name]
         if PENALTY not in self.plan.without:
-            parts[PENALTY] = rules.penalties(found, self.plan.penalties)
+            parts[PENALTY] = rules.penalties(candidates, self.plan.penalties)
             total = total * parts[PENALTY]
         parts["total"] = total
         return Evidence(rows, tuple(parts), np.stack(list(parts.values()), axis=1))
@@ -199,7 +199,7 @@ def _fused(plan: CodePlan, lexical: Ranking, dense: Ranking) -> list[Candidate]:
 
 def _chunks(view: QuestionView, files: Sequence[Candidate], limit: int) -> list[RankedChunk]:
     """The best chunks of the best files; the second of a file is scored by its share of the first."""
-    found: list[RankedChunk] = []
+    ranked: list[RankedChunk] = []
     worths = _worths(view)
     # Chunks of files below these are worth less than the first chunks of these.
     for file in islice((file for file in files if len(view.corpus.chunks_of(file.row))), limit):
@@ -212,8 +212,8 @@ def _chunks(view: QuestionView, files: Sequence[Candidate], limit: int) -> list[
             share = 1.0 if is_first else float(own[at] / own[order[0]]) if own[order[0]] else 0.0
             if share >= _SECOND:
                 worth = file.score * (1.0 if is_first else share * _SECOND)
-                found.append(RankedChunk(file.row, int(chunks[at]), worth, evidence))
-    return sorted(found, key=lambda each: (-each.score, each.row, each.chunk))[:limit]
+                ranked.append(RankedChunk(file.row, int(chunks[at]), worth, evidence))
+    return sorted(ranked, key=lambda each: (-each.score, each.row, each.chunk))[:limit]
 
 
 def _functions(view: QuestionView, limit: int) -> list[RankedChunk]:
@@ -225,14 +225,14 @@ def _functions(view: QuestionView, limit: int) -> list[RankedChunk]:
     words = view.scores.chunks * factors + _defining(view, np.arange(len(rows)))
     lexical = _best(LEXICAL, words, words > 0)
     cosines = view.nearness[0] * factors
-    known = np.zeros(len(rows), dtype=bool)
-    known[np.argsort(-np.nan_to_num(cosines, nan=-2.0))[:DEPTH]] = True
-    known[lexical.rows] = True
-    dense = _best(DENSE, cosines, known & ~np.isnan(cosines) & (factors > 0), most=2 * DEPTH)
-    found = _fused(view.plan, lexical, dense) if len(dense.rows) else _alone(lexical)
+    is_near = np.zeros(len(rows), dtype=bool)
+    is_near[np.argsort(-np.nan_to_num(cosines, nan=-2.0))[:DEPTH]] = True
+    is_near[lexical.rows] = True
+    dense = _best(DENSE, cosines, is_near & ~np.isnan(cosines) & (factors > 0), most=2 * DEPTH)
+    fused = _fused(view.plan, lexical, dense) if len(dense.rows) else _alone(lexical)
     return [
         RankedChunk(int(rows[each.row]), each.row, each.score, {"words": float(words[each.row]), **_shares(each)})
-        for each in found[:limit]
+        for each in fused[:limit]
     ]
 
 
@@ -267,8 +267,8 @@ def _defining(view: QuestionView, chunks: Ints) -> Floats:
     """A gain, above any score by words, for the chunks that define a name that the question asks for."""
     corpus, gains = view.corpus, np.zeros(len(chunks), dtype=np.float32)
     for name, _ in view.question.symbols:
-        for place in corpus.by_name.get(whole(name), ()):
-            lines, line = corpus.chunk_lines[chunks], corpus.definitions[place].start_line
-            is_same = corpus.chunk_content[chunks] == corpus.definition_content[place]
+        for position in corpus.by_name.get(whole(name), ()):
+            lines, line = corpus.chunk_lines[chunks], corpus.definitions[position].start_line
+            is_same = corpus.chunk_content[chunks] == corpus.definition_content[position]
             gains[is_same & (lines[:, 0] <= line) & (line <= lines[:, 1])] += 100.0
     return gains

@@ -63,10 +63,10 @@ def masked_line(text: str) -> str:
 
 @dataclass(frozen=True)
 class SourceText:
-    """A source file as it is now; `known` are the secrets found when the same bytes were indexed, None for others."""
+    """A source file as it is now; `indexed` are the secrets found when it was indexed."""
 
     text: str
-    known: Sequence[Span] | None = None
+    indexed: Sequence[Span] | None = None
 
     @cached_property
     def lines(self) -> list[str]:
@@ -76,7 +76,7 @@ class SourceText:
     @cached_property
     def spans(self) -> Sequence[Span]:
         """Where its secrets lie."""
-        return secrets_in(self.text) if self.known is None else self.known
+        return secrets_in(self.text) if self.indexed is None else self.indexed
 
     def shown(self, first: int, last: int) -> str:
         """Some lines, from 1 and both inclusive, with the secrets of the whole file masked."""
