@@ -23,7 +23,7 @@ _CONDITION = re.compile(r"(\w+\.)?owner = %(s|\((owner|\d+)\)s)")
 @pytest.fixture
 def unfiltered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Lets no statement filter by owner; the statements that did are listed."""
-    execute, together, changed = psycopg.Connection.execute, round_trips.asked, list[str]()
+    execute, together, changed = psycopg.Connection.execute, round_trips.fetch, list[str]()
 
     def changed_query(query: Any) -> Any:
         if isinstance(query, str) and _CONDITION.search(query):
@@ -38,7 +38,7 @@ def unfiltered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return together(connection, *((changed_query(query), values) for query, values in statements))
 
     monkeypatch.setattr(psycopg.Connection, "execute", execute_unfiltered)
-    monkeypatch.setattr(round_trips, "asked", together_unfiltered)
+    monkeypatch.setattr(round_trips, "fetch", together_unfiltered)
     return changed
 
 

@@ -50,7 +50,7 @@ def open_as(tmp_path: Path, postgres_url: str) -> Iterator[Open]:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements of this thread, without those that begin and end a transaction or set something in it."""
-    execute, together, sent, own = psycopg.Connection.execute, round_trips.asked, list[str](), get_ident()
+    execute, together, sent, own = psycopg.Connection.execute, round_trips.fetch, list[str](), get_ident()
 
     def note(query: str) -> None:
         if get_ident() != own:
@@ -70,7 +70,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return together(connection, *statements)
 
     monkeypatch.setattr(psycopg.Connection, "execute", listed)
-    monkeypatch.setattr(round_trips, "asked", listed_together)
+    monkeypatch.setattr(round_trips, "fetch", listed_together)
     return sent
 
 

@@ -55,12 +55,12 @@ def test_a_plan_that_another_instance_made_invalid_fails_once(
 def test_an_error_in_one_message_is_raised_and_the_connection_goes_on(transactions: OwnerTransactions) -> None:
     with transactions.reading() as connection:
         for _ in range(2):
-            assert round_trips.asked(connection, ("SELECT 1", ()), ("SELECT %s, %s::int", ["ä", "2"])) == [("ä", 2)]
-            assert round_trips.asked(connection, ("SELECT %(a)s || %(b)s || %(a)s", {"b": "y", "a": "x"})) == [("xyx",)]
+            assert round_trips.fetch(connection, ("SELECT 1", ()), ("SELECT %s, %s::int", ["ä", "2"])) == [("ä", 2)]
+            assert round_trips.fetch(connection, ("SELECT %(a)s || %(b)s || %(a)s", {"b": "y", "a": "x"})) == [("xyx",)]
     with pytest.raises(StoreUnavailable, match="division by zero"), transactions.reading() as connection:
-        round_trips.asked(connection, ("SELECT 1 / %s::int", ["0"]), ("SELECT 2", ()))
+        round_trips.fetch(connection, ("SELECT 1 / %s::int", ["0"]), ("SELECT 2", ()))
     with transactions.reading() as connection:
-        assert round_trips.asked(connection, ("SELECT 2", ()), ("SELECT 1 / %s::int", ["1"])) == [(1,)]
+        assert round_trips.fetch(connection, ("SELECT 2", ()), ("SELECT 1 / %s::int", ["1"])) == [(1,)]
 
 
 def test_whoever_waits_for_a_connection_keeps_its_place_in_line(postgres_url: str) -> None:

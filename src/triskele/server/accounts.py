@@ -22,7 +22,7 @@ from triskele.server.keys import (
     key_id,
     new_key,
 )
-from triskele.server.postgres.connections import LOCK_OWNER, Connections, told
+from triskele.server.postgres.connections import LOCK_OWNER, Connections, explain
 from triskele.server.postgres.migrations import DERIVED, OWNED
 from triskele.server.shares import Groups, end_leftovers
 from triskele.text import timestamps
@@ -93,7 +93,7 @@ class Accounts:
 
     def _erased(self, name: str) -> bool:
         """Delete a user that has no shares; False if one was made meanwhile."""
-        with told(self._connections.address), self._connections.direct() as connection, connection.transaction():
+        with explain(self._connections.address), self._connections.direct() as connection, connection.transaction():
             # As the owner of the tables: the journal of a user that goes is deleted too.
             connection.execute("SELECT set_config('search_path', 'triskele, public', true)")
             connection.execute(

@@ -176,7 +176,7 @@ class _Ranks:
     """The numbers of one owner in their order: each becomes its rank."""
 
     def __init__(self, reader: ArchiveReader, owner: str, kind: str) -> None:
-        one, *further = (_asked(each) for each in _NUMBERS[kind])
+        one, *further = (_numbers_query(each) for each in _NUMBERS[kind])
         sql = " UNION ".join((one, *further)) + " ORDER BY 1"
         self._numbers = array("q", (int(number) for (number,) in reader.rows(owner, sql)))
 
@@ -188,7 +188,7 @@ class _Ranks:
         return bisect_left(self._numbers, number) + 1
 
 
-def _asked(source: str) -> str:
+def _numbers_query(source: str) -> str:
     what, _, condition = source.partition("|")
     return f"SELECT {what} WHERE owner = {{owner}} {condition}"
 

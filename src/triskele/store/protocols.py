@@ -132,11 +132,11 @@ class MemoryStore(Protocol):
         ...
 
     def folders(self) -> list[FolderRow]:
-        """The places whose project is known, oldest first."""
+        """The folders whose project is known, oldest first."""
         ...
 
     def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
-        """Give keys without a project the one that is chosen among the places of that moment, and return it."""
+        """Give keys without a project the one that `choose` finds for the known folders; return it."""
         ...
 
     def find(self, prefix: str, limit: int = 5) -> list[str]:

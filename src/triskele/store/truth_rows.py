@@ -202,32 +202,32 @@ class TruthRows(Rows):
         return self.run(sql, [id, self.owner, suspect]).fetchone() is not None
 
     def folders(self) -> list[FolderRow]:
-        """Every place whose project is known, oldest first."""
+        """Every folder whose project is known, oldest first."""
         return [to_folder(row) for row in self.all(FOLDERS)]
 
     def folder(self, number: int) -> FolderRow | None:
-        """A place by its number."""
+        """A folder by its number."""
         row = self.one(f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? AND place = ?", number)
         return to_folder(row) if row else None
 
     def insert_folder(self, key: str, project: str, at: datetime) -> None:
-        """Write the project of a new place."""
+        """Write the project of a new folder."""
         values = [self.owner, key, project, to_micros(at)]
         self.run(
             f"INSERT INTO places (owner, {PLACE_COLUMNS}, row_hash) VALUES (?,?,?,?,?)", [*values, row_hash(values)]
         )
 
     def move_folder(self, place: FolderRow) -> None:
-        """Write the new project of a place."""
+        """Write the new project of a folder."""
         values = [self.owner, place.key, place.project, to_micros(place.at)]
         self.run(
             "UPDATE places SET project = ?, row_hash = ? WHERE owner = ? AND place = ?",
             [place.project, row_hash(values), self.owner, place.number],
         )
 
-    def insert_entry(self, at: datetime, told: Sequence[Any]) -> int:
+    def insert_entry(self, at: datetime, details: Sequence[Any]) -> int:
         """Write one journal entry with its hash; its number."""
-        values = [self.owner, to_micros(at), *told]
+        values = [self.owner, to_micros(at), *details]
         values.append(row_hash(values))
         sql = f"INSERT INTO journal (owner, {JOURNAL_COLUMNS}, row_hash) VALUES ({_marks(values)})"
         return self._insert(sql, values, "seq")
@@ -266,5 +266,5 @@ def _marks(values: Sequence[Any]) -> str:
 
 
 def to_folder(row: Row) -> FolderRow:
-    """A place from its number and its columns."""
+    """A folder from its number and its columns."""
     return FolderRow(row[0], row[1], row[2], from_micros(row[3]))

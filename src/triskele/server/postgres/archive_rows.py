@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from triskele.errors import Conflict
-from triskele.server.postgres.connections import SNAPSHOT, Connection, Connections, OwnerTransactions, told
+from triskele.server.postgres.connections import SNAPSHOT, Connection, Connections, OwnerTransactions, explain
 from triskele.server.postgres.migrations import SCHEMA
 from triskele.store.archive import Values
 from triskele.types import Action
@@ -43,7 +43,7 @@ class PostgresArchive:
     @contextmanager
     def reading(self) -> Iterator[_Reader]:
         """Read the database as of one moment."""
-        with told(self._connections.address), self._connections.transaction(SNAPSHOT, "") as (connection, _):
+        with explain(self._connections.address), self._connections.transaction(SNAPSHOT, "") as (connection, _):
             yield _Reader(connection)
 
     @contextmanager
@@ -53,7 +53,7 @@ class PostgresArchive:
             with OwnerTransactions(self._connections, owner).writing() as connection:
                 yield _Writer(self._connections, connection)
             return
-        with told(self._connections.address), self._connections.transaction("BEGIN", "") as (connection, _):
+        with explain(self._connections.address), self._connections.transaction("BEGIN", "") as (connection, _):
             connection.execute(_LOCK_ALL)
             yield _Writer(self._connections, connection)
             connection.execute("COMMIT")

@@ -62,7 +62,7 @@ class Connections:
     def __init__(self, url: str, *, timeout_s: float = 30.0, most: int = 10, read_url: str = "") -> None:
         self.address = shown_url(url)
         self.timeout_s = timeout_s
-        with told(self.address), connect(url) as connection:
+        with explain(self.address), connect(url) as connection:
             self.role = migrations.prepare(connection)
             self.replica = Replica(read_url, _POOL, epoch_of(connection), most=most) if read_url else None
         self._url = url
@@ -86,14 +86,14 @@ class Connections:
     @contextmanager
     def accounts(self) -> Iterator[Connection]:
         """A transaction that sees users, keys and groups instead of an owner's rows, durable once it ends."""
-        with told(self.address), self.transaction(_WRITE, "", SEE_ACCOUNTS) as (connection, _):
+        with explain(self.address), self.transaction(_WRITE, "", SEE_ACCOUNTS) as (connection, _):
             yield connection
             connection.execute("COMMIT")
 
     def account_rows(self, sql: str, bindings: Bindings) -> list[Any]:
         """The rows of a query over users and keys in one round trip: every request of a server makes one."""
         with (
-            told(self.address),
+            explain(self.address),
             self.transaction(_READ, "", sql, bindings, ends=True, sees_accounts=True) as (_, rows),
         ):
             return rows
@@ -117,7 +117,7 @@ class Connections:
 
     def direct(self) -> Connection:
         """A separate connection in autocommit mode, for statements that cannot run in a transaction."""
-        with told(self.address):
+        with explain(self.address):
             return connect(self._url)
 
     def _begun(
@@ -143,7 +143,7 @@ class Connections:
             connection = self._borrowed(until)
             try:
                 if first is SNAPSHOT_START and is_direct(connection):
-                    return connection, round_trips.asked(connection, (begin, ()), settings, (first, bindings))
+                    return connection, round_trips.fetch(connection, (begin, ()), settings, (first, bindings))
                 with connection.pipeline():
                     connection.execute(begin)
                     cursor = connection.execute(*settings)
@@ -164,7 +164,7 @@ class Connections:
                 raise
 
     def _newest_position(self) -> str:
-        with told(self.address), self.transaction(_READ, "", WRITTEN, ends=True) as (_, [[position]]):
+        with explain(self.address), self.transaction(_READ, "", WRITTEN, ends=True) as (_, [[position]]):
             return str(position)
 
     def _borrowed(self, ends: float) -> Connection:
@@ -175,7 +175,7 @@ class Connections:
             except PoolTimeout:
                 if time.monotonic() > ends:
                     # The pool does not report the cause: a separate connection does.
-                    with told(self.address):
+                    with explain(self.address):
                         connect(self._url).close()
                     raise StoreUnavailable(
                         f"every connection to the store {self.address} is in use: try again"
@@ -212,13 +212,13 @@ class OwnerTransactions:
             return self.all_now(sql, bindings)
         return self.read(lambda connection: connection.execute(sql, bindings).fetchall())
 
-    def asked(self, sql: str, bindings: round_trips.Texts) -> list[Any]:
+    def fetch(self, sql: str, bindings: round_trips.Texts) -> list[Any]:
         """The rows of a query that every recall makes, with texts as values."""
         connection = self._current()
         if connection is None or not is_direct(connection) or getattr(self._local, "instead", None) is not None:
             return self.all(sql, bindings)
-        with told(self.address):
-            return round_trips.asked(connection, (sql, bindings))
+        with explain(self.address):
+            return round_trips.fetch(connection, (sql, bindings))
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
         """Run some reads as of one moment; if a replica fails, all of them are repeated on the primary."""
@@ -233,7 +233,7 @@ class OwnerTransactions:
     def all_now(self, sql: str, bindings: Bindings = ()) -> list[Any]:
         """The rows of a query as of now, inside a snapshot too."""
         with (
-            told(self.address),
+            explain(self.address),
             self.connections.transaction(_READ, self.owner, sql, bindings, ends=True) as (_, rows),
         ):
             return rows
@@ -243,7 +243,7 @@ class OwnerTransactions:
         """A connection to read several things from, as of one moment; a replica may break it off, see `read`."""
         connection = self._current()
         if connection is not None:
-            with told(self.address):
+            with explain(self.address):
                 yield connection
             return
         with self._entered(SNAPSHOT) as (connection, _):
@@ -281,7 +281,7 @@ class OwnerTransactions:
         query = f"SELECT {OWNER_EPOCH}", {"owner": self.owner}
         try:
             with (
-                told(self.address),
+                explain(self.address),
                 self.connections.transaction(_READ, self.owner, *query, ends=True, patience_s=_PATIENCE_S) as (_, rows),
             ):
                 newest: list[Any] | None = rows
@@ -354,7 +354,7 @@ class OwnerTransactions:
         self, begin: str, first: str = "", bindings: Bindings = (), **how: bool
     ) -> Iterator[tuple[Connection, list[Any]]]:
         with (
-            told(self.address),
+            explain(self.address),
             self.connections.transaction(begin, self.owner, first, bindings, **how) as (connection, rows),
         ):
             self._local.connection = connection
@@ -412,7 +412,7 @@ def is_lost(error: psycopg.Error) -> bool:
 
 
 @contextmanager
-def told(address: str) -> Iterator[None]:
+def explain(address: str) -> Iterator[None]:
     """Turn errors of the database into one clear line each."""
     try:
         yield

@@ -38,7 +38,7 @@ class _Prepared:
 _prepared: WeakKeyDictionary[Connection, _Prepared] = WeakKeyDictionary()
 
 
-def asked(connection: Connection, *statements: tuple[str, Texts]) -> list[tuple[Any, ...]]:
+def fetch(connection: Connection, *statements: tuple[str, Texts]) -> list[tuple[Any, ...]]:
     """The rows of the last of some statements; their values are passed as text."""
     prepared = _prepared.get(connection)
     if prepared is None:

@@ -157,7 +157,7 @@ class PostgresOwnerStore(OwnerReads):
         vacuum(self._transactions, "encrypted again")
 
     def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
-        """Give keys without a project the one that is chosen among the places of that moment, and return it."""
+        """Give keys without a project the one that `choose` finds for the known folders; return it."""
         with self._transactions.writing() as connection:
             return register_folders(PostgresRows(connection, self.owner), keys, choose, timestamps.now())
 
@@ -179,7 +179,7 @@ class PostgresOwnerStore(OwnerReads):
 
     def _read_rows(self, rows: list[int]) -> dict[int, Memory]:
         sql = f"SELECT row, {READ_COLUMNS} FROM versions WHERE owner = %s AND row = ANY(%s::bigint[]) ORDER BY row"
-        return {row[0]: to_memory(row[1:]) for row in self._transactions.asked(sql, [self.owner, array(rows)])}
+        return {row[0]: to_memory(row[1:]) for row in self._transactions.fetch(sql, [self.owner, array(rows)])}
 
     def census(self) -> Census:
         """Counts of what is stored, as of one moment."""

@@ -17,7 +17,7 @@ from triskele.errors import StoreDamaged, StoreUnavailable
 from triskele.server import shares
 from triskele.server.postgres import dump, migrations
 from triskele.server.postgres.archive_rows import PostgresArchive
-from triskele.server.postgres.connections import Connection, Connections, OwnerTransactions, told
+from triskele.server.postgres.connections import Connection, Connections, OwnerTransactions, explain
 from triskele.server.postgres.migrations import EMBEDDINGS, SCHEMA
 from triskele.server.postgres.truth_rows import UNSCRUBBED
 from triskele.store.protocols import IntegrityIssue, LostWrites
@@ -102,7 +102,7 @@ class PostgresMaintenance:
         previous = self._folder / f"before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.backup"
         with self._as_of_now() as connection:
             _write(connection, previous)
-        with told(self._connections.address), self._connections.direct() as connection, connection.transaction():
+        with explain(self._connections.address), self._connections.direct() as connection, connection.transaction():
             connection.execute("SELECT set_config('search_path', %s, true)", [f"{SCHEMA}, public"])
             dump.load(connection, source, owners)
             shares.settle_restored(connection, owners)
@@ -144,7 +144,7 @@ class PostgresMaintenance:
 
     def scrub(self) -> None:
         """Rewrite the tables that hold texts: no byte of deleted rows stays in their files."""
-        with told(self._connections.address):
+        with explain(self._connections.address):
             vacuum_tables(self._connections, full=True)
         with self._as_of_now() as connection:
             owners = _owners(connection)
@@ -166,14 +166,14 @@ class PostgresMaintenance:
         return sorted(self._folder.glob(_BEFORE_RESTORE))
 
     def _note_backup(self, target: Path) -> None:
-        with told(self._connections.address), self._connections.direct() as connection, connection.transaction():
+        with explain(self._connections.address), self._connections.direct() as connection, connection.transaction():
             connection.execute("SELECT set_config('search_path', %s, true)", [SCHEMA])
             migrations.note(connection, f"backup {target.absolute()}", "")
 
     @contextmanager
     def _as_of_now(self) -> Iterator[Connection]:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        with told(self._connections.address), self._connections.transaction(begin, "") as (connection, _):
+        with explain(self._connections.address), self._connections.transaction(begin, "") as (connection, _):
             yield connection
 
 

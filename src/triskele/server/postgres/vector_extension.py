@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from triskele.server.postgres.connections import Connection, Connections, told
+from triskele.server.postgres.connections import Connection, Connections, explain
 from triskele.server.postgres.migrations import APP_ROLE, EMBEDDINGS, SCHEMA, secured
 from triskele.text.ids import content_hash
 
@@ -45,7 +45,7 @@ class VectorExtension:
 
 def install(connections: Connections) -> VectorExtension:
     """Find pgvector, or add it to the database; it is not used if it is too old."""
-    with told(connections.address), connections.direct() as connection:
+    with explain(connections.address), connections.direct() as connection:
         row = connection.execute(_INSTALLED, [EXTENSION]).fetchone()
         if row is None:
             try:
@@ -71,7 +71,7 @@ def judge(version: str, schema: str) -> VectorExtension:
 
 def prepare(connections: Connections, extension: VectorExtension, fingerprint: str, dimensions: int) -> None:
     """Make the table of embeddings and the index of one model's, unless they are there."""
-    with told(connections.address), connections.direct() as connection:
+    with explain(connections.address), connections.direct() as connection:
         if not _exists(connection, EMBEDDINGS):
             _make_table(connection, extension, connections.role)
         if dimensions <= _MOST_DIMENSIONS:

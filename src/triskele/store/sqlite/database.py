@@ -74,7 +74,7 @@ class Database:
         self._is_closed = False
         self._open_address = str(path)
         self._file = _NO_FILE
-        with told(path):
+        with explain(path):
             self._open()
 
     def _open(self) -> None:
@@ -340,7 +340,7 @@ class Database:
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Distinguish a file whose format another program has changed from a damaged one."""
-        with told(self.path):
+        with explain(self.path):
             try:
                 yield
             except apsw.SQLError:
@@ -423,7 +423,7 @@ def _closed(path: Path) -> StoreClosed:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def explain(path: Path) -> Iterator[None]:
     """Turn errors of the database into one clear line each."""
     try:
         yield

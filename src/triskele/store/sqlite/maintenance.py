@@ -23,7 +23,7 @@ from triskele.errors import (
 from triskele.store.protocols import IntegrityIssue, LostWrites
 from triskele.store.sqlite import copies, lost_writes
 from triskele.store.sqlite.archive_file import SqliteArchive
-from triskele.store.sqlite.database import Database, told
+from triskele.store.sqlite.database import Database, explain
 from triskele.store.sqlite.schema import is_empty, refuse_other_format
 from triskele.store.sqlite.store_file import replace
 from triskele.store.sqlite.truth_rows import UNSCRUBBED, SqliteRows
@@ -83,7 +83,7 @@ class SqliteMaintenance:
         # A store that cannot be written now is backed up all the same.
         with suppress(TriskeleError), self._database.noting() as connection:
             copies.note_backup(connection, target)
-        with told(target), copies.staging(copies.BACKUP, target.parent) as folder:
+        with explain(target), copies.staging(copies.BACKUP, target.parent) as folder:
             staged = folder / target.name
             with _closing(apsw.Connection(str(staged))) as copy:
                 self._copy_to(copy)
@@ -112,7 +112,7 @@ class SqliteMaintenance:
         previous = path.with_name(f"{path.stem}.before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.db")
         with _verified(source, path) as staged:
             try:
-                with told(path):
+                with explain(path):
                     self.backup(previous)
                     with _closing(apsw.Connection(str(staged))) as copy:
                         _copy_pages(copy, self._database.connection())
@@ -225,7 +225,7 @@ def _verified(source: Path, path: Path) -> Iterator[Path]:
         raise BadInput(f"no backup at {source}")
     if not os.access(source, os.R_OK):
         raise BadInput(f"the backup {source} cannot be read: check its permissions")
-    with told(path):
+    with explain(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with copies.staging(copies.RESTORE, path.parent) as staging:
             staged = staging / "staged.db"

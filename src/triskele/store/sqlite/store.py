@@ -131,11 +131,11 @@ class SqliteOwnerStore(OwnerReads):
         self._scrub("encrypted again")
 
     def folders(self) -> list[FolderRow]:
-        """The places whose project is known, oldest first."""
+        """The folders whose project is known, oldest first."""
         return [to_folder(row) for row in self._database.kept(FOLDERS, [self.owner])]
 
     def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
-        """Give keys without a project the one that is chosen among the places of that moment, and return it."""
+        """Give keys without a project the one that `choose` finds for the known folders; return it."""
         with self._database.writing() as connection:
             return register_folders(SqliteRows(connection, self.owner), keys, choose, timestamps.now())
 
