@@ -44,9 +44,9 @@ import texts
 from triskele.bench import comparison
 from triskele.bench.arms import arm
 from triskele.bench.datasets import BenchQuery, Dataset, half, windows
-from triskele.bench.harness import BenchHarness
+from triskele.bench.harness import BenchHarness, measure_arm
 from triskele.bench.loaders import load_dataset
-from triskele.bench.measure import Measured, measure
+from triskele.bench.measure import Measured
 from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Ints
 from triskele.index.local import LocalCorpus
@@ -166,7 +166,7 @@ def measured(seeds: int, folder: Path) -> Figures:
 
 
 def _run(data: Dataset, harness: BenchHarness, name: str) -> Measured:
-    return measure(harness, arm(name), data.ranked(), data.qrels)
+    return measure_arm(harness, arm(name), data.ranked(), data.qrels)
 
 
 def _report(queries: Sequence[BenchQuery], runs: Runs, seeded: Sequence[Measured]) -> Figures:

@@ -45,8 +45,9 @@ from recipe import DEPTH, FORMS, Recipe
 
 from triskele import config
 from triskele.bench.datasets import BenchQuery, Dataset, windows
-from triskele.bench.harness import BenchHarness, PrecomputedQueries, RankedDocument, best_documents
+from triskele.bench.harness import BenchHarness, PrecomputedQueries, best_documents
 from triskele.bench.loaders import load_dataset
+from triskele.bench.measure import RankedDocument
 from triskele.bench.metrics import evaluate
 from triskele.engine.local import LocalEngine
 from triskele.index.token_vectors import packed, to_row

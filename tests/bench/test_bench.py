@@ -13,8 +13,9 @@ import pytest
 from triskele.bench.arms import ARMS, arm
 from triskele.bench.bench import available_arms, run_bench
 from triskele.bench.datasets import Window, windows
-from triskele.bench.harness import BenchHarness, RankedDocument, best_documents
+from triskele.bench.harness import BenchHarness, best_documents
 from triskele.bench.loaders import load_dataset
+from triskele.bench.measure import RankedDocument
 from triskele.curation.curator import Curator
 from triskele.errors import BadInput
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from triskele.bench.harness import RankedDocument
-from triskele.bench.measure import LegRank, LegStatistics, changing_legs, moments
+from triskele.bench.measure import LegRank, LegStatistics, RankedDocument, changing_legs, moments
 from triskele.types import LegEvidence
 
 

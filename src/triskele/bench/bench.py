@@ -20,9 +20,9 @@ from triskele import config
 from triskele.bench import metrics, results
 from triskele.bench.arms import ARMS, Arm, arm
 from triskele.bench.datasets import MAX_CHARACTERS, BenchQuery, Dataset, Window, windows
-from triskele.bench.harness import RUN_DEPTH, BenchHarness, Progress, cache_folder, depth_of, quiet
+from triskele.bench.harness import RUN_DEPTH, BenchHarness, cache_folder, depth_of, measure_arm
 from triskele.bench.loaders import load_dataset
-from triskele.bench.measure import LegRank, Measured, measure, score
+from triskele.bench.measure import LegRank, Measured, Progress, quiet, score
 from triskele.errors import BadInput
 from triskele.recall.plan import CROSS
 
@@ -106,7 +106,7 @@ def _measured(
         if scored is None:
             if one.plan is not None and one.plan.needs_model:
                 harness.precompute(benchmark.texts())
-            scored = measure(harness, one, queries, qrels, unanswerable=benchmark.unanswerable, progress=progress)
+            scored = measure_arm(harness, one, queries, qrels, unanswerable=benchmark.unanswerable, progress=progress)
             checkpoint.save(one, scored)
         measured[one.name] = scored
     return measured

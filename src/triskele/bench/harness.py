@@ -8,21 +8,24 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import apsw
 
 from triskele import config
+from triskele.bench import measure
 from triskele.bench.arms import Arm
-from triskele.bench.datasets import Window
+from triskele.bench.datasets import BenchQuery, Qrels, Window
+from triskele.bench.measure import Measured, Progress, RankedDocument, quiet
 from triskele.engine.local import LocalEngine
-from triskele.types import Add, LegEvidence, Memory, Origin, Sensitivity, Sort
+from triskele.types import Add, Memory, Origin, Sensitivity, Sort
 
 if TYPE_CHECKING:
     from triskele.index.local import SemanticIndex
@@ -55,24 +58,9 @@ RUN_DEPTH = 100
 OWN_DEPTH = 30
 FORMAT = 5
 _BATCH = 2000
+_PROGRESS_EVERY = 50
 _IDS = "ids.txt"
 _DATABASE = {".db", ".db-wal", ".db-shm"}
-
-Progress = Callable[[str, int, int], None]
-
-
-def quiet(_stage: str, _done: int, _total: int) -> None:
-    """Report no progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankedDocument:
-    """A document at its rank; `relevance` is its score before importance."""
-
-    document: str
-    score: float
-    relevance: float
-    legs: Mapping[str, LegEvidence] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +69,6 @@ class RankedList:
 
     documents: Sequence[RankedDocument]
     confidence: float = 0.0
-
-
-class Retriever(Protocol):
-    """Ranks documents for a query."""
-
-    def search(self, text: str, project: str | None) -> RankedList:
-        """The ranking of a query inside a project, or over all projects."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +189,9 @@ class FtsRetriever:
         """The best windows; the baseline has no confidence."""
         rows = self.baseline.search(text, project, self.limit)
         return RankedList([RankedDocument(self.windows[row].document, score, score) for row, score in rows])
+
+
+Retriever = RecallRetriever | FtsRetriever
 
 
 class Harness(ABC):
@@ -448,3 +431,44 @@ def _memory(window: Window, engine: LocalEngine) -> Memory:
     )
     # As the set has them: a name is not checked for secrets either.
     return replace(draft, position=window.position, speaker=window.speaker, role=window.role)
+
+
+def measure_arm(
+    harness: Harness,
+    arm: Arm,
+    queries: Sequence[BenchQuery],
+    qrels: Qrels,
+    *,
+    unanswerable: Sequence[BenchQuery] = (),
+    progress: Progress = quiet,
+) -> Measured:
+    """Run every query through one arm, then time the first ones."""
+    retriever = harness.retriever(arm)
+    run: dict[str, Sequence[tuple[str, float]]] = {}
+    confidence: dict[str, float] = {}
+    statistics = measure.LegStatistics()
+    has_confidence = arm.has_confidence and bool(unanswerable)
+    for done, query in enumerate(queries, start=1):
+        answer = retriever.search(query.text, query.scope)
+        run[query.id] = harness.ranking(answer.documents)
+        if arm.plan is not None:
+            statistics.add(query.id, answer.documents, measure.relevant(query.id, qrels))
+        if has_confidence:
+            confidence[query.id] = answer.confidence
+        if done % _PROGRESS_EVERY == 0 or done == len(queries):
+            progress(arm.name, done, len(queries))
+    if has_confidence:
+        confidence |= {query.id: retriever.search(query.text, query.scope).confidence for query in unanswerable}
+    latencies_ms = _latencies_ms(harness.retriever(arm, limit=measure.TIMED_LIMIT), queries[: measure.MAX_TIMED])
+    size = harness.bytes_per_memory(arm)
+    scores = measure.score(queries, qrels, run)
+    return Measured(run, scores, latencies_ms, size, statistics.to_json(), statistics.relevant, confidence)
+
+
+def _latencies_ms(retriever: Retriever, queries: Sequence[BenchQuery]) -> list[float]:
+    latencies_ms = []
+    for query in queries:
+        started = time.perf_counter()
+        retriever.search(query.text, query.scope)
+        latencies_ms.append((time.perf_counter() - started) * 1000)
+    return latencies_ms

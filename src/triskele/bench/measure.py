@@ -1,19 +1,17 @@
-"""Measure one arm: its run, metrics, latency and legs."""
+"""The results of an arm: its run, metrics, latency and legs."""
 
 from __future__ import annotations
 
-import time
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from triskele.bench import metrics
-from triskele.bench.arms import Arm
 from triskele.bench.datasets import BenchQuery, Qrels
-from triskele.bench.harness import Harness, Progress, RankedDocument, Retriever, quiet
+from triskele.types import LegEvidence
 
 if TYPE_CHECKING:
     from triskele.bench.metrics import Scores
@@ -24,10 +22,26 @@ LOOKED_AT = 30
 TIMED_LIMIT = 10
 MAX_TIMED = 200
 LATENCY = f"a recall of {TIMED_LIMIT} without reasons, up to {MAX_TIMED} queries; encoding the query is not included"
-_PROGRESS_EVERY = 50
 _NO_LEGS: Mapping[str, Any] = {"legs": {}, "overlap": {}}
 
 Run = Mapping[str, Sequence[tuple[str, float]]]
+
+
+Progress = Callable[[str, int, int], None]
+
+
+def quiet(_stage: str, _done: int, _total: int) -> None:
+    """Report no progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedDocument:
+    """A document at its rank; `relevance` is its score before importance."""
+
+    document: str
+    score: float
+    relevance: float
+    legs: Mapping[str, LegEvidence] = field(default_factory=dict)
 
 
 class LegRank(NamedTuple):
@@ -59,47 +73,6 @@ class Measured:
     def ranked(self) -> dict[str, list[str]]:
         """The documents of each query, best first."""
         return documents_of(self.run)
-
-
-def measure(
-    harness: Harness,
-    arm: Arm,
-    queries: Sequence[BenchQuery],
-    qrels: Qrels,
-    *,
-    unanswerable: Sequence[BenchQuery] = (),
-    progress: Progress = quiet,
-) -> Measured:
-    """Run every query through one arm, then time the first ones."""
-    retriever = harness.retriever(arm)
-    run: dict[str, Sequence[tuple[str, float]]] = {}
-    confidence: dict[str, float] = {}
-    statistics = LegStatistics()
-    has_confidence = arm.has_confidence and bool(unanswerable)
-    for done, query in enumerate(queries, start=1):
-        answer = retriever.search(query.text, query.scope)
-        run[query.id] = harness.ranking(answer.documents)
-        if arm.plan is not None:
-            statistics.add(query.id, answer.documents, relevant(query.id, qrels))
-        if has_confidence:
-            confidence[query.id] = answer.confidence
-        if done % _PROGRESS_EVERY == 0 or done == len(queries):
-            progress(arm.name, done, len(queries))
-    if has_confidence:
-        confidence |= {query.id: retriever.search(query.text, query.scope).confidence for query in unanswerable}
-    latencies_ms = _latencies_ms(harness.retriever(arm, limit=TIMED_LIMIT), queries[:MAX_TIMED])
-    size = harness.bytes_per_memory(arm)
-    scores = score(queries, qrels, run)
-    return Measured(run, scores, latencies_ms, size, statistics.to_json(), statistics.relevant, confidence)
-
-
-def _latencies_ms(retriever: Retriever, queries: Sequence[BenchQuery]) -> list[float]:
-    latencies_ms = []
-    for query in queries:
-        started = time.perf_counter()
-        retriever.search(query.text, query.scope)
-        latencies_ms.append((time.perf_counter() - started) * 1000)
-    return latencies_ms
 
 
 def score(queries: Sequence[BenchQuery], qrels: Qrels, run: Run) -> Scores:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from triskele.bench import metrics
 from triskele.bench.arms import Arm
-from triskele.bench.harness import OwnHarness, Progress, quiet
-from triskele.bench.measure import Measured, measure
+from triskele.bench.harness import OwnHarness, measure_arm
+from triskele.bench.measure import Measured, Progress, quiet
 from triskele.bench.own.questions import ANSWERS, JudgedSet, OwnQuestion, judged_set, make_question
-from triskele.bench.own.run import NOW, judgeable, measure_own, own_arm
+from triskele.bench.own.run import MAX_MRR_DROP, MIN_QUESTIONS, NOW, judgeable, measure_own, own_arm
 from triskele.curation import measures
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
@@ -25,14 +25,11 @@ if TYPE_CHECKING:
 
 BASELINE = "baseline"
 _KEY = "accepted"
-MAX_MRR_DROP = 0.02
 MAX_RECALL_DROP = 0.02
 MIN_GAIN = 0.03
 # A question passes if a memory of grade 2 or 3 is among its first five.
 PASS_DEPTH = 5
 IMPROVABLE = ("recall@5", "recall@10", "ndcg@10", "mrr", "map")
-# Fewer judged questions decide nothing about a plan or a model.
-MIN_QUESTIONS = 50
 MAX_PAST_QUESTIONS = 200
 _TOP = 10
 _TOLERANCE = 1e-9
@@ -188,7 +185,7 @@ def compare_models(engine: LocalEngine, model: SemanticIndex, progress: Progress
     if len(judged.questions) >= MIN_QUESTIONS:
         queries, qrels = judged.queries(), judged.qrels
         ranked = [
-            measure(harness, arm, queries, qrels, progress=progress).ranked()
+            measure_arm(harness, arm, queries, qrels, progress=progress).ranked()
             for harness, arm in zip((current, other), arms, strict=True)
         ]
         gate = compare_rankings(judged, *ranked, improve=False)

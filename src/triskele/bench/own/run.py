@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from triskele.bench import guards, results
 from triskele.bench.arms import Arm, arm
-from triskele.bench.harness import OWN_DEPTH, OwnHarness, Progress, quiet
-from triskele.bench.measure import Measured, measure
+from triskele.bench.harness import OWN_DEPTH, OwnHarness, measure_arm
+from triskele.bench.measure import Measured, Progress, quiet
 from triskele.bench.own.questions import FROM_LINKS, FROM_WORDS, JudgedSet, judged_set
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 RUN = "run"
 MAX_RUNS = 10
+MAX_MRR_DROP = 0.02
+# Fewer judged questions decide nothing about a plan or a model.
+MIN_QUESTIONS = 50
 NOW = "now"
 DEFAULT_ARMS = ("fts", "lexical", "dense", "rrf", "default")
 KEPT_METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr")
@@ -71,7 +74,7 @@ def measure_own(
         raise BadInput(f"no judged questions yet, {waiting} {'waits' if waiting == 1 else 'wait'}: {step}")
     queries = judged.queries()
     harness.precompute([query.text for query in queries])
-    return {one.name: measure(harness, one, queries, judged.qrels, progress=progress) for one in arms}
+    return {one.name: measure_arm(harness, one, queries, judged.qrels, progress=progress) for one in arms}
 
 
 def judgeable(judged: JudgedSet, arms: Sequence[Arm]) -> JudgedSet:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from triskele.bench import comparison
 from triskele.bench.arms import Arm, arm
 from triskele.bench.datasets import strata
-from triskele.bench.harness import OwnHarness, Progress, quiet
-from triskele.bench.own.gate import MAX_MRR_DROP, MIN_QUESTIONS
+from triskele.bench.harness import OwnHarness
+from triskele.bench.measure import Progress, quiet
 from triskele.bench.own.questions import FROM_WORDS, JudgedSet, OwnQuestion, judged_set
-from triskele.bench.own.run import NOW, measure_own, own_arm
+from triskele.bench.own.run import MAX_MRR_DROP, MIN_QUESTIONS, NOW, measure_own, own_arm
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Unavailable
 from triskele.recall import plan as plans

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from triskele.bench.own.gate import MIN_QUESTIONS, ModelComparison, compare_models
+from triskele.bench.own.gate import ModelComparison, compare_models
+from triskele.bench.own.run import MIN_QUESTIONS
 from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
 from triskele.edge.cli.options import command_group

@@ -64,7 +64,7 @@ class Call:
         """The memory of the principal, for its agent and in its project."""
         engine = connect.store_of(self.policy.engine_of(self.principal))
         if self.command is not None:
-            return self.command.engine(engine)
+            return connect.store_of(self.command.engine(engine))
         if self.client:
             engine = engine.acting_as(client_actor(self.client))
         return engine.working_in(Path(Path.cwd().anchor), self.project) if self.project else engine

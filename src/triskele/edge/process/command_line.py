@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from triskele import __version__
@@ -18,7 +18,6 @@ from triskele.errors import BadInput, Conflict
 if TYPE_CHECKING:
     from triskele.engine.protocol import Engine
 
-AnyEngine = TypeVar("AnyEngine", bound="Engine")
 PATH = "/command-line"
 _FOLDER, _ENVIRONMENT, _VERSION = "X-Triskele-Folder", "X-Triskele-Environment", "X-Triskele-Version"
 # The folders below which settings are.
@@ -54,7 +53,7 @@ class CommandLine:
         folder = quote(self.folder, errors="surrogateescape")
         return {_FOLDER: folder, _ENVIRONMENT: quote(json.dumps(self.environ)), _VERSION: self.version}
 
-    def engine(self, engine: AnyEngine) -> AnyEngine:
+    def engine(self, engine: Engine) -> Engine:
         """The memory for this command, in its project; refused if the command has other settings, version or key."""
         from triskele import config
 
