@@ -22,13 +22,13 @@ class PowerCut(Exception):
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The arms that were really asked, in their order."""
     arms: list[str] = []
-    plain = bench.measure
+    plain = bench.measure_arm
 
     def measure(harness: Any, arm: Any, *rest: Any, **more: Any) -> Any:
         arms.append(arm.name)
         return plain(harness, arm, *rest, **more)
 
-    monkeypatch.setattr(bench, "measure", measure)
+    monkeypatch.setattr(bench, "measure_arm", measure)
     return arms
 
 
