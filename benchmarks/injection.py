@@ -26,7 +26,7 @@ from triskele.bench.harness import BenchHarness
 from triskele.bench.loaders import load_dataset
 from triskele.edge.cli.demo import temporary_memory
 from triskele.engine.local import LocalEngine
-from triskele.recall.explain import tokens_of
+from triskele.text.words import tokens_of
 from triskele.types import LinkKind
 
 THRESHOLDS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)

@@ -15,12 +15,13 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.recall import explain
 from triskele.recall.confidence import Coverage
-from triskele.recall.explain import pack
 from triskele.recall.plan import Plan
 from triskele.recall.question import Question
+from triskele.recall.scores import pack
 from triskele.store.vector_bytes import row_of
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
+from triskele.text.words import tokens_of
 from triskele.types import Add, Answer, Hit, LinkKind, Memory, Query, Scope, Term
 
 MEMORIES = (
@@ -219,8 +220,8 @@ def test_nothing_found_is_no_confidence(fresh: LocalEngine) -> None:
 
 
 def _cost(answer: Answer) -> int:
-    hits = sum(explain.tokens_of(hit.memory.content) for hit in answer.hits)
-    return hits + sum(explain.tokens_of(memory.content) for memory in answer.resolutions)
+    hits = sum(tokens_of(hit.memory.content) for hit in answer.hits)
+    return hits + sum(tokens_of(memory.content) for memory in answer.resolutions)
 
 
 @pytest.mark.parametrize("budget", [1, 5, 12, 20, 40, 1000])
@@ -234,7 +235,7 @@ def test_what_is_packed_fits_the_budget_in_the_order_of_the_hits(engine: LocalEn
     left = budget - _cost(packed)
     # Nothing that still fits was left out.
     for place, hit in enumerate(full.hits):
-        assert place in places or explain.tokens_of(hit.memory.content) > left
+        assert place in places or tokens_of(hit.memory.content) > left
 
 
 def test_a_long_hit_makes_room_for_shorter_ones(fresh: LocalEngine) -> None:
@@ -283,9 +284,9 @@ def test_packing_leaves_everything_else_as_it_was(engine: LocalEngine) -> None:
 
 
 def test_scripts_without_spaces_take_a_token_per_character() -> None:
-    assert explain.tokens_of("deploy on Friday") == 4
-    assert explain.tokens_of("金曜日に配備する") == 8
-    assert explain.tokens_of("Argo で配備") == 2 + 3
+    assert tokens_of("deploy on Friday") == 4
+    assert tokens_of("金曜日に配備する") == 8
+    assert tokens_of("Argo で配備") == 2 + 3
 
 
 def test_that_two_legs_agree_on_a_stranger_gives_no_confidence(engine: LocalEngine) -> None:

@@ -16,13 +16,13 @@ from triskele.curation.projects import project_of
 from triskele.errors import BadInput
 from triskele.index.corpus import is_called
 from triskele.recall.confidence import text_of
-from triskele.recall.explain import tokens_of
 from triskele.recall.question import is_search
+from triskele.recall.scores import pack
 from triskele.replies import HookCall, InjectedMemory
 from triskele.store.access import StoreAccess
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer, has_identifier
-from triskele.text.words import SENTENCE_END, has_topic
+from triskele.text.words import SENTENCE_END, has_topic, tokens_of
 from triskele.types import EVERYWHERE, Answer, Hit, Memory, Origin, Sensitivity, Sort
 
 # A longer prompt is reduced to what it is about: the rest is often pasted text, which hides the request.
@@ -178,8 +178,6 @@ def _shared_terms(terms: frozenset[str], query: str, memory: Memory, analyzer: A
 
 
 def _relevant(engine: StoreAccess, query: str, answer: Answer, conversation: Conversation) -> list[Memory]:
-    from triskele.recall.explain import pack
-
     best = best_score(answer, conversation)
     hits = holders(engine, query, [hit for hit in answer.hits if conversation.trusts(hit.memory)])
     near = [hit for hit in hits if hit.score >= LEAST_SHARE * best and not hit.superseded]

@@ -11,6 +11,7 @@ from triskele.agents import echo
 from triskele.errors import StoreClosed
 from triskele.store.derived import Use
 from triskele.store.protocols import OwnerStore
+from triskele.text.words import tokens_of
 from triskele.types import Answer, Memory
 
 MOST = 1000
@@ -93,9 +94,6 @@ class AfterAnswer:
 
 def note_recall(store: OwnerStore, answer: Answer, *, to_agent: bool = False) -> None:
     """Count the memories of an answer, with fingerprints for agents."""
-    # Imported here: it loads numpy, which a write does not need.
-    from triskele.recall.explain import tokens_of
-
     memories = [*(hit.memory for hit in answer.hits), *answer.resolutions]
     if memories:
         uses = [Use(each.id, tokens_of(each.content) * to_agent, each.content_hash) for each in memories]

@@ -442,7 +442,7 @@ class LocalEngine:
 
     def answer(self, text: str, *, trusted: frozenset[str] | None = None, **options: Unpack[RecallOptions]) -> Answer:
         """Recall without counting it as use; confidence does not rest on what users outside `trusted` share."""
-        from triskele.recall.explain import pack
+        from triskele.recall.scores import pack
 
         settings, near, local_only = self.settings.recall, options.get("near"), options.get("local_only", False)
         sort = validation.check_member(Sort, options.get("sort", Sort.RELEVANCE), "sort")

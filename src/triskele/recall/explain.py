@@ -16,7 +16,6 @@ from triskele.recall.question import Question, Sources
 from triskele.recall.scores import DENSE, GRAPH, LEXICAL, SPEAKER, TIME, Candidates, Served
 from triskele.recall.supersession import is_allowed
 from triskele.store.protocols import OwnerStore
-from triskele.text.words import IS_UNSPACED
 from triskele.types import (
     Answer,
     Hit,
@@ -33,10 +32,7 @@ from triskele.types import (
 
 MAX_WORDS_NAMED = 8
 MAX_RESOLUTIONS = 3
-# A text repeats another if more than this share of its words is in the other.
-REPEATED = 0.8
 _OPENING = 60
-_CHARACTERS_PER_TOKEN = 4
 # The share of a score that time gives to a memory from about the time asked for.
 _AT_THE_TIME = 0.1
 # Below this share the age of a memory is a reason worth naming.
@@ -253,29 +249,3 @@ def _match(hit: Hit) -> str:
     nearness = next(name for least, name in _NEARNESS if dense.score >= least)
     semantic = f"is {nearness} in meaning ({dense.score:.2f})"
     return f"{words} and {semantic}" if named else semantic
-
-
-def tokens_of(text: str) -> int:
-    """About how many tokens of a language model a text takes; scripts without spaces take one per character."""
-    unspaced = 0 if text.isascii() else len(IS_UNSPACED.findall(text))
-    return max(1, unspaced + math.ceil((len(text) - unspaced) / _CHARACTERS_PER_TOKEN))
-
-
-def pack(answer: Answer, budget: int) -> Answer:
-    """The hits and resolutions that fit into a budget of tokens, without texts that repeat others."""
-    seen: list[set[str]] = []
-    left = budget
-
-    def fits(memory: Memory) -> bool:
-        nonlocal left
-        words = set(memory.content.lower().split())
-        cost = tokens_of(memory.content)
-        # A longer text that contains a shorter one adds something, and stays.
-        if cost > left or any(len(words & other) > REPEATED * len(words) for other in seen):
-            return False
-        seen.append(words)
-        left -= cost
-        return True
-
-    hits = tuple(hit for hit in answer.hits if fits(hit.memory))
-    return replace(answer, hits=hits, resolutions=tuple(memory for memory in answer.resolutions if fits(memory)))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from itertools import repeat
 from typing import NamedTuple, ParamSpec, TypeVar
@@ -18,13 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from triskele.index.corpus import Bools, Facts, Floats, Ints
-from triskele.types import Agreement, Memory
+from triskele.text.words import tokens_of
+from triskele.types import Agreement, Answer, Memory
 
 LEXICAL, DENSE, LATE, GRAPH = "lexical", "dense", "late", "graph"
 # Contributions besides the legs.
 SPEAKER, TIME, REVIEW = "speaker", "time", "review"
 # A span of scores below this counts as no span.
 LEAST_SPAN = 1e-9
+# A text repeats another if more than this share of its words is in the other.
+REPEATED = 0.8
 
 Doubles = NDArray[np.float64]
 _Parameters = ParamSpec("_Parameters")
@@ -279,6 +282,26 @@ class Served:
     stands_for: str | None
     decay: float = 1.0
     chain_rows: frozenset[int] = frozenset()
+
+
+def pack(answer: Answer, budget: int) -> Answer:
+    """The hits and resolutions that fit into a budget of tokens, without texts that repeat others."""
+    seen: list[set[str]] = []
+    left = budget
+
+    def fits(memory: Memory) -> bool:
+        nonlocal left
+        words = set(memory.content.lower().split())
+        cost = tokens_of(memory.content)
+        # A longer text that contains a shorter one adds something, and stays.
+        if cost > left or any(len(words & other) > REPEATED * len(words) for other in seen):
+            return False
+        seen.append(words)
+        left -= cost
+        return True
+
+    hits = tuple(hit for hit in answer.hits if fits(hit.memory))
+    return replace(answer, hits=hits, resolutions=tuple(memory for memory in answer.resolutions if fits(memory)))
 
 
 @contextmanager

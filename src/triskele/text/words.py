@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 
@@ -90,6 +91,7 @@ SENTENCE_WORDS = frozenset(
     "the is are in see ask stored for to of and or must at least das der die im ist und siehe".split()
 )
 # `C++` and `F#` are more than letters.
+_CHARACTERS_PER_TOKEN = 4
 _WORD = re.compile(r"[^\W\d][+#]+|\w+")
 
 
@@ -115,3 +117,9 @@ def fold(word: str) -> str:
         if not (is_accent and fitted and fitted[-1].isascii()):
             fitted.append(character)
     return unicodedata.normalize("NFC", "".join(fitted))
+
+
+def tokens_of(text: str) -> int:
+    """About how many tokens of a language model a text takes; scripts without spaces take one per character."""
+    unspaced = 0 if text.isascii() else len(IS_UNSPACED.findall(text))
+    return max(1, unspaced + math.ceil((len(text) - unspaced) / _CHARACTERS_PER_TOKEN))
