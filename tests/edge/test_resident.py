@@ -183,7 +183,7 @@ def test_what_a_prompt_was_given_is_noted_without_another_prompt(host: Host) -> 
 
 
 def test_the_log_says_why_a_prompt_got_nothing_without_its_text(host: Host) -> None:
-    host.configure(idle_minutes=2, budget_tokens=10)
+    host.configure(idle_minutes=2, least_confidence=1)
     with LocalEngine(config.load(host.environ), host.home) as engine:
         assert host.hook("user-prompt-submit", PROMPT).stdout == b""
         engine.remember("The kettle of the plant shop is red", project="")

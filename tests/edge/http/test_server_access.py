@@ -200,7 +200,7 @@ def test_tls_by_files(certificate: tuple[Path, Path], application: Application) 
     rules = server_rules(limits, lambda key: OWNER if key == TOKEN else None, port)
     service = Service.__new__(Service)
     service._settings, service._tenants, service._extra = limits, object(), [ExtraListener(sock)]  # type: ignore[assignment]
-    service._place = type("Place", (), {"socket": lambda _, kind: kind})()  # type: ignore[assignment]
+    service._address = type("Address", (), {"socket": lambda _, kind: kind})()  # type: ignore[assignment]
     assert service.addresses()["http"] == f"https://127.0.0.1:{port}"
     loop, stopping = asyncio.new_event_loop(), asyncio.Event()
     serve = HttpServer(application.for_listener(rules), stopping, **service._tls()).serve(sockets=[sock])

@@ -22,7 +22,6 @@ PATH = "/command-line"
 _FOLDER, _ENVIRONMENT, _VERSION = "X-Triskele-Folder", "X-Triskele-Environment", "X-Triskele-Version"
 # The folders below which settings are.
 _FOLDERS = ("HOME", "XDG_DATA_HOME", "LOCALAPPDATA")
-_KEY = "TRISKELE_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class CommandLine:
 
         if self.version != __version__:
             raise Conflict(f"the command is of version {self.version}, this process is {__version__}")
-        if _KEY in self.environ or _KEY in os.environ:
+        if "TRISKELE_KEY" in self.environ or "TRISKELE_KEY" in os.environ:
             raise Conflict("the command has another key")
         if not os.path.isabs(self.folder):
             raise BadInput("the command names no folder")

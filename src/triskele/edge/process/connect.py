@@ -1,7 +1,4 @@
-"""Where a memory is: in a store of this machine, in the background process that serves it, or on a server.
-
-Only this module decides it.
-"""
+"""Where a memory is, in a store of this machine or on a server: only this module decides it."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ _CLOSE_S = 2.0
 _INSTALLER_S = 3.0
 # What clients have agreed on when they connected, and what threads of the process hold.
 _STANDING = ("home", "store", "index", "server", "sync")
-# What answers the first hook and the first command.
-_ANSWERING = ("triskele.agents.respond", "triskele.edge.install.config_files", "triskele.edge.http.dispatch")
+# What answers the first hook.
+_ANSWERING = ("triskele.agents.respond", "triskele.edge.install.config_files")
 
 
 class SettingsWatch:
@@ -155,11 +155,10 @@ class EngineHost:
 
     def renew(self) -> bool:
         """Take over changed settings ahead of the next request; False if another process has to."""
-        try:
+        with suppress(TriskeleError, OSError):
             self.warm_up()
-        except (TriskeleError, OSError):
-            return False
-        return True
+            return True
+        return False
 
     @property
     def _store(self) -> LocalEngine | None:
@@ -175,6 +174,7 @@ class EngineHost:
             return
         store.runtime.warm_up(*(partial(import_module, name) for name in _ANSWERING))
         store.answer("what is known", limit=1, local_only=True)
+        import_module("triskele.edge.http.dispatch")
         self._begin_to_sync()
 
     def _begin_to_sync(self) -> None:
@@ -182,11 +182,7 @@ class EngineHost:
         if settings.url and settings.every_s and self._sync is None:
             from triskele.edge.process.syncing import AutomaticSync
 
-            self._sync = AutomaticSync(self._opened_store, settings.every_s)
-
-    def _opened_store(self) -> LocalEngine | None:
-        self.open_engine()
-        return self._store
+            self._sync = AutomaticSync(lambda: connect.local(self.open_engine()), settings.every_s)
 
     def process_new_memories(self) -> None:
         """Embed and curate new memories of other processes, and learn from transcripts that hooks queued."""
