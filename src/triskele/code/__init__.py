@@ -1,1 +1,1 @@
-"""Search over trees of source code: the right function for a question, from an index in the data folder."""
+"""Search over trees of source, from an index in the data folder."""

@@ -1,4 +1,4 @@
-"""Where a file is cut: along definitions, siblings merged, long ones split at statements; else by lines."""
+"""Cut a file along definitions, at statements, or by lines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def line_of(starts: Sequence[int], byte: int) -> int:
 
 
 def windows(source: bytes, starts: Sequence[int]) -> list[Span]:
-    """Windows of 40 lines that share 8 with the next; for what no grammar reads."""
+    """Overlapping windows of 40 lines, for files without a grammar."""
     spans: list[Span] = []
     step = WINDOW_LINES - WINDOW_OVERLAP
     for first in range(0, max(len(starts) - WINDOW_OVERLAP, 1), step):
@@ -45,7 +45,7 @@ def windows(source: bytes, starts: Sequence[int]) -> list[Span]:
 
 
 def pieces(root: Node, source: bytes) -> list[Span]:
-    """The chunks of a syntax tree, in order and without gaps; empty for an empty file."""
+    """The chunks of a syntax tree, in order and without gaps."""
     if not source.strip():
         return []
     return [part for span in _merged(_units(root), source) for part in _cut(span, source)]
@@ -65,7 +65,7 @@ def _units(root: Node) -> Iterator[Span]:
 
 
 def _merged(units: Iterator[Span], source: bytes) -> list[Span]:
-    """Neighbours joined up to the size of a chunk; text between two units belongs to the second."""
+    """Join neighbours up to the size of a chunk."""
     spans: list[Span] = []
     begin, end = 0, 0
     for _, unit_end in units:
@@ -88,7 +88,7 @@ def _trimmed(span: Span, source: bytes) -> Span:
 
 
 def _cut(span: Span, source: bytes) -> Iterator[Span]:
-    """The span in parts of at most MAX_LINES and about MAX_CHARACTERS, at line ends if there are any."""
+    """Cut a span at line ends into parts of bounded size."""
     start, end = span
     while end - start > 2 * MAX_CHARACTERS or source.count(b"\n", start, end) > MAX_LINES:
         stop = _line_end(source, start, min(end, start + MAX_CHARACTERS))

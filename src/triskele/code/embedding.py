@@ -1,4 +1,4 @@
-"""Vectors of chunks and of files, made in the background after the words are indexed; a text is embedded once."""
+"""Vectors of chunks and files, made in the background, once per text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KEY_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to embed: the card of a file or a chunk, by its key."""
+    """A text to embed: a file's card or a chunk, by key."""
 
     key: int
     row: int
@@ -40,7 +40,7 @@ class Text:
 
 
 class VectorFile:
-    """Vectors of one model by the keys of their texts, in two files that only grow."""
+    """Vectors of one model by key, in two files that only grow."""
 
     def __init__(self, folder: Path, fingerprint: str, dimensions: int) -> None:
         name = sha256(fingerprint.encode()).hexdigest()[:12]
@@ -48,7 +48,7 @@ class VectorFile:
         self._dimensions = dimensions
 
     def load(self) -> tuple[NDArray[np.uint64], NDArray[np.float16]]:
-        """Keys and vectors; a record that was cut off by a crash is left out."""
+        """Keys and vectors, without a record that a crash cut off."""
         try:
             keys = np.fromfile(self._keys, dtype="<u8")
             values = np.fromfile(self._vectors, dtype="<f2")
@@ -58,14 +58,14 @@ class VectorFile:
         return keys[:count], values[: count * self._dimensions].reshape(count, self._dimensions)
 
     def size(self) -> int:
-        """The bytes of keys on disk, which only grow: a sign of new vectors that costs one look."""
+        """Bytes of keys on disk; growth means new vectors."""
         try:
             return self._keys.stat().st_size
         except OSError:
             return 0
 
     def append(self, keys: Sequence[int], vectors: Floats) -> None:
-        """Add vectors; the keys come last, so that a key never lacks its vector."""
+        """Add vectors, keys last, so that no key lacks its vector."""
         with disk_errors("the vectors of a code index", IndexUnavailable):
             count = len(self.load()[0])
             for path, size, values in (
@@ -78,7 +78,7 @@ class VectorFile:
 
 
 class CodeVectors:
-    """The vectors of one state of a tree, as cosines per chunk and per file."""
+    """Vectors of one state of a tree: cosines per chunk and file."""
 
     def __init__(self, corpus: CodeCorpus, file: VectorFile) -> None:
         keys, vectors = file.load()
@@ -95,7 +95,7 @@ class CodeVectors:
         return float((self._chunks >= 0).sum() + (self._cards >= 0).sum()) / total if total else 1.0
 
     def cosines(self, vector: Floats) -> tuple[Floats, Floats]:
-        """The cosine of each chunk, and of each file by its card and its best chunk; NaN without vectors."""
+        """Cosines of chunks, and of files by card and best chunk."""
         cosines = np.append(self._vectors @ vector, np.float32(np.nan))
         chunks, cards = cosines[self._chunks], cosines[self._cards]
         best = np.full(int(self._corpus.chunk_content.max(initial=-1)) + 1, -np.inf, dtype=np.float32)
@@ -109,7 +109,7 @@ class CodeVectors:
 
 
 def card(corpus: CodeCorpus, row: int) -> str:
-    """A file in a few words: its path, and the names that it defines."""
+    """A file in a few words: its path and names it defines."""
     own = [corpus.definitions[place] for place in corpus.definitions_of(int(corpus.content_of[row]))]
     names = [" ".join(parts(each.name)) for each in own if each.kind in (TYPE, FUNCTION) and each.name]
     path = " ".join(part for word in words(corpus.paths[row]) for part in parts(word))
@@ -122,7 +122,7 @@ def card_key(corpus: CodeCorpus, row: int) -> int:
 
 
 def missing(corpus: CodeCorpus, file: VectorFile) -> list[Text]:
-    """What has no vector yet: the cards first, because a card describes a whole file."""
+    """Texts without a vector: cards first, because they describe whole files."""
     stored = set(file.load()[0].tolist())
     texts = [Text(card_key(corpus, row), row, -1) for row in range(corpus.size)]
     row_of = {int(content): row for row, content in enumerate(corpus.content_of.tolist())}
@@ -143,7 +143,7 @@ def embed(
     progress: Callable[[int, int], None],
     budget_s: float = float("inf"),
 ) -> int:
-    """Embed what waits, in batches that are kept at once; answers how many texts are left."""
+    """Embed waiting texts in batches kept at once; return how many remain."""
     ends = time.monotonic() + budget_s
     with file_lock(folder / "embed.lock", timeout_s=0) as is_held:
         waiting = missing(corpus, file)

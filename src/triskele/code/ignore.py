@@ -1,4 +1,4 @@
-"""Which paths .gitignore files leave out: nested files, negation, anchors and `**`, as git reads them."""
+"""Apply .gitignore files as git does: nested, negated, anchored, with `**`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_STARS = 8
 
 @dataclass(frozen=True, slots=True)
 class IgnorePattern:
-    """One line of a .gitignore; `base` is its folder, relative to the tree, empty or ending in a slash."""
+    """One line of a .gitignore in the folder `base`."""
 
     base: str
     matches: re.Pattern[str]
@@ -21,7 +21,7 @@ class IgnorePattern:
 
 
 def patterns_of(text: str, base: str = "") -> list[IgnorePattern]:
-    """The patterns of a .gitignore in a folder; lines that git would not understand are left out."""
+    """The valid patterns of a .gitignore in a folder."""
     patterns = (_pattern(line, base) for line in text.splitlines()[:MAX_PATTERNS])
     return [pattern for pattern in patterns if pattern is not None]
 
@@ -67,7 +67,7 @@ def _regex(glob: str) -> str:
 
 
 def _next(glob: str, at: int) -> tuple[int, str]:
-    """The regular expression for the glob at a position, and the next position."""
+    """The regular expression of the glob at a position, and its end."""
     if glob.startswith("**/", at) and (at == 0 or glob[at - 1] == "/"):
         return at + 3, r"(?:.*/)?"
     if glob.startswith("/**", at) and at + 3 == len(glob):

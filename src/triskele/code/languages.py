@@ -1,4 +1,4 @@
-"""Languages by file extension, and the kinds of syntax nodes that define something; grammars come from a wheel."""
+"""Languages by file extension, and their grammars from a wheel."""
 
 from __future__ import annotations
 
@@ -94,21 +94,21 @@ _DOCSTRINGS = ("(module . (comment)* . (string) @comment)", "(block . (comment)*
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """A parser of one language, and the query that finds its definitions and comments."""
+    """A language's parser, and its query for definitions and comments."""
 
     language: str
     parser: Parser
     query: Query
 
     def captures(self, root: Node) -> Mapping[str, list[Node]]:
-        """The nodes below a root by what they are: type, function, value, heading, module or comment."""
+        """Nodes below a root by kind: type, function, value, heading, comment."""
         from tree_sitter import QueryCursor
 
         return QueryCursor(self.query).captures(root)
 
 
 def language_of(path: str, head: bytes = b"") -> str | None:
-    """The language of a file, by its name and first bytes; None for what is not source."""
+    """Language of a file by name and first bytes; None for others."""
     name = PurePosixPath(path)
     language = BY_EXTENSION.get(name.suffix[1:].lower())
     if language is None and not name.suffix and head.startswith(b"#!"):

@@ -1,4 +1,4 @@
-"""One source file, parsed: its definitions, its comments and its chunks, each with terms per field."""
+"""Parse a source file: definitions, comments, and chunks with terms per field."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SIGNATURE_END = re.compile(r"[{;]|=>|:\s*$", re.M)
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a source file defines: a name inside its container, with kind, lines (from 1) and signature."""
+    """A name that a file defines, with container, kind, lines and signature."""
 
     name: str
     container: str
@@ -56,7 +56,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class ParsedChunk:
-    """A piece of a file: lines from 1, both inclusive, the definition it belongs to, and term frequencies by field.
+    """A piece of a file with lines, definition and term frequencies.
 
     `key` names its text, so that its vector survives changes to other parts of the file.
     """
@@ -70,7 +70,7 @@ class ParsedChunk:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """Everything that is indexed of one content; `secrets` are places in its decoded text."""
+    """Everything indexed of one content, with the spans of its secrets."""
 
     digest: bytes
     language: str
@@ -82,7 +82,7 @@ class ParsedFile:
 
 @dataclass(frozen=True, slots=True)
 class _Syntax:
-    """Definitions, comments and spans from the syntax tree of a text; empty if its language has no grammar."""
+    """Definitions, comments and spans of a text; empty without a grammar."""
 
     definitions: tuple[Definition, ...] = ()
     comments: tuple[tuple[int, int], ...] = ()
@@ -145,7 +145,7 @@ def _definitions(captures: Mapping[str, list[Node]], source: bytes) -> tuple[Def
 
 
 def _is_use(node: Node) -> bool:
-    """Whether something is only named here: `struct point *p` and `x = require(…)` define nothing."""
+    """Whether a node only names something, as `struct point *p` does."""
     if node.type == "variable_declarator":
         value = node.child_by_field_name("value")
         return value is not None and (value.text or b"").startswith((b"require(", b"await import("))
@@ -222,7 +222,7 @@ def _chunks(
 
 
 def _owners(lines: Sequence[tuple[int, int]], definitions: Sequence[Definition]) -> list[int]:
-    """The definition that each chunk shows: the innermost around its start, or else the first that begins in it."""
+    """The definition that each chunk shows: the innermost, or the first."""
     owners: list[int] = []
     for first, last in lines:
         inside = [n for n, each in enumerate(definitions) if first <= each.start_line <= last]
@@ -235,7 +235,7 @@ def _owners(lines: Sequence[tuple[int, int]], definitions: Sequence[Definition])
 def _comments_by_chunk(
     source: bytes, spans: Sequence[tuple[int, int]], comments: Sequence[tuple[int, int]], starts: Sequence[int]
 ) -> tuple[list[str], str]:
-    """The comments of each chunk, and the first comment of the file that is not a licence."""
+    """Comments of each chunk, and the file's first one besides licences."""
     by_chunk = [""] * len(spans)
     places = [start for start, _ in spans]
     head = ""

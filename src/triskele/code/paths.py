@@ -1,4 +1,4 @@
-"""Facts about a file from its path: its words, and whether it is a test, an example, documentation or a stub."""
+"""Facts from a path: its words, and whether it is a test."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PROSE = frozenset({".md", ".markdown", ".rst", ".txt"})
 
 @dataclass(frozen=True, slots=True)
 class PathFacts:
-    """The words of a file's name, of its folder and of the folders above, and the class of the path."""
+    """Words of a file's name and folders, and the path's class."""
 
     stem: str
     stem_words: frozenset[str]
@@ -81,7 +81,7 @@ def shown_path(path: str) -> str:
 
 
 def path_terms(facts: PathFacts) -> list[tuple[str, int]]:
-    """The terms of a path with the field of each: 0 the file's name, 1 its folder, 2 the folders above."""
+    """Terms of a path by field: name, folder, folders above."""
     fields = (facts.stem_words, facts.folder_words, facts.outer_words)
     return [(stem(word), number) for number, found in enumerate(fields) for word in found]
 

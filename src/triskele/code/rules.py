@@ -1,4 +1,4 @@
-"""Small ranking rules over candidate files, each with a name, so that each can be switched off and measured.
+"""Named ranking rules over candidate files, each measured and switched alone.
 
 A rule returns the gain of every candidate, on a scale on which the best score by words is 1; penalties are a factor.
 """
@@ -32,7 +32,7 @@ SEED_PENALTIES: Mapping[str, float] = {paths.TEST: 0.78, paths.BENCHMARK: 0.9, p
 
 @dataclass(frozen=True)
 class CandidateFiles:
-    """The files that the lexical leg found, with what rules read of them."""
+    """Files from the lexical leg, with what rules read of them."""
 
     question: CodeQuestion
     corpus: CodeCorpus
@@ -45,7 +45,7 @@ class CandidateFiles:
         return [path_facts[row] for row in self.rows.tolist()]
 
     def word_weights(self) -> dict[str, float]:
-        """The rarity of each word of the question, as a share of all."""
+        """Rarity of each word of the question, as a share."""
         rarities = {word: self.rarity.get(stem(word), 0.0) for word in self.question.words}
         total = sum(rarities.values()) or 1.0
         return {word: rarity / total for word, rarity in rarities.items()}
@@ -56,7 +56,7 @@ class CandidateFiles:
         return {word: self.corpus.path_words_like(word) for word in self.question.words}
 
     def said_by(self, rows_of: Mapping[str, Ints], word: str) -> Floats:
-        """1 for the candidates whose words, by their files, contain a word of the question, else 0."""
+        """1 for candidates whose words contain a word of the question."""
         marks = np.zeros(self.corpus.size)
         for spelling in self.path_words[word]:
             marks[rows_of.get(spelling, _NO_ROWS)] = 1.0
@@ -68,7 +68,7 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def stem_match(found: CandidateFiles) -> Floats:
-    """How much of the question the file's name covers, by count and by rarity, and how much of the name it asks for."""
+    """How far the file's name covers the question, and vice versa."""
     corpus, count = found.corpus, max(len(found.path_words), 1)
     gains = np.zeros(len(found.rows))
     for word, weight in found.word_weights().items():
@@ -80,7 +80,7 @@ def stem_match(found: CandidateFiles) -> Floats:
 
 
 def folder_match(found: CandidateFiles) -> Floats:
-    """How much of the question the folder covers, and what it adds to the file's name, by rarity."""
+    """How far the folder covers the question beyond the file's name."""
     corpus, count = found.corpus, max(len(found.path_words), 1)
     gains = np.zeros(len(found.rows))
     for word, weight in found.word_weights().items():
@@ -90,7 +90,7 @@ def folder_match(found: CandidateFiles) -> Floats:
 
 
 def definition(found: CandidateFiles) -> Floats:
-    """Whether the file defines a name that the question asks for, outer definitions before inner ones."""
+    """Whether the file defines a name in question, outer ones first."""
     gains = np.zeros(len(found.rows))
     for name, container in found.question.symbols:
         gains += _defined(found, name, container)
@@ -118,7 +118,7 @@ def _defined(found: CandidateFiles, name: str, container: str) -> Floats:
 
 
 def penalties(found: CandidateFiles, factors: Mapping[str, float] = PENALTIES) -> Floats:
-    """Tests, benchmarks, examples, documentation, stubs and legacy code count less unless they are asked for."""
+    """Factors below 1 for tests, examples, documentation, stubs and legacy code."""
     kinds, gains = found.corpus.kinds[found.rows], np.ones(len(found.rows))
     for kind, factor in factors.items():
         if kind not in found.question.asked_for:

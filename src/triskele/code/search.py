@@ -1,4 +1,4 @@
-"""The interface of code search: index a tree, search it, look up a symbol, show its state, remove it."""
+"""The interface of code search: index, search, symbols, state, removal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SHOWN = {
 
 @dataclass(frozen=True, slots=True)
 class CodeHit:
-    """A piece of code in an answer: lines from 1, both inclusive; `line` is where the part that matches begins."""
+    """A piece of code in an answer; `line` begins the match."""
 
     path: str
     start_line: int
@@ -59,7 +59,7 @@ class CodeHit:
 
 @dataclass(frozen=True, slots=True)
 class CodeAnswer:
-    """The hits of a question; `waiting` files are not indexed yet, `embedded` is the share with vectors, 0 to 1."""
+    """Hits of a question, with files waiting and share embedded."""
 
     root: str
     hits: tuple[CodeHit, ...]
@@ -84,7 +84,7 @@ class SymbolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TreeStatus:
-    """The state of one index; `by_earlier` is the share with vectors that an update left to answer meanwhile."""
+    """State of one index, with the share that earlier weights embedded."""
 
     root: str
     files: int
@@ -118,7 +118,7 @@ class CodeSearch:
         return self._index.root
 
     def index(self, progress: Progress | None = None, *, rebuild: bool = False) -> TreeStatus:
-        """Index what changed; the words are searchable as soon as a batch is written."""
+        """Index what changed; words are searchable after each batch."""
         self._index.update(progress, rebuild=rebuild)
         return self.status()
 
@@ -207,7 +207,7 @@ class CodeSearch:
         self._state = None
 
     def _corpus(self) -> tuple[CodeCorpus, int]:
-        """The tree as it is now, and how many files are not indexed yet."""
+        """The tree as it is now, with how many files wait."""
         with self._reading:
             return self._read()
 
@@ -226,7 +226,7 @@ class CodeSearch:
 
     @property
     def reads_earlier(self) -> bool:
-        """Whether the last question was answered by kept weights of an earlier version."""
+        """Whether earlier weights answered the last question."""
         return self._known is not None and self._known[3] is not self._embedder
 
     def _file(self, embedder: Embedder) -> VectorFile:
@@ -250,7 +250,7 @@ class CodeSearch:
         return self._known[2:]
 
     def _source(self, corpus: CodeCorpus, row: int) -> SourceText:
-        """A file as it is now; a file that changed since it was indexed is searched for secrets again."""
+        """A file now; a changed one is searched for secrets again."""
         source = read(self.root, corpus.paths[row]) or b""
         is_same = digest_of(source).hex() == corpus.digest_of(row)
         return SourceText(decoded(source), corpus.secrets_of(row) if is_same else None)
@@ -286,7 +286,7 @@ def _shown_use(each: Reference) -> Reference:
 def _matching(
     corpus: CodeCorpus, question: CodeQuestion, chunk: int, lines: list[str], asked: AskedTerms
 ) -> Definition | None:
-    """The definition of a chunk that answers a question: one that it names, or else the one with most of its terms.
+    """The definition of a chunk that answers a question best.
 
     A container has the terms of what it holds: the innermost definition with nearly as many is the answer.
     """
@@ -307,7 +307,7 @@ def _matching(
 
 
 class AskedTerms(dict[str, frozenset[int]]):
-    """The terms of a question in each word, worked out once per word; `weights` are their rarities."""
+    """The question's terms in each word, computed once per word."""
 
     def __init__(self, rarity: Mapping[str, float]) -> None:
         super().__init__()
@@ -328,14 +328,14 @@ class AskedTerms(dict[str, frozenset[int]]):
         return {number for word in words(text) for number in self[word]}
 
     def by_line(self, lines: Sequence[str], first: int) -> dict[int, set[int]]:
-        """The terms of the question in the lines that have any; `first` is the number of the first line."""
+        """The question's terms in each line that has any."""
         folded = [*enumerate(map(fold, lines), first)]
         near = {number for begin in self._begins for number, line in folded if begin in line}
         return {number: self.of(lines[number - first]) for number in near}
 
 
 def _term_weight(asked: AskedTerms, each: Definition, by_line: Mapping[int, set[int]]) -> float:
-    """How much of a question a definition has; terms of its name count twice."""
+    """Share of the question in a definition; its name counts twice."""
     inside = {
         number for line, numbers in by_line.items() if each.start_line <= line <= each.end_line for number in numbers
     }
@@ -351,13 +351,13 @@ def _reason(evidence: Mapping[str, float]) -> str:
 
 @lru_cache(maxsize=8)
 def opened(home: Path, root: Path, model: str = NO_MODEL) -> CodeSearch:
-    """The search over one tree with a local model, kept by the process for the next question."""
+    """The search over one tree, kept for the next question."""
     embedder = None if model == NO_MODEL else local_embedder(model)
     return CodeSearch(home, root, embedder, kept_names(home) if model == BUNDLED else ())
 
 
 def locate(home: Path, path: str | Path) -> tuple[Path, str]:
-    """The indexed tree that contains a path, and the folder inside it; NotFound names the command that indexes."""
+    """The indexed tree that contains a path, and the folder inside."""
     target = tree_index.resolve(path)
     for root in (target, *target.parents):
         if TreeIndex(home, root).exists:

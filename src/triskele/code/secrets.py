@@ -1,4 +1,4 @@
-"""Secrets in source: found once per content, when it is indexed, and masked in everything that is shown.
+"""Find secrets in source once, at indexing; mask them wherever shown.
 
 What was found for a content holds only for these bytes and this version of detection; else the text is searched again.
 """
@@ -25,7 +25,7 @@ Span = tuple[int, int]
 
 @cache
 def detector() -> int:
-    """The version of detection, from its source; UNKNOWN if it cannot be read."""
+    """Version of detection from its source; UNKNOWN if unreadable."""
     digest = blake2b(repr(sys.version_info[:2]).encode(), digest_size=7)
     try:
         for module in _DETECTION:
@@ -36,17 +36,17 @@ def detector() -> int:
 
 
 def decoded(source: bytes) -> str:
-    """The text of a file; broken characters are replaced, so that every file has one."""
+    """The text of a file, with broken characters replaced."""
     return source.decode("utf-8", "replace")
 
 
 def secrets_in(text: str) -> tuple[Span, ...]:
-    """Where the secrets of a whole text lie, in order and without overlaps."""
+    """Spans of secrets in a text, in order and without overlaps."""
     return tuple((found.start, found.end) for found in detect.find(text))
 
 
 def masked(text: str, start: int, end: int, spans: Iterable[Span]) -> str:
-    """A part of a text with the secrets of the text replaced, also those that begin before it or end behind."""
+    """Part of a text with its secrets replaced, also partial ones."""
     parts, at = [], start
     for first, last in spans:
         first, last = max(first, start), min(last, end)
@@ -57,13 +57,13 @@ def masked(text: str, start: int, end: int, spans: Iterable[Span]) -> str:
 
 
 def masked_line(text: str) -> str:
-    """A short text with its secrets replaced; the text around it is unknown."""
+    """A short text with its secrets replaced."""
     return masked(text, 0, len(text), secrets_in(text))
 
 
 @dataclass(frozen=True)
 class SourceText:
-    """A source file as it is now; `indexed` are the secrets found when it was indexed."""
+    """A source file with the secrets of its index; None without one."""
 
     text: str
     indexed: Sequence[Span] | None = None
@@ -79,7 +79,7 @@ class SourceText:
         return secrets_in(self.text) if self.indexed is None else self.indexed
 
     def shown(self, first: int, last: int) -> str:
-        """Some lines, from 1 and both inclusive, with the secrets of the whole file masked."""
+        """Some lines with the secrets of the whole file masked."""
         before = sum(map(len, self.lines[: first - 1])) + first - 1
         length = len("\n".join(self.lines[first - 1 : last]))
         return masked(self.text, min(before, len(self.text)), before + length, self.spans)

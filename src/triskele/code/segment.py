@@ -1,4 +1,4 @@
-"""An immutable part of a code index: postings, chunks and definitions of some contents, in one file of arrays."""
+"""An immutable part of a code index, in one file of arrays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RECORD = "\x1e"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeSegment:
-    """Contents with their chunks, definitions and postings; all arrays but `starts` are in the order of their rows.
+    """Contents with chunks, definitions and postings, as arrays in row order.
 
     `terms` are sorted; the postings of term n lie between `starts[n]` and `starts[n + 1]`. `detectors` has the version
     of detection that each content was searched with, and `secrets` what was found: content, start and end.

@@ -1,4 +1,4 @@
-"""Symbols: where a name is defined, where it is used, and which names of the tree a text mentions."""
+"""Find where names are defined, used and mentioned."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Reference:
 
 
 def find_definitions(corpus: CodeCorpus, symbol: str, under: str = "") -> list[Located]:
-    """The definitions of a name: the exact spelling first, then outer before inner ones."""
+    """Definitions of a name: exact spelling first, then outer ones."""
     name, container = split_symbol(symbol)
     ranked: list[tuple[tuple[bool, int, str, int], Located]] = []
     for position in corpus.by_name.get(words.whole(name), ()):
@@ -65,7 +65,7 @@ def _is_in(each: Definition, container: str) -> bool:
 
 
 def find_references(root: Path, corpus: CodeCorpus, symbol: str, definitions: list[Located]) -> list[Reference]:
-    """The uses of a name in the languages that can see it: identifiers only, not strings, comments or definitions."""
+    """Uses of a name as identifier in languages that can see it."""
     name, _ = split_symbol(symbol)
     spelled = definitions[0].definition.name if definitions else name
     of_path = dict(zip(corpus.paths, corpus.languages, strict=True))
@@ -114,7 +114,7 @@ def _uses(root: Path, path: str, language: str, name: str) -> Iterator[Reference
 
 
 def mentioned(corpus: CodeCorpus, text: str, limit: int = 5) -> list[Located]:
-    """The definitions that a text names: identifiers in it that the tree defines at most three times."""
+    """Definitions that a text names, if at most three share the name."""
     located: dict[tuple[str, int], Located] = {}
     for match in _MENTION.finditer(text):
         places = find_definitions(corpus, (match[1] or match[2]).removesuffix("()"))

@@ -1,4 +1,4 @@
-"""The index of one tree in the data folder: which content every path has, and the segments that hold the contents.
+"""The index of one tree: contents by path, and their segments.
 
 A content is indexed once, by its hash, so a rename costs nothing. Segments never change; the manifest, which names
 them, is replaced in one step, so readers see a whole state at any time.
@@ -45,7 +45,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of one path: its size, its time, and its content's digest, empty for what is left out."""
+    """Size, time and content digest of a path; empty if left out."""
 
     size: int
     mtime_ns: int
@@ -54,7 +54,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class TreeManifest:
-    """One state of an index: the paths of the tree, its folders, and the names of the segments."""
+    """One state of an index: paths, folders and names of segments."""
 
     root: str
     entries: dict[str, Entry] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class TreeIndex:
         return list(self._loaded.values())
 
     def update(self, progress: Progress | None = None, *, rebuild: bool = False) -> TreeManifest:
-        """Walk the tree and index what changed; an interrupted run continues where it stopped."""
+        """Walk the tree and index changes; interrupted runs continue."""
         require()
         if not self.root.is_dir():
             raise BadInput(f"{self.root} is not a folder")
@@ -162,7 +162,7 @@ class TreeIndex:
         return state
 
     def refresh(self, known: TreeManifest) -> tuple[TreeManifest, int]:
-        """The state with changed files read again, and how many old contents are left for `update`.
+        """The state with changed files reread, and how many wait.
 
         What cannot be written, because another process writes or the disk is full, is still answered from.
         """
@@ -183,7 +183,7 @@ class TreeIndex:
         return state, max(0, len(changed) - MAX_REFRESHED)
 
     def _rewalked(self, known: TreeManifest) -> TreeManifest:
-        """The state after files were added or removed: one walk, which reads only new files."""
+        """The state after one walk that reads only new files."""
         walk = Walk(self.root)
         files = {each.path: each for each in walk.files()}
         same = {path: entry for path, entry in known.entries.items() if path in files and _is_same(entry, files[path])}
@@ -196,7 +196,7 @@ class TreeIndex:
         return state
 
     def _changes(self, known: TreeManifest) -> tuple[list[FoundFile], set[str], bool]:
-        """Files with another size or time, removed files, and whether a folder or .gitignore changed."""
+        """Changed and removed files, and whether a folder changed."""
         prefix, stat = str(self.root) + os.sep, os.stat
         for path, mtime_ns in known.folders.items():
             try:
@@ -217,7 +217,7 @@ class TreeIndex:
         return changed, gone, False
 
     def _watch(self, known: TreeManifest) -> list[tuple[str, str, int, int]]:
-        """Each path of a state with its place on disk, size and time; cached, because every search needs it."""
+        """Each path with place, size and time, cached for every search."""
         if self._watched is None or self._watched[0] is not known:
             prefix = str(self.root) + os.sep
             watched = [(path, prefix + path, each.size, each.mtime_ns) for path, each in known.entries.items()]
@@ -225,7 +225,7 @@ class TreeIndex:
         return self._watched[1]
 
     def _added(self, state: TreeManifest, files: Iterable[FoundFile], *, may_fail: bool = False) -> TreeManifest:
-        """The state with some files read; contents that a segment holds already are not parsed again."""
+        """The state with files read; known contents are not parsed again."""
         held = {key for file in self.segments_of(state) for key in file.content_keys()}
         entries, parsed, skipped = dict(state.entries), dict[bytes, ParsedFile](), dict(state.skipped)
         for file in files:
@@ -253,7 +253,7 @@ class TreeIndex:
         return replace(state, entries=entries, segments=names, skipped=skipped)
 
     def _compacted(self, state: TreeManifest) -> TreeManifest:
-        """The state with its segments merged into one, without contents that no path has any more."""
+        """The state with segments merged, without unused contents."""
         parts = self.segments_of(state)
         alive = {bytes.fromhex(entry.digest) for entry in state.entries.values() if entry.digest}
         wanted = [np.array([key in alive for key in part.content_keys()], dtype=bool) for part in parts]
@@ -342,7 +342,7 @@ def _key(root: Path) -> str:
 
 
 def resolve(path: str | Path) -> Path:
-    """The folder that a path names, links followed: the same tree has one index."""
+    """The folder of a path with links followed."""
     return expanded(path).resolve()
 
 

@@ -1,4 +1,4 @@
-"""Which files of a tree are source: .gitignore, caps on size and number, and no generated or vendored code."""
+"""Find a tree's source files, without ignored, large, generated or vendored ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TOO_LARGE, BINARY, GENERATED, UNREADABLE, TOO_MANY = "too large", "binary", "gen
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A source file of a tree, by its path inside, with the values that show whether it changed."""
+    """A source file by path, with values that show changes."""
 
     path: str
     size: int
@@ -49,7 +49,7 @@ class FoundFile:
 
 @dataclass(slots=True)
 class Walk:
-    """One walk over a tree: its files, its folders with their times, and what was left out and why."""
+    """One walk: files, folders with times, and counts of omissions."""
 
     root: Path
     folders: dict[str, int] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Walk:
     skipped: Counter[str] = field(default_factory=Counter)
 
     def files(self) -> Iterator[FoundFile]:
-        """Every source file, folder by folder, in the order of names; links to folders are not followed."""
+        """Every source file by folder and name, without linked folders."""
         stack: list[tuple[str, tuple[IgnorePattern, ...], int]] = [("", (), 0)]
         count = 0
         while stack:
@@ -142,7 +142,7 @@ def _has_shebang(path: str) -> bool:
 
 
 def read(root: Path, path: str) -> bytes | None:
-    """The bytes of a source file, at most MAX_BYTES; None if it cannot be read."""
+    """Bytes of a source file up to MAX_BYTES; None if unreadable."""
     try:
         with open(os.path.join(root, path), "rb") as source:
             return source.read(MAX_BYTES)
@@ -151,7 +151,7 @@ def read(root: Path, path: str) -> bytes | None:
 
 
 def unfit(path: str, source: bytes) -> str | None:
-    """Why a file's content is left out: binary or generated; None if it is source."""
+    """Why a content is left out; None if it is source."""
     head = source[:_HEAD_BYTES]
     if b"\0" in head:
         return BINARY

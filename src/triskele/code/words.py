@@ -1,4 +1,4 @@
-"""From source text to hashed terms: identifiers split by case, underscores and digits, stemmed, and kept whole."""
+"""Turn source text into hashed terms: identifiers split, stemmed and whole."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def words(text: str) -> list[str]:
 
 @lru_cache(maxsize=200_000)
 def parts(word: str) -> tuple[str, ...]:
-    """The parts of an identifier in lower case: `getUserById` and `user_id` give theirs."""
+    """Parts of an identifier in lower case, as of `getUserById`."""
     return tuple(fold(part) for part in _PARTS.findall(word))
 
 
@@ -45,7 +45,7 @@ def term(text: str) -> int:
 
 @lru_cache(maxsize=200_000)
 def terms_of(word: str) -> tuple[tuple[int, float], ...]:
-    """The terms of a word with their weights: the stems of its parts, and the whole word if it has several."""
+    """Weighted terms of a word: stems of parts, and the whole."""
     if len(word) > MAX_WORD_CHARACTERS:
         return ()
     split = parts(word)
@@ -62,7 +62,7 @@ def numbers_of(word: str) -> frozenset[int]:
 
 
 def whole(word: str) -> str:
-    """A whole identifier as it is indexed: in lower case, without underscores, so that styles match each other."""
+    """An identifier in lower case without underscores, as indexed."""
     return "=" + fold(word).replace("_", "").replace("$", "")
 
 
@@ -76,6 +76,6 @@ def counts(found: Iterable[str]) -> dict[int, float]:
 
 
 def telling(found: Iterable[str]) -> list[str]:
-    """The words that are not stop words, in their order; all words if there are no others."""
+    """Words that are not stop words; all if there are only those."""
     all_words = list(found)
     return [word for word in all_words if word.lower() not in STOP_WORDS] or all_words
