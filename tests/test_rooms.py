@@ -41,7 +41,6 @@ DOORS: dict[str, set[str]] = {
         "edge.cli.eval",
         "edge.cli.eval_view",
         "edge.cli.judging",
-        "edge.cli.model_report",
         "edge.cli.models",
         "edge.web.quality_page",
     },
@@ -212,3 +211,17 @@ def test_the_public_names_are_there() -> None:
 
     assert sorted(triskele.__all__) == ["Engine", "__version__", "connect", "open"] == sorted(dir(triskele))
     assert all(hasattr(triskele, name) for name in triskele.__all__)
+
+
+@pytest.mark.parametrize("room", sorted(DOORS))
+def test_every_door_leads_to_its_room(room: str) -> None:
+    modules = {_module(path).removeprefix("triskele."): path for path in _files()}
+    users = {
+        name
+        for name, path in modules.items()
+        if any(
+            each.module.startswith(f"triskele.{room}.") or each.module == f"triskele.{room}"
+            for each in _imports_of(path)
+        )
+    }
+    assert DOORS[room] <= users

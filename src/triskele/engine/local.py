@@ -655,7 +655,7 @@ class LocalEngine:
         """Count what is stored, pending and used."""
         from triskele.engine.statistics import statistics
 
-        return statistics(self)
+        return statistics(self, self.adopted())
 
     def superseded(self, ids: Sequence[str]) -> set[str]:
         """The ids of those memories that another one replaces."""

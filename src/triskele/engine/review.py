@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from triskele.curation.proposals import Proposals
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.replies import Proposal, Reviewed, Verdict
+from triskele.store.access import StoreAccess
 from triskele.sync import CONFLICTS, notes
 from triskele.text.ids import new_batch
 from triskele.types import is_client
-
-if TYPE_CHECKING:
-    from triskele.engine.local import LocalEngine
 
 
 class LocalCuration:
     """The queue of one memory."""
 
-    def __init__(self, engine: LocalEngine) -> None:
+    def __init__(self, engine: StoreAccess) -> None:
         self._engine = engine
-        self._queue = engine.proposals
+        self._queue = Proposals(engine)
 
     def proposals(self, *, kind: str | None = None) -> list[Proposal]:
         """List pending proposals, oldest first; conflicts of a sync come first."""

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from triskele.curation import measures
 from triskele.curation.curator import Curator
 from triskele.recall.hosted import egress_log
-from triskele.recall.plan import values_of
+from triskele.recall.plan import Adopted, values_of
 from triskele.replies import AdoptedPlan, Statistics
+from triskele.store.access import StoreAccess
 from triskele.text import timestamps
-
-if TYPE_CHECKING:
-    from triskele.engine.local import LocalEngine
 
 # The endpoint of the language model in the log of what was sent.
 _LLM = "llm"
 
 
-def statistics(engine: LocalEngine) -> Statistics:
+def statistics(engine: StoreAccess, plan: Adopted | None) -> Statistics:
     """Count what a store holds."""
-    store, plan = engine.store, engine.adopted()
+    store, curator = engine.store, Curator(engine)
     most_used = tuple(store.usage.most_used())
     return Statistics(
         **asdict(store.census()),
@@ -32,14 +30,14 @@ def statistics(engine: LocalEngine) -> Statistics:
         most_used=most_used,
         used=tuple(store.memories([count.id for count in most_used]).values()),
         days=tuple(store.usage.days()),
-        proposals=len(engine.proposals.list()),
-        today=_today(engine),
+        proposals=len(curator.proposals.list()),
+        today=_today(curator, egress_log.days(store)),
         llm_calls=engine.settings.curation.llm_calls,
     )
 
 
-def _today(engine: LocalEngine) -> dict[str, int]:
+def _today(curator: Curator, days: Sequence[egress_log.Day]) -> dict[str, int]:
     """What curation did today, with the tokens that its language model reported."""
     day = timestamps.now().date().isoformat()
-    tokens = sum(each.tokens for each in egress_log.days(engine.store) if (each.day, each.endpoint) == (day, _LLM))
-    return Curator(engine).today() | ({"tokens": tokens} if tokens else {})
+    tokens = sum(each.tokens for each in days if (each.day, each.endpoint) == (day, _LLM))
+    return curator.today() | ({"tokens": tokens} if tokens else {})
