@@ -35,8 +35,8 @@ EQUIVALENT = {
     ("derived_rows.py", "DELETE FROM merges WHERE "): "what deletes a name deletes its merges",
     ("name_rows.py", "before, after FROM merges WHERE "): "the number of a name is one owner's; names go by owner",
     ("sqlite/names.py", "({holders} WHERE "): "the number of a name is one owner's",
-    ("sqlite/store.py", "SELECT 1 FROM links WHERE "): "it only decides whether the links are looked for",
-    ("sqlite/truth_rows.py", "SELECT 1 FROM documents WHERE "): "it only decides whether the documents are looked for",
+    ("sqlite/database.py", "SELECT 1 FROM links WHERE "): "it only decides whether the links are looked for",
+    ("sqlite/database.py", "SELECT 1 FROM documents WHERE "): "it only decides whether the documents are looked for",
     (
         "sqlite/truth_rows.py",
         "SELECT row FROM readings WHERE ",
