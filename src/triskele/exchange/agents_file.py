@@ -1,4 +1,4 @@
-"""Instruction files of coding agents (CLAUDE.md, AGENTS.md): each bullet or paragraph is a memory."""
+"""Instruction files of coding agents: each bullet or paragraph is a memory."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
 
 
 def parse(text: str, settings: MemorySettings) -> Iterator[Note | Skipped]:
-    """The notes of a text, those that hold a secret marked, and what is left out."""
+    """The notes of a text, and what is left out."""
     items = list(_parsed(text, settings))
     notes = [item for item in items if isinstance(item, Note)]
     # Comments are left out: a secret in one does not seal the rest.
@@ -76,7 +76,7 @@ def parse(text: str, settings: MemorySettings) -> Iterator[Note | Skipped]:
 
 
 def _parsed(text: str, settings: MemorySettings) -> Iterator[Note | Skipped]:
-    """Bullets and paragraphs as notes; a line that introduces a list is added to each of its bullets."""
+    """Bullets and paragraphs as notes; list introductions go with each bullet."""
     _, body, first_line = frontmatter.parse(text)
     for number, line in enumerate(body.split("\n"), first_line):
         if _IMPORT.match(line):
@@ -118,7 +118,7 @@ def _notes(block: Block, settings: MemorySettings, lead: str = "") -> Iterator[N
 
 
 def category_of(text: str, headings: Sequence[str], settings: MemorySettings) -> str:
-    """The category of an instruction, by its own words and by the heading above it."""
+    """The category of an instruction, by its words and heading."""
     under = next((kind for name in reversed(headings) for kind, words in _HEADINGS.items() if words.search(name)), "")
     prose = text.split("```", 1)[0]
     if under in ("lessons", "decisions", "people"):
@@ -137,7 +137,7 @@ def category_of(text: str, headings: Sequence[str], settings: MemorySettings) ->
 
 
 def _instructions(text: str) -> Iterator[str]:
-    """The lines; comments and imports become empty lines so that line numbers stay correct."""
+    """The lines, with comments and imports blanked."""
     fence, in_comment = "", False
     for line in text.split("\n"):
         mark = _FENCE.match(line)

@@ -40,7 +40,7 @@ FORMAT = "archive"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveReport:
-    """What an archive holds, and how many texts its vectors do not cover for the model here."""
+    """The contents of an archive, and the texts without vectors."""
 
     owners: int
     memories: int
@@ -62,7 +62,7 @@ def export_archive(
     all_owners: bool = False,
     progress: Progress | None = None,
 ) -> ArchiveReport:
-    """Write everything of the engine's owner, or of all owners, as of one moment."""
+    """Write everything of one owner, or of all, at one moment."""
     if not include_private:
         raise BadInput("an archive holds private memories too: add --private, or export as jsonl")
     with ExitStack() as stack:
@@ -82,7 +82,7 @@ def import_archive(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> ArchiveReport:
-    """Take an archive whose digest holds, all or nothing; its owners must have no memories here.
+    """Import an archive, all or nothing, for owners without memories.
 
     The archive of one owner becomes the engine's owner's, whatever the name was.
     """
@@ -113,7 +113,7 @@ def import_archive(
 
 
 def _refuse_other_widths(engine: StoreAccess, widths: Mapping[str, int]) -> None:
-    """Refuse vectors that the model in force here cannot have made, where the archive names that model."""
+    """Refuse vectors that the model in force cannot have made."""
     embedder = _embedder(engine.store, engine.settings) if widths else None
     expected = row_bytes(embedder.dimensions) if embedder is not None else 0
     if embedder is not None and widths.get(embedder.fingerprint, expected) != expected:
@@ -132,7 +132,7 @@ def _embedder(store: OwnerStore, settings: Settings) -> Embedder | None:
 
 
 class _Models:
-    """The model in force of one owner after the other, with the files of its token vectors."""
+    """The model of each owner in turn, with its token vectors."""
 
     def __init__(self, engine: StoreAccess) -> None:
         self._settings = engine.settings
@@ -148,7 +148,7 @@ class _Models:
         self._opened.close()
 
     def tokens(self, owner: str, fingerprint: str, slots: Sequence[int]) -> Mapping[int, bytes]:
-        """The token vectors of some slots in the files of the model in force."""
+        """The token vectors of some slots of the model in force."""
         semantic = self._semantic(owner)
         if semantic is None or semantic.embedder.fingerprint != fingerprint:
             return {}
@@ -210,7 +210,7 @@ class _Models:
 
 
 def _token_rows(path: Path) -> Iterator[tuple[str, list[archive.Values]]]:
-    """The rows of an archive that have token vectors, some at a time, each with its owner."""
+    """The rows with token vectors, in batches, each with its owner."""
     owner = ""
     with open(path, "rb") as file:
         records = archive.records(archive.lines_of(file))
@@ -224,7 +224,7 @@ def _token_rows(path: Path) -> Iterator[tuple[str, list[archive.Values]]]:
 
 @contextmanager
 def _output(target: Path) -> Iterator[Callable[[str], Any]]:
-    """What writes to a file, for the user alone, that appears when it is complete."""
+    """A writer of a private file that appears when complete."""
     if target.exists() and not target.is_file():
         raise BadInput(f"{sources.printable(str(target))} is not a file: name a file")
     if not target.parent.is_dir():

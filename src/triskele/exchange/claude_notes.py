@@ -24,7 +24,7 @@ _TAG = "claude code notes"
 
 
 def named_source(source: Path, folder: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """The path of a source; `claude-code` is the folder of notes about this project, unless a file is called so."""
+    """The path of a source; `claude-code` names this project's notes."""
     if str(source) != CLIENT or source.exists():
         return source
     home = Path(environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
@@ -61,7 +61,7 @@ def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
 
 
 def _index(text: str, location: str, names: set[str], settings: MemorySettings) -> Iterator[Item]:
-    """Facts of the index; a line that only lists a note is left out, because the note itself is read."""
+    """Facts of the index, without lines that only list a note."""
     for item in agents_file.parse(text, settings):
         where = f"{location} {item.place if isinstance(item, Skipped) else item.location}"
         listed = _LISTED.search(item.content) if isinstance(item, Note) else None

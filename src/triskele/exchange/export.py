@@ -26,7 +26,7 @@ _Piece = TypeVar("_Piece")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Memories with their versions oldest first, the links among them, and how many were left out.
+    """Memories with versions, oldest first, links, and counts left out.
 
     `left_out_versions` counts private or secret versions of memories that are open now.
     Secrets are titles; if their texts are exported, they are `SecretDraft`.
@@ -42,7 +42,7 @@ class Snapshot:
 def take_snapshot(
     store: OwnerStore, *, include_private: bool, current_only: bool, with_secrets: bool = False
 ) -> Snapshot:
-    """The memories whose newest version may be exported, with the versions that may be."""
+    """The memories that may be exported, with their exportable versions."""
     memories, links = _consistent(store)
     grouped: dict[str, list[Memory]] = defaultdict(list)
     for memory in memories:
@@ -75,7 +75,7 @@ def _withheld(*, include_private: bool, with_secrets: bool) -> frozenset[Sensiti
 
 
 def _consistent(store: OwnerStore) -> tuple[list[Memory], list[Link]]:
-    """All versions and links of this owner as of one moment, even while other processes write."""
+    """All versions and links of an owner at one moment."""
     cursor = store.position()
     rows = dict(store.versions())
     links = list(store.all_links())

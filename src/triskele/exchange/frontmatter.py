@@ -1,4 +1,4 @@
-"""The YAML head of a Markdown file: texts and lists of texts; anything deeper is ignored."""
+"""The YAML head of a Markdown file: texts and lists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Loader.add_constructor(_NULL_TAG, lambda *_: "")
 
 
 def parse(text: str) -> tuple[dict[str, Value], str, int]:
-    """The values of the head, the body, and the line number where the body starts; without a head, all is body."""
+    """The values of the head, the body, and its first line."""
     lines = text.split("\n")
     end = _end(lines)
     values = _values(lines[1:end]) if end else {}
@@ -68,7 +68,7 @@ def _values(lines: list[str]) -> dict[str, Value]:
 
 
 def _loaded(text: str) -> dict[Any, Any] | None:
-    """The mapping of a YAML text; None if it is not valid, empty if it is something else."""
+    """The mapping of a YAML text; None if invalid."""
     try:
         document = yaml.load(_HASHTAG.sub(lambda found: found[1] + _quoted(found[2].rstrip()), text), _Loader)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError):

@@ -40,7 +40,7 @@ Identity = tuple[str | int | datetime | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
-    """What an import will do: the changes of each memory, then the links."""
+    """The changes of an import: first the memories, then the links."""
 
     read: int
     duplicates: int
@@ -64,7 +64,7 @@ def _preview(memory: Memory, action: Action, id: str, location: str = "") -> Pre
 
 
 def for_notes(engine: StoreAccess, notes: Sequence[Note], ties: Iterable[NamedLink], project: str | None) -> ImportPlan:
-    """A plan for notes of other programs; a text that the project already holds is a duplicate."""
+    """Plan notes of other programs; known texts are duplicates."""
     problems: list[Problem] = []
     stored = {_identity(memory): memory.id for memory in _standing(engine)} if notes else {}
     sealed: dict[Identity, str] | None = None
@@ -102,7 +102,7 @@ def for_notes(engine: StoreAccess, notes: Sequence[Note], ties: Iterable[NamedLi
 
 
 def for_export(store: OwnerStore, versions: Sequence[StoredVersion], links: Sequence[StoredLink]) -> ImportPlan:
-    """A plan for an export of triskele: which of its versions and links are new here, and which conflict."""
+    """Plan an export of triskele: new versions and links, and conflicts."""
     problems: list[Problem] = []
     histories: dict[str, list[StoredVersion]] = defaultdict(list)
     for version in versions:

@@ -1,4 +1,4 @@
-"""Untrusted JSON: strict numbers, bounded depth, and one clear message if it is invalid."""
+"""Parses untrusted JSON with strict numbers and bounded depth."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse(text: str) -> Any:
 
 
 def parse_object(raw: bytes, text: str) -> dict[str, Any]:
-    """The object on one line; an invalid line without a line end was cut off."""
+    """The object on one line."""
     try:
         value = parse(text)
     except BadInput:

@@ -1,4 +1,4 @@
-"""The memory file of the MCP reference server: entities with observations, and relations between them."""
+"""The memory file of the MCP reference server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WHOLE = re.compile(r'\s*\{\s*"(?:entities|relations)"\s*:')
 
 
 def recognises(path: Path, head: str) -> bool:
-    """A file whose first object is an entity, a relation, or the lists of both."""
+    """Whether the first object is an entity, relation or list."""
     if not path.is_file() or not head.lstrip().startswith("{"):
         return False
     try:
@@ -38,7 +38,7 @@ def recognises(path: Path, head: str) -> bool:
 
 
 def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
-    """Memories from observations and relations, and links between the entities of each relation."""
+    """Memories from observations and relations, and links between entities."""
     if path.is_dir():
         raise BadInput(f"{sources.printable(path.name)} is a folder: this format is a single file")
     try:
@@ -70,7 +70,7 @@ class _Ties:
         self.wanted: dict[tuple[str, str], None] = {}
 
     def between_known(self) -> Iterator[NamedLink]:
-        """One link per related pair; an entity with many relations keeps its first ones."""
+        """One link per related pair, up to a number."""
         count: dict[str, int] = {}
         for one, other in self.wanted:
             pair = (one, other)

@@ -1,4 +1,4 @@
-"""Values between the formats and the store: what a reader returns, and the reports for the user."""
+"""Values between the formats and the store."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    """The numbered lines of a file with their line ends; None for a line that is too long."""
+    """The numbered lines of a file; None for an overlong line."""
     with _plain_file(path).open("rb") as file:
         number = 0
         while raw := file.readline(MAX_LINE_BYTES + 1):
@@ -86,7 +86,7 @@ def decoded(data: bytes) -> str:
 
 
 def files(root: Path, suffixes: Iterable[str]) -> tuple[list[Path], list[Skipped]]:
-    """The files of a folder with these endings in a fixed order, and the files that were skipped."""
+    """The files of a folder with some endings, and skipped ones."""
     wanted, skipped, seen = tuple(suffixes), list[Skipped](), 0
     accepted: list[Path] = []
     for folder, folders, names in os.walk(root, followlinks=False):

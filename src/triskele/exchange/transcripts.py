@@ -33,7 +33,7 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text", None})
 
 
 def read_turns(path: Path, offset: int = 0) -> tuple[list[SpokenTurn], int]:
-    """The turns after an offset, and the offset to continue from; a shorter file is read from its start."""
+    """The turns after an offset, and the next offset."""
     source = sources.resolved(path)
     data = sources.content(source, _MOST_BYTES)
     start = offset if offset <= len(data) else 0
@@ -102,7 +102,7 @@ def _codex_turn(record: dict[str, Any], session: str, is_subagent: bool) -> Spok
 
 
 def _document_turns(data: bytes, start: int) -> tuple[list[SpokenTurn], int]:
-    """Gemini's session or log: the offset is that of a document that is rewritten each time."""
+    """Gemini's session or log; the offset counts messages."""
     document = parse(sources.decoded(data))
     messages = document.get("messages") if isinstance(document, dict) else document
     named = str(document.get("sessionId") or "") if isinstance(document, dict) else ""
@@ -140,7 +140,7 @@ def _moment(at: object) -> datetime | None:
 
 
 def recognises(path: Path, head: str) -> bool:
-    """Whether the first object of a file belongs to a session of Claude Code."""
+    """Whether a file is a session of Claude Code."""
     if not path.is_file() or not head.lstrip().startswith("{"):
         return False
     try:
@@ -151,7 +151,7 @@ def recognises(path: Path, head: str) -> bool:
 
 
 def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
-    """The messages of the user and the assistant, in order; a longer text is cut at sentences."""
+    """The messages of user and assistant, cut at sentences."""
     positions: dict[str, int] = {}
     for line, raw in sources.lines(path):
         location = f"line {line}"

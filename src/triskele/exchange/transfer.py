@@ -89,7 +89,7 @@ EXPORTS: dict[str, ExportFormat] = {
 
 
 def choose(path: Path, name: str | None) -> str:
-    """The given format, or the one detected from the path's name and content."""
+    """The given format, or the one that a path shows."""
     if name is not None:
         return checked(name, IMPORTS)
     head = "" if path.is_dir() else sources.head(path)
@@ -118,7 +118,7 @@ def import_memories(
     keep_origin: bool = False,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Import the memories of a file or folder, all or none: a kill leaves nothing of it.
+    """Import the memories of a file or folder, all or none.
 
     The author of a file is unknown: its memories get the origin `import`, unless the caller sets `keep_origin`.
     """
@@ -180,7 +180,7 @@ def export_memories(
     progress: Progress | None = None,
     current_only: bool = False,
 ) -> ExportReport:
-    """Export the memories of this owner; private ones and secrets only if each is asked for."""
+    """Export an owner's memories; private ones and secrets on request."""
     chosen = EXPORTS[checked(format, EXPORTS)]
     if with_secrets and not (chosen.tells_secrets and isinstance(target, Path)):
         raise BadInput("secrets can only be exported into a jsonl file: name one")
@@ -268,7 +268,7 @@ def _planned(engine: StoreAccess, found: _Found, project: str | None) -> ImportP
 
 
 def _write(engine: StoreAccess, planned: ImportPlan, report: ImportReport, progress: Progress) -> ImportReport:
-    """The second pass, one transaction: all memories, then the links between them; a kill leaves all or nothing."""
+    """Write memories, then links, in one transaction."""
     changes: list[Change] = [change for group in planned.groups for change in group]
     changes += map(Connect, planned.links)
     progress(0, len(changes))
@@ -289,7 +289,7 @@ def _complaint(path: Path, problems: tuple[Problem, ...]) -> str:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files that an import of a path reads: the notes of a folder, or the path itself."""
+    """The files that an import of a path reads."""
     return sources.files(path, markdown.SUFFIXES)[0] if path.is_dir() else [path]
 
 

@@ -1,1 +1,1 @@
-"""The concept graph for people: one concept, the path between two, counts, merging and splitting."""
+"""The concept graph for people: lookup, paths, merging and splitting."""

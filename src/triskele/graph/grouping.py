@@ -1,4 +1,4 @@
-"""Merging and splitting concepts by hand, and a rebuild that keeps these decisions."""
+"""Merges and splits concepts by hand, and keeps these decisions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def merge(view: View, one: str, other: str) -> Regrouped:
 
 
 def split(view: View, text: str) -> Regrouped:
-    """Split a name from its concept, with those that were merged together with it; returns the concept it left."""
+    """Split a name from its concept; return the concept it left."""
     name = view.find(text)
     group = view.store.names.members([name.concept])
     leaving = _leaving(name, group, view.store.names.merges(each.name for each in group))
@@ -41,7 +41,7 @@ def split(view: View, text: str) -> Regrouped:
 
 
 def _leaving(name: Name, group: Sequence[Name], merges: Sequence[Merge]) -> list[Name]:
-    """The name, and the names that came into the concept by the same merge."""
+    """The name, and the names of the same merge."""
     last = {merge.name: merge for merge in merges}
     own = last.get(name.name)
     if own is not None:
@@ -55,7 +55,7 @@ def _leaving(name: Name, group: Sequence[Name], merges: Sequence[Merge]) -> list
 def rebuild(
     store: OwnerStore, words: LexicalIndex, mentions: MentionIndex, *, progress: Callable[[int], None] | None = None
 ) -> int:
-    """Link the names of every version again; returns how many versions were read."""
+    """Link the names of every version again; return their number."""
     store.names.forget()
     # The file still holds deleted mentions.
     mentions.rebuild()

@@ -1,4 +1,4 @@
-"""Queries on the graph: one concept, the shortest path between two, and counts."""
+"""Queries on the graph: a concept, a shortest path, counts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN_COMMON = 10
 
 
 def details(view: View, text: str, *, limit: int = 10, closed: bool = False) -> ConceptDetails:
-    """Everything about the concept of a name; `closed` includes edges that no longer hold."""
+    """The details of a concept; `closed` includes edges that ended."""
     name = view.find(text)
     concept = view.concept(name)
     rows, subjects = _rows(view, concept)
@@ -67,7 +67,7 @@ def _other_names(view: View, concept: Concept) -> tuple[OtherName, ...]:
 
 
 def _rows(view: View, concept: Concept) -> tuple[Ints, Ints]:
-    """The rows that mention a concept, and those that it is the subject of."""
+    """The rows that mention a concept, and the rows about it."""
     _, rows, is_subject = view.holders(np.array([concept.number]))
     return np.unique(rows), np.unique(rows[is_subject])
 
@@ -79,7 +79,7 @@ def _newest(view: View, rows: Ints, limit: int) -> tuple[Memory, ...]:
 
 
 def _neighbours(view: View, concept: Concept, rows: Ints, limit: int) -> tuple[Neighbour, ...]:
-    """Concepts that the same memories mention, most often together first, then the rarer one."""
+    """Concepts that the same memories mention, most often first."""
     positions, concepts, _ = view.layers.concepts(rows[-_MOST_LOOKED_AT:])
     pairs = np.unique(np.stack([positions, concepts]), axis=1)[1]
     numbers, together = np.unique(pairs[pairs != concept.number], return_counts=True)
@@ -106,7 +106,7 @@ def _edges(view: View, concept: Concept, *, limit: int, closed: bool) -> tuple[C
 
 
 def path(view: View, one: str, other: str) -> ConceptPath:
-    """The shortest path between the concepts of two names, over memories in the scope."""
+    """The shortest path between two concepts, over memories in scope."""
     start, end = (view.concept(view.find(text)) for text in (one, other))
     steps = _shortest(view, start.number, end.number)
     if steps is None:
@@ -118,7 +118,7 @@ def path(view: View, one: str, other: str) -> ConceptPath:
 
 
 def _shortest(view: View, start: int, goal: int) -> list[tuple[int, int]] | None:
-    """The rows and the concepts they lead to, breadth first; a hub may start or end a path, never lie on it."""
+    """Rows and concepts of the shortest path; common concepts connect nothing."""
     if start == goal:
         return []
     _, ends, _ = view.holders(np.array([goal]))
@@ -140,7 +140,7 @@ def _shortest(view: View, start: int, goal: int) -> list[tuple[int, int]] | None
 
 
 def _new(found: Ints, place: Ints, known: dict[int, int]) -> tuple[Ints, Ints]:
-    """What was not reached before, each once, from the first place that leads to it, in that order."""
+    """The newly reached items, each once, in order of discovery."""
     _, first = np.unique(found, return_index=True)
     order = [at for at in np.sort(first).tolist() if int(found[at]) not in known]
     return found[order], place[order]
@@ -155,7 +155,7 @@ def _back(row: int, goal: int, by_row: dict[int, int], by_concept: dict[int, int
 
 
 def overview(view: View, mentions: MentionIndex) -> ConceptOverview:
-    """Counts inside a scope, and the size of the whole graph on disk."""
+    """Count a scope, and the graph on disk."""
     positions, concepts, _ = view.layers.concepts(view.rows)
     positions, concepts = np.unique(np.stack([positions, concepts]), axis=1)
     counted = np.bincount(concepts)

@@ -1,4 +1,4 @@
-"""The part of the graph around a concept or a memory, up to a number of nodes."""
+"""The part of the graph around a concept or a memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 
 def neighbourhood(view: View, *, name: str = "", id: str = "", most: int) -> Neighbourhood:
-    """Draw what is connected with a concept, by any of its names, or with a memory."""
+    """Draw the surroundings of a concept or a memory."""
     if id:
         rows, concepts = _row_of(view, id), np.empty(0, np.int64)
     else:
@@ -41,7 +41,7 @@ def _row_of(view: View, id: str) -> Ints:
 
 
 def _grown(view: View, rows: Ints, concepts: Ints, most: int) -> tuple[Ints, Ints, int]:
-    """Memories and concepts in turn, until there are enough; how many more the last turn could have added."""
+    """Add memories and concepts in turn, up to a number of nodes."""
     left_out = 0
     for turn in range(2 * _ROUNDS):
         room = most - len(rows) - len(concepts)
@@ -57,7 +57,7 @@ def _grown(view: View, rows: Ints, concepts: Ints, most: int) -> tuple[Ints, Int
 
 
 def _rows_of(view: View, concepts: Ints, known: Ints, most: int) -> tuple[Ints, int]:
-    """Further memories that mention the concepts: those that share most of them, then the newest."""
+    """Further memories that mention the concepts, best connected first."""
     _, rows, is_subject = view.holders(concepts)
     new_rows, positions, counts = np.unique(rows, return_inverse=True, return_counts=True)
     subjects = np.bincount(positions, weights=is_subject, minlength=len(new_rows))

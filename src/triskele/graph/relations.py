@@ -1,4 +1,4 @@
-"""The graph that a language model reads: triples of open memories, kept by content hash in documents of the store.
+"""Triples that a language model reads from open memories.
 
 Nothing of it is truth: a document for each content holds what was read, and edges are made of them when they are asked
 for. An edge ends with its memory, or when a newer memory states another object of a relation that has one at a
@@ -40,7 +40,7 @@ _FIRST_PERSON = frozenset({"i", "me", "my", "we", "us", "our", SPEAKER})
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What reading the rest of a store would cost; None if the settings name no price."""
+    """The cost of reading the remaining memories, if known."""
 
     memories: int
     withheld: int
@@ -51,7 +51,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """What a run read, how many memories are left, and why it ended early; empty if it did not."""
+    """The result of a run; `problem` says why it ended early."""
 
     memories: int = 0
     triples: int = 0
@@ -62,7 +62,7 @@ class Extracted:
 
 @dataclass(frozen=True, slots=True)
 class RelationEdge:
-    """An edge with the memory that states it; `valid_to` is set if it is no longer valid."""
+    """An edge with the memory that states it."""
 
     subject: str
     relation: str
@@ -77,7 +77,7 @@ class RelationEdge:
 
 
 class RelationReader:
-    """Reads triples of one host's memories with its language model, batch by batch."""
+    """Reads triples of one store's memories, batch by batch."""
 
     def __init__(self, host: StoreAccess, may_call: Callable[[], bool]) -> None:
         self._host = host
@@ -85,7 +85,7 @@ class RelationReader:
         self._may_call = may_call
 
     def estimate(self) -> Estimate:
-        """What is left to read and what it would cost; nothing is sent."""
+        """Estimate the unread memories and their cost; send nothing."""
         pending, withheld = self._pending()
         batches = list(_batches(pending, MOST_TEXTS))
         characters = sum(llm_replies.prompt_characters([memory.content for memory in batch]) for batch in batches)
@@ -95,7 +95,7 @@ class RelationReader:
         return Estimate(len(pending), withheld, len(batches), tokens, cost)
 
     def extract(self, *, limit: int | None = None, progress: Callable[[int], None] = lambda _done: None) -> Extracted:
-        """Read the remaining memories, at most `limit`; what was read is kept if a later request fails."""
+        """Read at most `limit` remaining memories; a failure ends the run."""
         llm = self._llm()
         pending, _ = self._pending()
         done = Extracted(left=len(pending))
@@ -126,7 +126,7 @@ class RelationReader:
             raise _BudgetSpentError("the calls of today are used up (curation.llm_calls)")
 
     def _pending(self) -> tuple[list[Memory], int]:
-        """Open memories of which nothing was read, one for each content, and how many may not be sent to a model."""
+        """Unread open memories, and how many may not be sent."""
         read = self._documents.all(_TRIPLES).keys()
         policy = self._host.egress_policy
         pending: dict[str, Memory] = {}
@@ -141,7 +141,7 @@ class RelationReader:
         return list(pending.values()), withheld
 
     def _read(self, llm: Llm, batch: Sequence[Memory]) -> dict[str, list[Triple]]:
-        """The triples of a batch, kept; only those whose words are in the memory."""
+        """Read and keep the grounded triples of a batch."""
         policy = self._host.egress_policy
         shown = [(memory, text) for memory in batch if (text := policy.memory(memory)) is not None]
         if not shown:
@@ -166,7 +166,7 @@ class RelationReader:
     # Which relations and names mean the same
 
     def _define(self, llm: Llm) -> int:
-        """Ask what relations mean that are not known yet, together with those that are; returns the requests."""
+        """Ask for the meanings of new relations; return the requests."""
         meanings: Mapping[str, Any] = self._documents.all(_RELATIONS)
         told_by = self._told_by(lambda triple: [_plain(triple.relation)])
         used = sorted(told_by.keys() - meanings.keys())
@@ -187,7 +187,7 @@ class RelationReader:
     def _define_beside(
         self, llm: Llm, known: Sequence[str], fresh: Sequence[str], defined: dict[str, dict[str, Any]]
     ) -> int:
-        """Record the meanings of new relations, compared with some known ones; returns the requests."""
+        """Record meanings of new relations beside known ones; return the requests."""
         listed = [(text, cleared) for text in (*known, *fresh) if (cleared := self._cleared(text)) is not None]
         names = [text for text, _ in listed]
         if not set(names) & set(fresh):
@@ -202,7 +202,7 @@ class RelationReader:
         return 1
 
     def _resolve(self, llm: Llm) -> int:
-        """Join names that mean one thing: by form, by the cosine of their vectors, and else by asking."""
+        """Join names that mean one thing; return the requests."""
         heads: Mapping[str, Any] = self._documents.all(_NAMES)
         told_by = self._told_by(lambda triple: [key(triple.subject), key(triple.object)])
         texts = {key(name): name for triple in self._all_triples() for name in (triple.subject, triple.object)}
@@ -234,7 +234,7 @@ class RelationReader:
         joined: Iterable[tuple[str, str]],
         told_by: Mapping[str, Sequence[str]],
     ) -> None:
-        """Write the heads of names about which nothing is left to ask, and of known ones that are joined by them."""
+        """Write the heads of resolved names and of names joined with them."""
         heads = {own: str(value["canonical"]) for own, value in known.items()} | {own: own for own in settled}
         before = dict(heads)
         for pair in joined:
@@ -248,7 +248,7 @@ class RelationReader:
         self._documents.put(_NAMES, documents)
 
     def _alike(self, texts: Mapping[str, str], fresh: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        """Pairs of which one is new: those that may be the same, ordered by the new one, and those that are."""
+        """Pairs with a new name: doubtful ones, and certain ones."""
         keys = sorted(texts)
         blocks: dict[str, list[str]] = {}
         for own in keys:
@@ -268,7 +268,7 @@ class RelationReader:
         return doubtful, joined
 
     def _near(self, texts: Mapping[str, str], keys: Sequence[str]) -> Callable[[str], dict[str, float]]:
-        """Per name the names whose vectors are near enough to ask about, with their cosines; none without a model."""
+        """The near names of a name by cosine; none without a model."""
         embedder = self._host.embedder
         if embedder is None:
             return lambda _: {}
@@ -285,7 +285,7 @@ class RelationReader:
         return near
 
     def _told_by(self, parts: Callable[[Triple], Iterable[str]]) -> dict[str, list[str]]:
-        """Which memories hold a name or relation: what is kept of it goes with any of them."""
+        """The memories that hold each name or relation."""
         read = self._documents.all(_TRIPLES)
         holders: dict[str, list[str]] = {}
         for memory in live(self._host):
@@ -307,7 +307,7 @@ class _BudgetSpentError(Exception):
 
 
 def relations(host: StoreAccess, *, about: str | None = None, closed: bool = False) -> list[RelationEdge]:
-    """The edges that were read, oldest first; those about one name, and those that no longer hold, if wished."""
+    """The edges read so far, oldest first, about one name if given."""
     documents = host.store.documents
     read, meanings, names = (documents.all(kind) for kind in (_TRIPLES, _RELATIONS, _NAMES))
     memories = sorted(live(host), key=lambda memory: (begins(memory), memory.id))
@@ -328,7 +328,7 @@ def relations(host: StoreAccess, *, about: str | None = None, closed: bool = Fal
 
 
 def is_grounded(triple: Triple, text: str) -> bool:
-    """Whether a text holds the words of a triple's subject and object: nothing else may be read out of it."""
+    """Whether a text holds the subject and object of a triple."""
     if key(triple.subject) == key(triple.object):
         return False
     held = set(forms(words(text)))
@@ -350,7 +350,7 @@ def live(host: StoreAccess) -> Iterator[Memory]:
 
 
 def _closed(edges: Iterable[RelationEdge], single: set[str], now: datetime) -> list[RelationEdge]:
-    """The edges, of which a newer object of a relation that has one at a time ends the older one.
+    """The edges; a newer object of a single relation ends the older.
 
     A less trusted memory, or one of another project, ends nothing.
     """
@@ -395,7 +395,7 @@ def _end(heads: Mapping[str, str], own: str) -> str:
 
 
 def _root(names: Sequence[str], meanings: Sequence[llm_replies.RelationMeaning], position: int) -> str:
-    """The relation at the end of a chain of the same ones; a circle ends at its first."""
+    """The relation at the end of a chain of equal ones."""
     seen: list[int] = []
     while position not in seen:
         seen.append(position)

@@ -1,4 +1,4 @@
-"""The concept graph inside a scope, and the concept that a name refers to."""
+"""The concept graph in a scope."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_TYPOS = 3
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """Something that memories mention, with the name under which it was first found."""
+    """A concept, with the name under which it was first found."""
 
     number: int
     name: str
@@ -54,7 +54,7 @@ class View:
         )
 
     def holders(self, concepts: Ints) -> tuple[Ints, Ints, Bools]:
-        """The place in the list, the row of a memory that mentions the concept, and whether it is its subject."""
+        """Positions in the list, rows of mentioning memories, and subject marks."""
         positions, rows, marks = self.layers.holders(concepts)
         seen = self.sees(rows)
         return positions[seen], rows[seen], marks[seen]
@@ -80,7 +80,7 @@ class View:
         return self.concepts([name.concept])[name.concept]
 
     def find(self, text: str) -> Name:
-        """The name in any spelling; an unknown name is refused with similar ones."""
+        """The name in any spelling; refuse unknown names with similar ones."""
         own = key(text)
         if not own:
             raise BadInput(f"not the name of anything: {text[:40]!r} (give a word or more)")
@@ -102,7 +102,7 @@ class View:
         return f": {waiting:,} still to be read (triskele reindex reads everything)" if waiting else ""
 
     def _near(self, own: str) -> list[str]:
-        """Names in the scope with the same words, most mentioned first, and names with similar spelling."""
+        """Names in scope with the same words or similar spelling."""
         by_key = {name.key: name for name in self.store.names.known()}
         words = own.split()
         wider = [name for key, name in by_key.items() if all(f" {word}" in f" {key}" for word in words)]
