@@ -134,9 +134,9 @@ class FileMemory:
         """The files by path, each with its memories in order."""
         closed = None if self.reads_private else frozenset(Sensitivity) - {Sensitivity.PRIVATE}
         scope = replace(self.engine.scope(project=self.project, sensitivities=closed), any_time=True)
-        found = self.engine.store.browse(scope, sort=Sort.RECENCY, limit=_MOST)
+        memories = self.engine.store.browse(scope, sort=Sort.RECENCY, limit=_MOST)
         files: dict[str, list[Memory]] = {}
-        for memory in sorted(found, key=lambda each: (each.position or 0, each.id)):
+        for memory in sorted(memories, key=lambda each: (each.position or 0, each.id)):
             is_ours = memory.session is not None and memory.session.startswith(f"{ROOT}/")
             files.setdefault(str(memory.session) if is_ours else f"{OTHERS}/{memory.category}.md", []).append(memory)
         return dict(sorted(files.items()))
@@ -153,10 +153,10 @@ class FileMemory:
         changes, now = list[Change](), timestamps.now()
         matcher = SequenceMatcher(a=[_shown(memory) for memory in held], b=pieces, autojunk=False)
         for tag, start, end, begin, stop in matcher.get_opcodes():
-            kept = min(end - start, stop - begin)
-            changes += [Forget(memory.id) for memory in held[start + kept : end]]
+            shared = min(end - start, stop - begin)
+            changes += [Forget(memory.id) for memory in held[start + shared : end]]
             for offset, position in enumerate(range(begin, stop)):
-                older = held[start + offset] if offset < kept else None
+                older = held[start + offset] if offset < shared else None
                 changes += self._paragraph(pieces[position], path, position, older, now, is_same=tag == "equal")
         self.engine.apply(changes)
         return _GAP.join(pieces)

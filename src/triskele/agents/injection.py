@@ -273,7 +273,7 @@ class Conversation:
     key: str | None
     project: str
     sees_private: bool
-    given: Mapping[str, InjectedMemory]
+    injected: Mapping[str, InjectedMemory]
     client: str = ""
     trusted: frozenset[str] = frozenset()
 
@@ -303,12 +303,12 @@ class Conversation:
 
     def is_not_in_context(self, memory: Memory) -> bool:
         """Whether the context does not hold the current version of a memory."""
-        before = self.given.get(memory.id)
+        before = self.injected.get(memory.id)
         return before is None or before.lost or before.content_hash != memory.content_hash
 
     def lost(self) -> list[str]:
         """Ids that a compaction removed from the context, newest first."""
-        return [each.id for each in self.given.values() if each.lost]
+        return [each.id for each in self.injected.values() if each.lost]
 
 
 def trusted_in(engine: StoreAccess) -> frozenset[str]:

@@ -54,8 +54,8 @@ def count_agreement(store: OwnerStore, answer: Answer) -> None:
     """Count the agreement on one query, unless the store is busy."""
     before, latest = agreement(store) or AgreementStats(), answer.agreement
     answered = before.answered + (latest is not None)
-    tau, kept = before.tau, before.kept
+    tau, kept_share = before.tau, before.kept
     if latest is not None:
-        tau, kept = tau + (latest.tau - tau) / answered, kept + (latest.kept - kept) / answered
-    after = AgreementStats(asked=before.asked + 1, answered=answered, tau=tau, kept=kept)
+        tau, kept_share = tau + (latest.tau - tau) / answered, kept_share + (latest.kept - kept_share) / answered
+    after = AgreementStats(asked=before.asked + 1, answered=answered, tau=tau, kept=kept_share)
     store.documents.put(_AGREEMENT, {_ALL: Document(asdict(after))}, durable=False)
