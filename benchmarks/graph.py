@@ -235,7 +235,7 @@ def random_links(harness: BenchHarness, seed: int) -> Iterator[None]:
     exchanged, edges = _exchanged(layers, rows, others), graph.concept_edges
 
     def walked_over(corpus: LocalCorpus, nodes: Ints, most: int) -> object:
-        other = corpus._indexes.corpus(corpus.scope)
+        other = corpus._indexes.open_corpus(corpus.scope)
         other.__dict__["_layers"] = exchanged
         return edges(other, nodes, most)
 

@@ -182,7 +182,7 @@ def _rrf_in_sql(engine: LocalEngine, query: BenchQuery) -> list[Any]:
     """Our own two legs, fused by reciprocal ranks inside the database."""
     indexes = _indexes(engine)
     scope = engine.scope(project=query.scope, all_projects=query.scope is None)
-    corpus, rows = indexes.corpus(scope), engine.store.corpus
+    corpus, rows = indexes.open_corpus(scope), engine.store.corpus
     words = corpus._weighted(engine.lexical.analyzer.query_terms(query.text))
     vector = corpus._query(engine.semantic().embedder.encode_query(query.text).sentence, DEPTH)
     lexical, bindings = rows._lexical(words, scope, DEPTH, Sort.RELEVANCE, None)
@@ -318,7 +318,7 @@ def _both_legs(engine: LocalEngine) -> Callable[[str], object]:
 
     def ask(text: str) -> None:
         with engine.store.snapshot():
-            corpus = indexes.corpus(engine.scope(all_projects=True))
+            corpus = indexes.open_corpus(engine.scope(all_projects=True))
             words = corpus._weighted(engine.lexical.analyzer.query_terms(text))
             corpus._asked(words, corpus._query(embedder.encode_query(text).sentence, 110), 110)
 
@@ -368,7 +368,7 @@ def index_recall(url: str, home: Path, known: PrecomputedQueries, questions: Seq
         indexes, rows = _indexes(engine), engine.store.corpus
         for label, options in {"all": {"all_projects": True}, "small project": {"project": "small"}}.items():
             scope = engine.scope(**options)
-            corpus = indexes.corpus(scope)
+            corpus = indexes.open_corpus(scope)
 
             def nearest(text: str, *, is_exact: bool | None, corpus: Any = corpus, scope: Any = scope) -> set[int]:
                 asked = corpus._query(known.encode_query(text).sentence, 110, is_exact=is_exact)

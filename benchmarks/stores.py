@@ -106,7 +106,7 @@ def give_vectors(engine: LocalEngine, vectors: NDArray[np.float32], *, batch: in
 def lexical_leg(engine: LocalEngine, text: str) -> Ranking:
     """Only the lexical leg, to the depth of a recall."""
     query = Query(text=text, scope=engine.scope(), depth=50)
-    open_corpus = engine.runtime.indexes(None).corpus
+    open_corpus = engine.runtime.indexes(None).open_corpus
     corpus = open_corpus(query.scope)
     sources = Sources(engine.store, open_corpus, engine.lexical.analyzer)
     return legs.lexical(read(query, SHIPPED, corpus, sources), corpus)

@@ -197,7 +197,7 @@ class BruteForceCorpus:
         found = {code: self._memories[code].speaker for code in codes if code in self._memories}
         return {code: name for code, name in found.items() if name is not None}
 
-    def said_by(self, name: str, most: int) -> Ints:
+    def rows_of_speaker(self, name: str, most: int) -> Ints:
         said = {row: (each.speaker or "").lower() for row, each in self._memories.items() if self._sees(row)}
         rows = [row for row, speaker in said.items() if name.lower() in (speaker, speaker.split(" ")[0])]
         return np.array(sorted(rows, key=lambda row: (-self._time(row), -row))[:most], dtype=np.int64)

@@ -37,11 +37,11 @@ def _database(engine: LocalEngine, _: Encoded, scope: Scope) -> Corpus:
     indexes = engine.runtime.database(engine.semantic())
     assert indexes is not None
     indexes.catch_up()
-    return indexes.corpus(scope)
+    return indexes.open_corpus(scope)
 
 
 CORPORA: dict[str, Callable[[LocalEngine, Encoded, Scope], Corpus]] = {
-    "local": lambda engine, _, scope: engine.runtime.indexes(engine.semantic()).corpus(scope),
+    "local": lambda engine, _, scope: engine.runtime.indexes(engine.semantic()).open_corpus(scope),
     "brute force": BruteForceCorpus,
     "database": _database,
 }
@@ -264,12 +264,14 @@ def test_facts_tell_who_said_it(open_corpus: Open, rows: dict[str, int]) -> None
 def test_what_a_speaker_said_newest_first(open_corpus: Open, rows: dict[str, int]) -> None:
     corpus = open_corpus()
     first, second, third, fourth, _ = TALK
-    assert corpus.said_by("ann", 10).tolist() == some(rows, third, first).tolist()
-    assert corpus.said_by("Bo", 1).tolist() == some(rows, fourth).tolist()
-    assert corpus.said_by("Bob", 10).tolist() == corpus.said_by("?", 10).tolist() == []
+    assert corpus.rows_of_speaker("ann", 10).tolist() == some(rows, third, first).tolist()
+    assert corpus.rows_of_speaker("Bo", 1).tolist() == some(rows, fourth).tolist()
+    assert corpus.rows_of_speaker("Bob", 10).tolist() == corpus.rows_of_speaker("?", 10).tolist() == []
     # What the reader may not read is no memory of the speaker.
-    assert open_corpus(sensitivities=[Sensitivity.OPEN]).said_by("bo", 10).tolist() == some(rows, second).tolist()
-    assert open_corpus(project="elsewhere").said_by("Ann", 10).tolist() == []
+    assert (
+        open_corpus(sensitivities=[Sensitivity.OPEN]).rows_of_speaker("bo", 10).tolist() == some(rows, second).tolist()
+    )
+    assert open_corpus(project="elsewhere").rows_of_speaker("Ann", 10).tolist() == []
 
 
 def test_mentions_lead_from_memory_to_memory(open_corpus: Open, rows: dict[str, int]) -> None:
@@ -278,7 +280,7 @@ def test_mentions_lead_from_memory_to_memory(open_corpus: Open, rows: dict[str, 
     named = corpus.names(mentions.concepts.tolist())
     marta = next(number for number, text in named.items() if text == "Marta Lindqvist")
     at = mentions.concepts == marta
-    assert mentions.place[at].tolist() == [0, 1] and set(mentions.frequency[at].tolist()) == {2}
+    assert mentions.position[at].tolist() == [0, 1] and set(mentions.frequency[at].tolist()) == {2}
     assert (mentions.reach >= mentions.frequency).all() and (mentions.subject_of <= mentions.frequency).all()
     place, holders, is_subject = corpus.holders(np.array([marta]))
     assert place.tolist() == [0, 0] and sorted(holders.tolist()) == sorted(some(rows, BRIDGE, FAR).tolist())
@@ -297,7 +299,9 @@ def test_a_memory_that_may_not_be_read_holds_nothing(open_corpus: Open, rows: di
 def test_nothing_is_known_of_nothing(open_corpus: Open) -> None:
     corpus, nothing = open_corpus(), np.empty(0, dtype=np.int64)
     assert corpus.facts(nothing, reach=2).neighbours.shape == (0, 4)
-    assert len(corpus.mentions(nothing).place) == len(corpus.holders(nothing)[0]) == len(corpus.tokens(nothing)[1]) == 0
+    assert (
+        len(corpus.mentions(nothing).position) == len(corpus.holders(nothing)[0]) == len(corpus.tokens(nothing)[1]) == 0
+    )
     assert corpus.facts(np.array([10_000]), reach=1).neighbours.tolist() == [[-1, -1]]
 
 
@@ -316,7 +320,7 @@ def test_recall_ranks_the_sample_corpus_alike_over_every_corpus(plan: Plan) -> N
             query = Query(text=text, scope=scope, limit=20)
             sources = engine.runtime.sources(query, plan)
             one = recall(query, plan, sources)
-            other = recall(query, plan, replace(sources, corpus=lambda _: brute))
+            other = recall(query, plan, replace(sources, open_corpus=lambda _: brute))
             assert [hit.memory.id for hit in one.hits] == [hit.memory.id for hit in other.hits], text
             assert [hit.score for hit in one.hits] == pytest.approx([hit.score for hit in other.hits], abs=1e-4)
             assert [hit.reason for hit in one.hits] == [hit.reason for hit in other.hits]

@@ -12,7 +12,7 @@ import pytest
 from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.index.lexical import LexicalIndex
-from triskele.index.local import SemanticIndex
+from triskele.index.local import ModelIndexes
 from triskele.index.token_vectors import compressed
 from triskele.models.bundled import bundled
 from triskele.store.derived import EMBED
@@ -52,7 +52,7 @@ def engine(tmp_path: Path) -> Iterator[LocalEngine]:
         yield opened
 
 
-def _semantic(engine: LocalEngine) -> SemanticIndex:
+def _semantic(engine: LocalEngine) -> ModelIndexes:
     semantic = engine.semantic()
     assert semantic is not None
     return semantic
@@ -154,8 +154,8 @@ def test_damaged_files_are_found_and_mended(engine: LocalEngine, kind: str) -> N
 
 
 def test_files_that_are_gone_are_made_again(engine: LocalEngine) -> None:
-    SemanticIndex.remove_files(engine._index_folder)
-    assert SemanticIndex.files(engine._index_folder) == []
+    ModelIndexes.remove_files(engine._index_folder)
+    assert ModelIndexes.files(engine._index_folder) == []
     assert _contents(engine.recall("who waters the greenery?"))[0] == NOTES[1]
     assert engine.upkeep.embed() == len(NOTES)
     assert engine.upkeep.inspect(deep=True).vectors_damaged == 0
@@ -248,7 +248,7 @@ def test_an_index_of_another_model_is_not_believed(engine: LocalEngine, tmp_path
     ours = bundled().fingerprint
     engine.close()
     with _open(tmp_path / "home", model="none") as plain:
-        for path in SemanticIndex.files(plain._index_folder):
+        for path in ModelIndexes.files(plain._index_folder):
             path.rename(path.with_name(path.name.replace(ours.rpartition("@")[2], "0" * 16)))
         plain.store.vectors.drop([slot for slot, _, _ in plain.store.vectors.page(ours)])
         older = {digest: row_of(np.ones(384, dtype=np.float32)) for digest, _ in plain.store.vectors.waiting()}

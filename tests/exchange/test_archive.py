@@ -110,7 +110,7 @@ def test_a_round_over_both_stores_changes_nothing_and_embeds_nothing(
     shutil.copytree(team_home, tmp_path / "first")
     first = open_as("first")
     _lived_in(first)
-    first.lexical.settle()
+    first.lexical.flush()
     embedded = len(unembedded)
     server, other = open_as("server", new_postgres()), open_as("server2", new_postgres())
     last = open_as("last")

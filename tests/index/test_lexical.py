@@ -58,14 +58,14 @@ def test_a_large_index_settles_once_the_store_was_quiet_for_long(
     _fill(engine, 1, start=40)
     # Brought up to date, and left for later.
     for _ in range(2):
-        assert not engine.lexical.settle(39 / lexical.SETTLED_PER_S)
+        assert not engine.lexical.flush(39 / lexical.SETTLED_PER_S)
         assert engine.lexical.behind() == 0
     grown = _scores(engine, "gamma")
-    assert engine.lexical.settle(41 / lexical.SETTLED_PER_S)
+    assert engine.lexical.flush(41 / lexical.SETTLED_PER_S)
     settled = _scores(engine, "gamma")
     engine.lexical.rebuild()
     assert _scores(engine, "gamma") == settled != grown
-    assert engine.lexical.settle(0)
+    assert engine.lexical.flush(0)
 
 
 def test_an_index_that_grew_ranks_as_one_that_was_built_at_once(engine: LocalEngine) -> None:

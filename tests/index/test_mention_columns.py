@@ -125,10 +125,10 @@ def test_a_settled_index_reads_as_one_that_was_written_at_once(book: Book) -> No
     # Past the file by now: the lead of the first is not known to be mentioned there.
     book.add("argo")
     assert _marks(grown, book) != _marks(book.index(0, instance="fresh"), book)
-    assert grown.settle()
+    assert grown.flush()
     assert _marks(grown, book) == _marks(book.index(0, instance="fresh"), book) == [True, False]
     unwritten = book.index(instance="unwritten")
-    assert unwritten.settle() and not unwritten.path.exists()
+    assert unwritten.flush() and not unwritten.path.exists()
 
 
 def _marks(index: MentionIndex, book: Book) -> list[bool]:

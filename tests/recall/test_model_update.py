@@ -341,7 +341,7 @@ def test_latest_of_kept_weights_that_have_read_as_much_answers(
     oldest = opened()
     # A version that was never updated: it leaves the weights in force that have read the store.
     assert _model(oldest) == earlier.fingerprint and oldest.runtime.update() is None
-    switched = oldest.runtime.rival("bundled")
+    switched = oldest.runtime.candidate_model("bundled")
     worker.embed_beside(oldest.store, switched, set())
     install(new)
     assert _model(opened()) == earlier.fingerprint

@@ -82,7 +82,7 @@ def test_an_instance_killed_while_indexing_ranks_as_a_new_one(tmp_path: Path, po
         killed.upkeep.embed()
         for engine in (killed, new):
             engine.recall("warm", limit=1)
-            engine.lexical.settle()
+            engine.lexical.flush()
         health = killed.upkeep.inspect(deep=True, repair=False)
         assert (health.findings, health.index_faults, health.vectors_damaged, health.waiting) == ((), 0, 0, 0)
         assert killed.lexical.damaged() == 0

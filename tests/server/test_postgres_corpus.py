@@ -132,7 +132,7 @@ def test_pending_and_secret_memories_have_no_vector_and_are_found_by_words(open_
     pending = engine.remember("herons nest in the old mill").id
     secret = engine.remember("hunter2-tidal-91", sensitivity=Sensitivity.SECRET, title="password of the mill").id
     assert set(_ids(engine, "the mill")) == {pending, secret}
-    corpus = _indexes(engine).corpus(engine.scope())
+    corpus = _indexes(engine).open_corpus(engine.scope())
     question = VectorQuestion(np.ones(corpus._indexes.dimensions, dtype=np.float32))
     assert len(corpus.asking(question).nearest(5)[0]) == 0
     assert "hunter2" not in str(_rows(postgres_url, "SELECT * FROM terms"))
@@ -153,7 +153,7 @@ def test_the_index_goes_on_until_a_narrow_scope_is_filled(
     assert semantic is not None
     question = VectorQuestion(semantic.embedder.encode_query("note number 7").sentence)
     with engine.store.snapshot():
-        rows, cosines = indexes.corpus(engine.scope(project="small")).asking(question).nearest(10)
+        rows, cosines = indexes.open_corpus(engine.scope(project="small")).asking(question).nearest(10)
         assert len(rows) == 10 and (np.diff(cosines) <= 0).all()
         assert {memory.project for memory in engine.store.rows(rows).values()} == {"small"}
         [[size]] = engine.store._transactions.all("SELECT current_setting('hnsw.ef_search')")  # type: ignore[attr-defined]
@@ -175,12 +175,12 @@ def test_words_of_a_narrow_scope_score_as_in_the_local_corpus(
     terms = engine.lexical.analyzer.query_terms("which herons nest at the mill?")
     for project in ("small", "large"):
         scope = engine.scope(project=project)
-        expected = engine.runtime.indexes(None).corpus(scope).search(terms, limit=5)
+        expected = engine.runtime.indexes(None).open_corpus(scope).search(terms, limit=5)
         # Narrow, then looked up one by one after the best lay outside.
         for limit in (20, 0):
             monkeypatch.setattr(database, "EXACT_LIMIT", limit)
             _indexes(engine).sizes.clear()
-            found = _indexes(engine).corpus(scope).search(terms, limit=5)
+            found = _indexes(engine).open_corpus(scope).search(terms, limit=5)
             assert [hit.row for hit in found] == [hit.row for hit in expected], (project, limit)
             assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-4)
 
@@ -191,7 +191,7 @@ def test_the_hnsw_index_answers_where_there_are_many(open_as: Open, postgres_url
     engine.upkeep.embed()
     indexes, rows = _indexes(engine), engine.store.corpus
     assert rows is not None
-    corpus = indexes.corpus(engine.scope())
+    corpus = indexes.open_corpus(engine.scope())
     query = corpus._query(np.ones(indexes.dimensions, dtype=np.float32), 5, is_exact=False)
     statement, bindings = rows._dense(query, corpus.scope, indexes.fingerprint, 5)  # type: ignore[attr-defined]
     with engine.store._transactions.reading() as connection:  # type: ignore[attr-defined]
@@ -256,7 +256,7 @@ def _seen(engine: LocalEngine, indexes: DatabaseIndexes, rows: list[int]) -> lis
     """What every read of the corpus shows of some rows and of their words."""
     store, scope, vector = engine.store.corpus, engine.scope(all_projects=True), np.ones(indexes.dimensions)
     assert store is not None
-    corpus = indexes.corpus(scope)
+    corpus = indexes.open_corpus(scope)
     words = WeightedTerms({"heron": (1.0, 1.0), "mill": (1.0, 1.0)}, ((1.0, 0.0), (1.0, 0.0)))
     exact, by_index = (corpus._query(vector, 5, is_exact=each) for each in (True, False))
     return [

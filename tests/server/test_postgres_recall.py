@@ -206,6 +206,6 @@ def test_an_instance_that_saw_every_write_answers_as_one_that_came_later(open_as
     for engine in (first, second):
         semantic = engine.semantic()
         assert semantic is not None
-        assert engine.lexical.settle() and all(index.settle() for index in semantic.on_disk)
+        assert engine.lexical.flush() and all(index.flush() for index in semantic.on_disk)
     assert first.store.names.common(20), "no name became common"
     assert _scores(first, question) == _scores(second, question)

@@ -28,7 +28,7 @@ from triskele.engine.local import LocalEngine
 from triskele.types import Add, Memory, Origin, Sensitivity, Sort
 
 if TYPE_CHECKING:
-    from triskele.index.local import SemanticIndex
+    from triskele.index.local import ModelIndexes
     from triskele.models.embedder import Embedder, Encoding
     from triskele.recall.plan import Plan
 
@@ -83,7 +83,7 @@ class RecallRetriever:
     sort: Sort
     limit: int
     depth: int | None
-    model: SemanticIndex | None
+    model: ModelIndexes | None
     document: Callable[[str], str]
     moments: Mapping[str | None, datetime] = field(default_factory=dict)
 
@@ -108,7 +108,7 @@ class RecallRetriever:
         return RankedList(documents, answer.confidence)
 
 
-def with_precomputed_queries(model: SemanticIndex | None) -> SemanticIndex | None:
+def with_precomputed_queries(model: ModelIndexes | None) -> ModelIndexes | None:
     """The model with queries encoded once, so that timing excludes it."""
     return replace(model, embedder=PrecomputedQueries(model.embedder)) if model is not None else None
 
@@ -206,7 +206,7 @@ class Harness(ABC):
     limit: int
     depth: int | None
 
-    def __init__(self, progress: Progress, model: SemanticIndex | None = None) -> None:
+    def __init__(self, progress: Progress, model: ModelIndexes | None = None) -> None:
         self._progress = progress
         self._other_model = model
 
@@ -287,7 +287,7 @@ class Harness(ABC):
         return FtsBaseline(self.windows)
 
     @cached_property
-    def _model(self) -> SemanticIndex | None:
+    def _model(self) -> ModelIndexes | None:
         """The model, after embedding what has no vectors yet."""
         total = self.engine.store.heads().unembedded
         self.engine.upkeep.embed(progress=lambda done: self._progress("embedding", done, total))
@@ -364,7 +364,7 @@ class BenchHarness(Harness):
 class OwnHarness(Harness):
     """The user's store; arms rank to the depth that recall uses."""
 
-    def __init__(self, engine: LocalEngine, progress: Progress = quiet, *, model: SemanticIndex | None = None) -> None:
+    def __init__(self, engine: LocalEngine, progress: Progress = quiet, *, model: ModelIndexes | None = None) -> None:
         super().__init__(progress, model)
         self._user_engine = engine
         self.limit = self.baseline_limit = OWN_DEPTH

@@ -10,7 +10,7 @@ from triskele.config import BUNDLED
 from triskele.curation import projects
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.index.lexical import LexicalIndex
-from triskele.index.local import SemanticIndex
+from triskele.index.local import ModelIndexes
 from triskele.models.bundled import bundled
 from triskele.privacy.detect import find
 from triskele.recall.hosted import egress_log
@@ -178,7 +178,7 @@ def _model_problem() -> str | None:
     return None
 
 
-def _finished_erasure(maintenance: Maintenance, lexical: LexicalIndex, semantic: SemanticIndex | None) -> str:
+def _finished_erasure(maintenance: Maintenance, lexical: LexicalIndex, semantic: ModelIndexes | None) -> str:
     lexical.rebuild()
     if semantic is not None:
         semantic.mentions.rebuild()

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from triskele.exchange.export import Progress
     from triskele.index.catalog import Columns
     from triskele.index.lexical import LexicalIndex
-    from triskele.index.local import SemanticIndex
+    from triskele.index.local import ModelIndexes
     from triskele.ingest import Drafter
     from triskele.models.embedder import Embedder
     from triskele.models.llm import Llm
@@ -490,7 +490,7 @@ class LocalEngine:
         near: str = "",
         local_only: bool = False,
         embed_first: int = 0,
-        model: SemanticIndex | None = None,
+        model: ModelIndexes | None = None,
         project: str | None = None,
         all_projects: bool = False,
         **filters: Any,
@@ -518,14 +518,14 @@ class LocalEngine:
         sources = self.runtime.sources(query, plan, local_only=local_only, model=model, embed_first=embed_first)
         return recall(query, plan, sources)
 
-    def plan_in_force(self, asked: Plan = SHIPPED, order: str = AS_RANKED, model: SemanticIndex | None = None) -> Plan:
+    def plan_in_force(self, asked: Plan = SHIPPED, order: str = AS_RANKED, model: ModelIndexes | None = None) -> Plan:
         """The plan of recall: the requested one, else the one adopted for the model, else the default."""
         adopted = self.adopted(model) if asked == SHIPPED else None
         plan = adopted.plan if adopted else asked
         rerank = self.runtime.usual_rerank() if plan.rerank == DEFAULT else plan.rerank
         return replace(plan, order=order, rerank=rerank)
 
-    def adopted(self, model: SemanticIndex | None = None) -> Adopted | None:
+    def adopted(self, model: ModelIndexes | None = None) -> Adopted | None:
         """The plan that the user's own questions put in force; None if it was measured with another model."""
         found = plans.adopted(self.store)
         semantic = (model or self.semantic()) if found else None
@@ -565,7 +565,7 @@ class LocalEngine:
                 return within(RELATED_S, lambda: curator.related(memory))
         return curator.related_by_words(memory)
 
-    def semantic(self) -> SemanticIndex | None:
+    def semantic(self) -> ModelIndexes | None:
         """The local model and its indexes, opened when first needed; None if there is no model."""
         return self.runtime.semantic()
 

@@ -14,7 +14,7 @@ from triskele.text.files import expanded
 
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine
-    from triskele.index.local import SemanticIndex
+    from triskele.index.local import ModelIndexes
 
 Comparison = TypeVar("Comparison", bound="Compared")
 
@@ -124,7 +124,7 @@ def in_use(engine: LocalEngine) -> ModelsInUse:
 def switch(
     engine: LocalEngine,
     name: str,
-    compare: Callable[[LocalEngine, SemanticIndex], Comparison | None],
+    compare: Callable[[LocalEngine, ModelIndexes], Comparison | None],
     *,
     untested: bool,
     progress: Callable[[str, int, int], None],
@@ -140,20 +140,20 @@ def switch(
         raise BadInput(f"{name} is already in use")
     if name == BUNDLED and engine.runtime.update() is not None:
         raise BadInput("an update is bringing it into use: see `triskele models list`")
-    rival = engine.runtime.rival(name)
+    candidate_model = engine.runtime.candidate_model(name)
     try:
-        fingerprint = rival.embedder.fingerprint
+        fingerprint = candidate_model.embedder.fingerprint
         total = engine.store.models.count_lacking(fingerprint)
         reads = f"{fingerprint.split('@')[0]} reads"
         progress(reads, 0, total)
-        embed_beside(engine.store, rival, set(), progress=lambda done: progress(reads, done, total))
-        comparison = compare(engine, rival)
+        embed_beside(engine.store, candidate_model, set(), progress=lambda done: progress(reads, done, total))
+        comparison = compare(engine, candidate_model)
         is_switched = untested or (comparison is not None and comparison.is_not_worse)
         if is_switched:
             model_switch.put_in_force(engine.store, name, before, comparison.evidence() if comparison else {})
             engine.store.vectors.use_model(fingerprint)
     finally:
-        rival.close()
+        candidate_model.close()
     return ModelSwitch(name=name, before=before, is_switched=is_switched, comparison=comparison)
 
 

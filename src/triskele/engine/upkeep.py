@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine
     from triskele.engine.model_choice import Comparison, ModelsInUse, ModelSwitch, Rollback
     from triskele.graph.relations import Estimate, Extracted, RelationEdge, RelationReader
-    from triskele.index.local import SemanticIndex
+    from triskele.index.local import ModelIndexes
     from triskele.replies import NameCounts
     from triskele.store.protocols import Maintenance
     from triskele.store.vault import Rotation
@@ -174,7 +174,7 @@ class Upkeep:
     def switch_model(
         self,
         name: str,
-        compare: Callable[[LocalEngine, SemanticIndex], Comparison | None],
+        compare: Callable[[LocalEngine, ModelIndexes], Comparison | None],
         *,
         untested: bool = False,
         progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None,

@@ -20,7 +20,7 @@ from triskele.config import HOSTED, NO_MODEL, Settings
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.exchange import sources
 from triskele.exchange.export import Progress
-from triskele.index.local import SemanticIndex
+from triskele.index.local import ModelIndexes
 from triskele.index.token_vectors import from_row, to_row
 from triskele.models.bundled import place_of
 from triskele.models.embedder import Embedder
@@ -138,7 +138,7 @@ class _Models:
         self._settings = engine.settings
         self._own = engine.store
         self._opened = ExitStack()
-        self._current: tuple[str, SemanticIndex | None] | None = None
+        self._current: tuple[str, ModelIndexes | None] | None = None
 
     def __enter__(self) -> _Models:
         return self
@@ -189,19 +189,19 @@ class _Models:
         self._opened.callback(opened.close)
         return opened
 
-    def _semantic(self, owner: str) -> SemanticIndex | None:
+    def _semantic(self, owner: str) -> ModelIndexes | None:
         if self._current is None or self._current[0] != owner:
             self._leave()
             self._current = (owner, self._open(owner))
         return self._current[1]
 
-    def _open(self, owner: str) -> SemanticIndex | None:
+    def _open(self, owner: str) -> ModelIndexes | None:
         settings = replace(self._settings, memory=replace(self._settings.memory, owner=owner))
         store = self._store(owner)
         embedder = _embedder(store, settings)
         if embedder is None:
             return None
-        return SemanticIndex.of(embedder, stores.index_folder(settings), store)
+        return ModelIndexes.of(embedder, stores.index_folder(settings), store)
 
     def _leave(self) -> None:
         if self._current is not None and self._current[1] is not None:

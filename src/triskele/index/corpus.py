@@ -66,13 +66,13 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mentions:
-    """Concepts that some rows mention: one entry per mention, `place` is the row's place in the request.
+    """Concepts that some rows mention: one entry per mention, `position` is the row's position in the request.
 
     `frequency` counts the memories that mention the concept, `subject_of` those that it is the subject of, and `reach`
     the texts that contain its terms at all.
     """
 
-    place: Ints
+    position: Ints
     concepts: Ints
     is_subject: Bools
     frequency: Ints
@@ -149,7 +149,7 @@ class Corpus(Words, Vectors, Protocol):
     def speakers(self, codes: Iterable[int]) -> dict[int, str]:
         """The names of some speakers, by the codes of `Facts.speakers`; -1 has no name."""
 
-    def said_by(self, name: str, most: int) -> Ints:
+    def rows_of_speaker(self, name: str, most: int) -> Ints:
         """The newest rows of those who are called by a name; none where looking for them would take long."""
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:

@@ -112,7 +112,7 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
         """Build the index again from the store and replace the old one."""
         self._write_alone(lambda: self._build(progress))
 
-    def settle(self, quiet_s: float = math.inf) -> bool:
+    def flush(self, quiet_s: float = math.inf) -> bool:
         """Rewrite the files in one go, so that scores depend only on the store and not on when it was read.
 
         A large index is only brought up to date where the store was quiet for less time than that is worth. False where

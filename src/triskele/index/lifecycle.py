@@ -147,7 +147,7 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
             self._view = None
         return is_held
 
-    def settle(self) -> bool:
+    def flush(self) -> bool:
         """Write everything read so far to files, so that answers depend only on the store and not on when it was read.
 
         False if another process is writing.

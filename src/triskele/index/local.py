@@ -31,7 +31,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class SemanticIndex:
+class ModelIndexes:
     """A model with its indexes over one store; they share one lifecycle, a further one joins `indexes`."""
 
     embedder: Embedder
@@ -41,7 +41,7 @@ class SemanticIndex:
     mentions: MentionIndex
 
     @staticmethod
-    def open(folder: Path, store: OwnerStore, *, model: str = BUNDLED) -> SemanticIndex | None:
+    def open(folder: Path, store: OwnerStore, *, model: str = BUNDLED) -> ModelIndexes | None:
         """The model in force over a store, by its name in the settings; None if it is missing or damaged."""
         try:
             embedder = bundled() if model == BUNDLED else _other(model)
@@ -50,13 +50,13 @@ class SemanticIndex:
         # A store that cannot be written now is read as it is.
         with suppress(StoreUnavailable):
             store.vectors.use_model(embedder.fingerprint)
-        return SemanticIndex.of(embedder, folder, store)
+        return ModelIndexes.of(embedder, folder, store)
 
     @staticmethod
-    def of(embedder: Embedder, folder: Path, store: OwnerStore) -> SemanticIndex:
+    def of(embedder: Embedder, folder: Path, store: OwnerStore) -> ModelIndexes:
         """A model over a store, in force or not."""
         fingerprint = embedder.fingerprint
-        return SemanticIndex(
+        return ModelIndexes(
             embedder,
             Catalog(store, fingerprint),
             DenseIndex(folder, store, fingerprint, embedder.dimensions),
@@ -72,7 +72,7 @@ class SemanticIndex:
     @staticmethod
     def remove_files(folder: Path) -> None:
         """Remove the files of all models: without a model it is unknown which of their records are still valid."""
-        for path in SemanticIndex.files(folder):
+        for path in ModelIndexes.files(folder):
             shutil.rmtree(path, ignore_errors=True)
 
     @property
@@ -116,7 +116,7 @@ class LocalIndexes:
     dense: DenseIndex | None = None
     tokens: TokenIndex | None = None
 
-    def corpus(self, scope: Scope) -> LocalCorpus:
+    def open_corpus(self, scope: Scope) -> LocalCorpus:
         """What a scope may read, from now on unchanged: take it inside a snapshot of the store."""
         return LocalCorpus(self, scope, self.store.heads(self.catalog.fingerprint))
 
@@ -269,7 +269,7 @@ class LocalCorpus(LocalVectors):
         # A copy: another thread may be adding names.
         return {code: name for name, code in self.columns.codes.speakers.copy().items() if code in wanted}
 
-    def said_by(self, name: str, most: int) -> Ints:
+    def rows_of_speaker(self, name: str, most: int) -> Ints:
         """The newest rows of those who are called by a name."""
         columns = self.columns
         codes = [code for speaker, code in columns.codes.speakers.copy().items() if is_called(speaker, name)]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from triskele.errors import IndexUnavailable, StoreClosed, StoreUnavailable, TriskeleError
 from triskele.index.lexical import LexicalIndex
 from triskele.index.lifecycle import alone
-from triskele.index.local import SemanticIndex
+from triskele.index.local import ModelIndexes
 from triskele.index.name_linking import read_names
 from triskele.index.token_vectors import compressed, to_row
 from triskele.models.bundled import release
@@ -23,7 +23,7 @@ BATCH = 64
 LEASE_S = 15.0
 _POLL_S = 0.05
 _IDLE_S = 0.5
-# How long nothing may have been written before the indexes of a shared store are settled.
+# How long nothing may have been written before the indexes of a shared store are flushed.
 QUIET_S = 5.0
 _LEAVING_S = 20.0
 # These errors are not about the texts, so they do not count as a try.
@@ -32,7 +32,7 @@ _NOT_THE_TEXT = (StoreUnavailable, IndexUnavailable, OSError)
 
 def embed_waiting(
     store: OwnerStore,
-    semantic: SemanticIndex,
+    semantic: ModelIndexes,
     *,
     limit: int | None = None,
     wait: bool = True,
@@ -63,7 +63,7 @@ def embed_waiting(
     return done
 
 
-def take_queue(store: OwnerStore, semantic: SemanticIndex) -> bool:
+def take_queue(store: OwnerStore, semantic: ModelIndexes) -> bool:
     """Queue for a model what it lacks; False if the queue is that of a later release, which would make it again."""
     fingerprint = semantic.embedder.fingerprint
     own = release(fingerprint)
@@ -87,7 +87,7 @@ def _wait_for_others(store: OwnerStore) -> bool:
     return waiting > 0
 
 
-def _embed_claimed(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, *, wait: bool) -> int:
+def _embed_claimed(texts: Mapping[str, str], store: OwnerStore, semantic: ModelIndexes, *, wait: bool) -> int:
     """Embed claimed texts and return how many; one that the model refuses does not take the others with it."""
     try:
         _embed(texts, store, semantic, wait=wait)
@@ -103,7 +103,7 @@ def _embed_claimed(texts: Mapping[str, str], store: OwnerStore, semantic: Semant
     return len(texts)
 
 
-def _embed_singly(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, *, wait: bool) -> int:
+def _embed_singly(texts: Mapping[str, str], store: OwnerStore, semantic: ModelIndexes, *, wait: bool) -> int:
     """Embed claimed texts one by one; raise if the model refuses all of them."""
     errors: list[Exception] = []
     for digest, text in texts.items():
@@ -125,7 +125,7 @@ def reason_of(error: Exception) -> str:
 
 def embed_beside(
     store: OwnerStore,
-    semantic: SemanticIndex,
+    semantic: ModelIndexes,
     refused: set[str],
     *,
     limit: int | None = None,
@@ -155,7 +155,7 @@ def embed_beside(
 
 
 def _embed_accepted(
-    texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, refused: set[str], *, wait: bool
+    texts: Mapping[str, str], store: OwnerStore, semantic: ModelIndexes, refused: set[str], *, wait: bool
 ) -> int:
     """Embed texts, one by one if the model refuses any of them; returns how many it does not refuse."""
     try:
@@ -171,7 +171,7 @@ def _embed_accepted(
     return len(texts)
 
 
-def restore_tokens(store: OwnerStore, semantic: SemanticIndex, *, limit: int | None = None, wait: bool = True) -> int:
+def restore_tokens(store: OwnerStore, semantic: ModelIndexes, *, limit: int | None = None, wait: bool = True) -> int:
     """Encode again those contents whose token vectors are lost; returns how many came back.
 
     Contents that are queued to be embedded are left out: another process may be writing their token vectors.
@@ -186,7 +186,7 @@ def restore_tokens(store: OwnerStore, semantic: SemanticIndex, *, limit: int | N
     return len(lost) - len(semantic.tokens.missing(lost))
 
 
-def _embed(texts: Mapping[str, str], store: OwnerStore, semantic: SemanticIndex, *, wait: bool) -> None:
+def _embed(texts: Mapping[str, str], store: OwnerStore, semantic: ModelIndexes, *, wait: bool) -> None:
     """Write the vectors of some texts, which stay queued until their token vectors are written too."""
     encodings = dict(zip(texts, semantic.embedder.encode_documents(list(texts.values())), strict=True))
     vectors = {digest: row_of(made.sentence) for digest, made in encodings.items()}
@@ -211,7 +211,7 @@ class Worker:
         self,
         store: OwnerStore,
         lexical: LexicalIndex,
-        semantic: Callable[[], SemanticIndex | None],
+        semantic: Callable[[], ModelIndexes | None],
         embed_hosted: Callable[[int], int] = lambda _: 0,
         advance_update: Callable[[int], int | None] = lambda _: None,
     ) -> None:
@@ -224,7 +224,7 @@ class Worker:
         # Other processes write to such a store too, and their answers have to be the same.
         self._is_shared = store.vectors.keeps_tokens
         self._seen: Heads | None = None
-        self._settled: Heads | None = None
+        self._flushed: Heads | None = None
         self._changed_at = 0.0
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -255,7 +255,7 @@ class Worker:
             self._wake.clear()
             try:
                 if self._is_shared:
-                    self._settle(is_quiet)
+                    self._flush(is_quiet)
                 while not self._stop.is_set() and (semantic := self._semantic()) is not None:
                     self._queue_for(semantic.embedder.fingerprint)
                     done = embed_waiting(self._store, semantic, limit=BATCH)
@@ -286,24 +286,24 @@ class Worker:
             self._model = fingerprint
 
     def _pause_s(self) -> float | None:
-        if self._is_shared and self._seen != self._settled:
+        if self._is_shared and self._seen != self._flushed:
             return QUIET_S
         return LEASE_S if self._is_shared or self._is_waiting() else None
 
-    def _settle(self, is_quiet: bool) -> None:
+    def _flush(self, is_quiet: bool) -> None:
         """Settle the indexes once nothing was written for a while, by whichever process."""
         semantic = self._semantic()
         before, self._seen = self._seen, self._store.heads("" if semantic is None else semantic.catalog.fingerprint)
         if before != self._seen:
             self._changed_at = time.monotonic()
-        if not is_quiet or not before == self._seen != self._settled:
+        if not is_quiet or not before == self._seen != self._flushed:
             return
         # A folder that cannot be written now does not keep this from embedding.
         with suppress(IndexUnavailable):
             others = () if semantic is None else semantic.on_disk
-            is_settled = all(index.settle() for index in others)
-            if self._lexical.settle(time.monotonic() - self._changed_at) and is_settled:
-                self._settled = before
+            is_flushed = all(index.flush() for index in others)
+            if self._lexical.flush(time.monotonic() - self._changed_at) and is_flushed:
+                self._flushed = before
 
     def _is_waiting(self) -> bool:
         with suppress(TriskeleError):

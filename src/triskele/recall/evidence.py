@@ -223,7 +223,7 @@ def _with_speaker_matches(question: Question, corpus: Corpus, ranked: list[Candi
     is_by_relevance = question.query.sort is Sort.RELEVANCE
     if SPEAKER not in question.plan.evidence or not is_by_relevance or not question.is_search:
         return ranked
-    return add_speaker_matches(ranked, corpus.said_by(question.query.text, question.query.depth))
+    return add_speaker_matches(ranked, corpus.rows_of_speaker(question.query.text, question.query.depth))
 
 
 def add_speaker_matches(ranked: list[Candidate], rows: Ints) -> list[Candidate]:

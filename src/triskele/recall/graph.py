@@ -214,7 +214,7 @@ def concept_edges(corpus: Corpus, nodes: Ints, most: int) -> tuple[Edges, Edges]
     at, others, is_theirs = corpus.holders(mentions.concepts[usable], _MOST_HOLDERS)
     # One entry per mention and other row that mentions the same concept.
     own = usable[at]
-    place, is_other = mentions.place[own], others != nodes[mentions.place[own]]
+    place, is_other = mentions.position[own], others != nodes[mentions.position[own]]
     titled = is_title[own] & (mentions.is_subject[own] | is_theirs) & is_other
     by_title = (1 / mentions.subject_of[own[titled]]).astype(np.float32)
     shared = is_shared[own] & is_other
@@ -341,7 +341,7 @@ def graph_ranking(question: Question, corpus: Corpus, rankings: Sequence[Ranking
         return Ranking(GRAPH)
     seeds = np.array(list(starts), dtype=np.int64)
     # A memory with very many mentions says little about each concept.
-    mentioned = np.bincount(corpus.mentions(seeds).place, minlength=len(seeds))
+    mentioned = np.bincount(corpus.mentions(seeds).position, minlength=len(seeds))
     weights = np.array(list(starts.values())) * corpus.facts(seeds).importance / np.sqrt(np.maximum(mentioned, 1))
     rows, mass = WALKS[question.plan.walk](ConceptGraph(corpus).mixed, seeds, weights.astype(np.float32), hops=HOPS)
     is_visible = corpus.facts(rows).is_visible
@@ -543,7 +543,7 @@ def shared_concepts(corpus: Corpus, starts: Sequence[int], rows: Sequence[int]) 
     mentions = corpus.mentions(np.array([*starts, *wanted], dtype=np.int64))
     frequency = dict(zip(mentions.concepts.tolist(), mentions.frequency.tolist(), strict=True))
     concepts: list[set[int]] = [set() for _ in (*starts, *wanted)]
-    for place, concept in zip(mentions.place.tolist(), mentions.concepts.tolist(), strict=True):
+    for place, concept in zip(mentions.position.tolist(), mentions.concepts.tolist(), strict=True):
         concepts[place].add(concept)
     found: dict[int, tuple[int, int]] = {}
     for row, own in zip(wanted, concepts[len(starts) :], strict=True):

@@ -87,7 +87,7 @@ class Sources:
     """The store, corpus and models of a recall; without an embedder only the lexical leg runs."""
 
     store: OwnerStore
-    corpus: Callable[[Scope], Corpus]
+    open_corpus: Callable[[Scope], Corpus]
     analyzer: Analyzer
     embedder: Embedder | None = None
     hosted: Vectors | None = None
@@ -101,7 +101,7 @@ class Sources:
     def snapshot(self, scope: Scope) -> Iterator[Corpus]:
         """The corpus of a scope, inside one snapshot of the store."""
         with self.store.snapshot():
-            yield self.corpus(scope)
+            yield self.open_corpus(scope)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

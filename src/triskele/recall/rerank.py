@@ -294,7 +294,7 @@ def _mention_counts(rows: Sequence[int], corpus: Corpus) -> dict[int, int]:
     """How many memories mention the subject of each row."""
     mentions = corpus.mentions(np.array(rows, dtype=np.int64))
     counts = np.zeros(len(rows), dtype=np.int64)
-    np.maximum.at(counts, mentions.place[mentions.is_subject], mentions.frequency[mentions.is_subject])
+    np.maximum.at(counts, mentions.position[mentions.is_subject], mentions.frequency[mentions.is_subject])
     return dict(zip(rows, counts.tolist(), strict=True))
 
 

@@ -24,7 +24,7 @@ from triskele.types import Query, Scope, Sort
 if TYPE_CHECKING:
     from triskele.index.corpus import Corpus
     from triskele.index.lexical import LexicalIndex
-    from triskele.index.local import LocalIndexes, SemanticIndex
+    from triskele.index.local import LocalIndexes, ModelIndexes
     from triskele.index.worker import Worker
     from triskele.recall.hosted.egress_policy import EgressPolicy
     from triskele.recall.hosted.services import HostedServices
@@ -56,9 +56,9 @@ class ModelRuntime:
         self._lexical = lexical
         self._vault = vault
         self._lock = threading.RLock()
-        self._semantic: SemanticIndex | None = None
+        self._semantic: ModelIndexes | None = None
         # What an update brought, and the texts that it refuses.
-        self._successor: SemanticIndex | None = None
+        self._successor: ModelIndexes | None = None
         self._refused: set[str] = set()
         self._opened = ""
         self._earlier_weights = cache(partial(earlier_weights, store, settings.home))
@@ -91,12 +91,12 @@ class ModelRuntime:
         is_reading = is_open and self._settings.store.corpus != DATABASE and self.services() is None
         return self._store.snapshot() if is_reading else nullcontext()
 
-    def semantic(self) -> SemanticIndex | None:
+    def semantic(self) -> ModelIndexes | None:
         """The local model and its indexes; None if no model is in force."""
         return self._opened_as(self.model)
 
-    def _opened_as(self, model: str) -> SemanticIndex | None:
-        from triskele.index.local import SemanticIndex
+    def _opened_as(self, model: str) -> ModelIndexes | None:
+        from triskele.index.local import ModelIndexes
         from triskele.models.bundled import place_of
 
         with self._lock:
@@ -106,9 +106,9 @@ class ModelRuntime:
             if self._semantic is None and model != NO_MODEL:
                 place = place_of(model, self._settings.home)
                 try:
-                    self._semantic = SemanticIndex.open(self._folder, self._store, model=place)
+                    self._semantic = ModelIndexes.open(self._folder, self._store, model=place)
                     if self._semantic is not None and self._is_replaced(model):
-                        self._successor = self.rival(BUNDLED)
+                        self._successor = self.candidate_model(BUNDLED)
                 except BadInput as error:
                     # The folder of the model may be missing: only the lexical leg works until another switch.
                     if is_set(self._settings):
@@ -169,14 +169,14 @@ class ModelRuntime:
             for loaded in [pool.submit(load) for load in loads]:
                 loaded.result()
 
-    def rival(self, name: str) -> SemanticIndex:
+    def candidate_model(self, name: str) -> ModelIndexes:
         """Another local model over the same store, next to the one in use; a model of the hub is downloaded."""
-        from triskele.index.local import SemanticIndex
+        from triskele.index.local import ModelIndexes
         from triskele.models.bundled import place_of
         from triskele.models.local import local_embedder
 
         embedder = local_embedder(place_of(name, self._settings.home), may_download=True)
-        return SemanticIndex.of(embedder, self._folder, self._store)
+        return ModelIndexes.of(embedder, self._folder, self._store)
 
     def services(self) -> HostedServices | None:
         """The models that the settings name besides the local one; None if they name none, the default."""
@@ -235,7 +235,7 @@ class ModelRuntime:
         plan: Plan,
         *,
         local_only: bool = False,
-        model: SemanticIndex | None = None,
+        model: ModelIndexes | None = None,
         embed_first: int = 0,
     ) -> Sources:
         """The sources of recall for a query, with another `model` if given; a hosted model encodes it if allowed."""
@@ -270,16 +270,16 @@ class ModelRuntime:
         missing = (*missing, *((problem,) if problem else ()))
         return replace(sources, rewriter=services.rewriter, hosted=hosted, missing=missing)
 
-    def _corpus(self, semantic: SemanticIndex | None, *, is_in_force: bool) -> Callable[[Scope], Corpus]:
+    def _corpus(self, semantic: ModelIndexes | None, *, is_in_force: bool) -> Callable[[Scope], Corpus]:
         """What opens the corpus of a scope; another model than the one in force is ranked on this machine."""
         database = None
         # A database that cannot be written now is read as it is, or the local corpus serves.
         with suppress(Unavailable):
             if is_in_force and (database := self.database(semantic)) is not None:
                 database.catch_up()
-        return database.corpus if database is not None else self.indexes(semantic).corpus
+        return database.open_corpus if database is not None else self.indexes(semantic).open_corpus
 
-    def database(self, semantic: SemanticIndex | None) -> DatabaseIndexes | None:
+    def database(self, semantic: ModelIndexes | None) -> DatabaseIndexes | None:
         """The words and vectors inside the database, if the settings say so and the database can rank."""
         rows = self._store.corpus
         if self._settings.store.corpus != DATABASE or rows is None or rows.problem:
@@ -310,7 +310,7 @@ class ModelRuntime:
         """The indexes of the model if it is open, else those that need none."""
         return self.indexes(self._semantic)
 
-    def indexes(self, semantic: SemanticIndex | None) -> LocalIndexes:
+    def indexes(self, semantic: ModelIndexes | None) -> LocalIndexes:
         """The indexes of the store with the vectors of a model, or without any."""
         from triskele.index.local import LocalIndexes
 
@@ -342,7 +342,7 @@ class ModelRuntime:
 
     def _embed(
         self,
-        semantic: SemanticIndex,
+        semantic: ModelIndexes,
         *,
         limit: int | None,
         wait: bool,
@@ -370,7 +370,7 @@ class ModelRuntime:
         return semantic is not None and heads is not None and self._has_lost_tokens(semantic, heads)
 
     @staticmethod
-    def _has_lost_tokens(semantic: SemanticIndex, heads: Heads) -> bool:
+    def _has_lost_tokens(semantic: ModelIndexes, heads: Heads) -> bool:
         return len(semantic.tokens.missing(semantic.catalog.view(heads).slots, heads)) > 0
 
     def work_off(self, seconds: float) -> None:
@@ -419,13 +419,13 @@ class ModelRuntime:
 
     def rebuild(self) -> None:
         """Rebuild the files of vectors from what the store still holds."""
-        from triskele.index.local import SemanticIndex
+        from triskele.index.local import ModelIndexes
 
-        if SemanticIndex.files(self._folder):
+        if ModelIndexes.files(self._folder):
             if (semantic := self.semantic()) is not None:
                 semantic.rebuild()
             else:
-                SemanticIndex.remove_files(self._folder)
+                ModelIndexes.remove_files(self._folder)
 
     def forget(self) -> None:
         """Reopen everything when next needed: the content of the store was replaced."""

@@ -210,7 +210,7 @@ def _rare_words(memory: Memory, text: str, scope: Scope, sources: Sources) -> It
     """The memory's rarest words that the query lacks, one, two, then three of them."""
     asked = set(sources.analyzer.terms(text))
     words = {token.text: memory.content[token.start : token.end] for token in sources.analyzer.tokens(memory.content)}
-    rarity = sources.corpus(scope).rarity(term for term in words if term not in asked and len(term) > 1)
+    rarity = sources.open_corpus(scope).rarity(term for term in words if term not in asked and len(term) > 1)
     ranked = sorted(rarity, key=lambda term: (-rarity[term], term))
     for count in range(1, min(MAX_WORDS, len(ranked)) + 1):
         yield " ".join(dict.fromkeys(words[term] for term in ranked[:count]))

@@ -99,7 +99,7 @@ class DatabaseIndexes:
         while self.fingerprint and self.rows.index_vectors(self.fingerprint, self._as_text, _BATCH) == _BATCH:
             pass
 
-    def corpus(self, scope: Scope) -> DatabaseCorpus:
+    def open_corpus(self, scope: Scope) -> DatabaseCorpus:
         """What a scope may read: take it inside a snapshot of the store."""
         return DatabaseCorpus(self, scope, self.store.heads(self.fingerprint))
 
@@ -372,12 +372,12 @@ class DatabaseCorpus:
         wanted = set(codes)
         return {code: name for name, code in self._speakers.items() if code in wanted}
 
-    def said_by(self, name: str, most: int) -> Ints:
+    def rows_of_speaker(self, name: str, most: int) -> Ints:
         """The newest rows of those who are called by a name; none if the owner has very many versions."""
         found: list[int] = []
         if self.size <= READ_WHOLE_LIMIT:
             called = [speaker for speaker in self._rows.speakers(self.scope) if is_called(speaker, name)]
-            found = self._rows.said_by(called, self.scope, most) if called else []
+            found = self._rows.rows_of_speaker(called, self.scope, most) if called else []
         return np.array(found, dtype=np.int64)
 
     # Mentions

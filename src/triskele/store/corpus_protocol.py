@@ -144,7 +144,7 @@ class CorpusStore(Protocol):
         """The names of those who speak in a scope."""
         ...
 
-    def said_by(self, speakers: Sequence[str], scope: Scope, most: int) -> list[int]:
+    def rows_of_speaker(self, speakers: Sequence[str], scope: Scope, most: int) -> list[int]:
         """The newest rows of some speakers."""
         ...
 

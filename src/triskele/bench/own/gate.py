@@ -21,7 +21,7 @@ from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.bench.metrics import Scores
-    from triskele.index.local import SemanticIndex
+    from triskele.index.local import ModelIndexes
 
 BASELINE = "baseline"
 _KEY = "accepted"
@@ -175,7 +175,7 @@ class ModelComparison:
         return asdict(self)
 
 
-def compare_models(engine: LocalEngine, model: SemanticIndex, progress: Progress = quiet) -> ModelComparison:
+def compare_models(engine: LocalEngine, model: ModelIndexes, progress: Progress = quiet) -> ModelComparison:
     """Ask the current and another model the same questions."""
     current, other = OwnHarness(engine, progress), OwnHarness(engine, progress, model=model)
     # A plan that was adopted with one of them rests with the other.

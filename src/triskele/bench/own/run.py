@@ -17,7 +17,7 @@ from triskele.store.derived import Document
 from triskele.text import timestamps
 
 if TYPE_CHECKING:
-    from triskele.index.local import SemanticIndex
+    from triskele.index.local import ModelIndexes
 
 RUN = "run"
 MAX_RUNS = 10
@@ -56,7 +56,7 @@ def reports(engine: LocalEngine) -> dict[str, dict[str, Any]]:
     return {key: value["report"] for key, value in reversed(engine.store.documents.all(RUN).items())}
 
 
-def own_arm(name: str, engine: LocalEngine, model: SemanticIndex | None = None) -> Arm:
+def own_arm(name: str, engine: LocalEngine, model: ModelIndexes | None = None) -> Arm:
     """An arm of the benchmark, or `now`, the plan in force."""
     if name != NOW:
         return arm(name)

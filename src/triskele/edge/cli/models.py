@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from triskele.engine.local import LocalEngine
     from triskele.engine.model_choice import HostedModelUse, LocalModel, ModelsInUse, ModelSwitch, ModelUpdate, Rollback
-    from triskele.index.local import SemanticIndex
+    from triskele.index.local import ModelIndexes
 
 
 @command_group("triskele models list", "triskele models switch ~/models/bge-small-en-v1.5-onnx")
@@ -88,7 +88,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
     """
     with invocation.open_local() as engine:
 
-        def compared(engine: LocalEngine, rival: SemanticIndex) -> ModelComparison | None:
+        def compared(engine: LocalEngine, rival: ModelIndexes) -> ModelComparison | None:
             return _compared(engine, rival, untested)
 
         with progress_bar("Embedding") as advance:
@@ -105,7 +105,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
     context.exit(0 if outcome.is_switched else 1)
 
 
-def _compared(engine: LocalEngine, rival: SemanticIndex, untested: bool) -> ModelComparison | None:
+def _compared(engine: LocalEngine, rival: ModelIndexes, untested: bool) -> ModelComparison | None:
     """Compare two models on past and judged questions."""
     try:
         with progress_bar("Comparing") as progress:

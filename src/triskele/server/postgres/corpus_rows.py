@@ -285,7 +285,7 @@ class PostgresCorpus:
         statement = f"SELECT DISTINCT speaker FROM versions WHERE owner = %s AND speaker IS NOT NULL AND {condition}"
         return [name for (name,) in self._transactions.all(statement, [self._owner, *bindings])]
 
-    def said_by(self, speakers: Sequence[str], scope: Scope, most: int) -> list[int]:
+    def rows_of_speaker(self, speakers: Sequence[str], scope: Scope, most: int) -> list[int]:
         """The newest rows of some speakers."""
         condition, bindings = in_scope(scope)
         statement = (
