@@ -106,7 +106,7 @@ def embed(engine: LocalEngine, limit: int | None) -> Values:
     model = engine.semantic()
     return {
         "embedded": done,
-        "hosted": engine.runtime.embed_hosted() if limit is None else 0,
+        "hosted": engine.models.embed_hosted() if limit is None else 0,
         "model": model.embedder.fingerprint if model else "",
     }
 

@@ -50,11 +50,11 @@ from triskele.bench.loaders import load_dataset
 from triskele.bench.measure import RankedDocument
 from triskele.bench.metrics import evaluate
 from triskele.engine.local import LocalEngine
+from triskele.engine.models import Models
 from triskele.index.token_vectors import packed, to_row
 from triskele.models.bundled import bundled
 from triskele.models.embedder import Embedder
 from triskele.recall.plan import Plan
-from triskele.recall.runtime import ModelRuntime
 from triskele.server.corpus import DatabaseIndexes
 from triskele.server.postgres import vector_extension
 from triskele.store.rows import VERSION_COLUMNS, from_memory, version_hash
@@ -98,7 +98,7 @@ def rehearse(engine: LocalEngine, known: PrecomputedQueries | None = None) -> Pr
     semantic = engine.semantic()
     assert semantic is not None, "the benchmark needs the bundled model"
     embedder = known or PrecomputedQueries(semantic.embedder)
-    engine.runtime._semantic = replace(semantic, embedder=embedder)
+    engine.models._semantic = replace(semantic, embedder=embedder)
     return embedder
 
 
@@ -350,9 +350,9 @@ def _times(arms: Mapping[str, Callable[[str], object]], questions: Sequence[str]
 
 
 def _indexes(engine: LocalEngine) -> DatabaseIndexes:
-    runtime: ModelRuntime = engine.runtime
+    runtime: Models = engine.models
     found = runtime.database(engine.semantic())
-    assert found is not None, engine.runtime.corpus_notes()
+    assert found is not None, engine.models.corpus_notes()
     found.catch_up()
     return found
 

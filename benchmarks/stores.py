@@ -65,7 +65,7 @@ def rehearse(engine: LocalEngine, questions: Iterable[str]) -> Rehearsed:
     semantic = engine.semantic()
     assert semantic is not None, "the benchmark needs the bundled model"
     embedder = Rehearsed(semantic.embedder, questions)
-    engine.runtime._semantic = replace(semantic, embedder=embedder)
+    engine.models._semantic = replace(semantic, embedder=embedder)
     return embedder
 
 
@@ -106,7 +106,7 @@ def give_vectors(engine: LocalEngine, vectors: NDArray[np.float32], *, batch: in
 def lexical_leg(engine: LocalEngine, text: str) -> Ranking:
     """Only the lexical leg, to the depth of a recall."""
     query = Query(text=text, scope=engine.scope(), depth=50)
-    open_corpus = engine.runtime.indexes(None).open_corpus
+    open_corpus = engine.models.indexes(None).open_corpus
     corpus = open_corpus(query.scope)
     sources = Sources(engine.store, open_corpus, engine.lexical.analyzer)
     return legs.lexical(read(query, SHIPPED, corpus, sources), corpus)

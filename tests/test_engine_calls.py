@@ -149,7 +149,7 @@ def test_a_closed_memory_starts_nothing(engine: LocalEngine, tmp_path: Path) -> 
     ):
         with pytest.raises(StoreClosed, match="was closed: open it again"):
             call()
-    assert not (tmp_path / "c.db").exists() and not engine.runtime.is_at_work
+    assert not (tmp_path / "c.db").exists() and not engine.models.has_worker
     engine.close()
 
 

@@ -51,7 +51,7 @@ DOORS: dict[str, set[str]] = {
         "edge.web.code_page",
     },
     "server": {
-        "recall.runtime",
+        "engine.models",
         "edge.cli.server",
         "edge.cli.agents",
         "edge.http.dispatch",

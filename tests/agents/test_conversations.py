@@ -140,7 +140,7 @@ def test_what_is_told_is_counted(desk: Desk) -> None:
     desk.add("Roses want sun")
     said = desk.said("user-prompt-submit", prompt="kettle")
     desk.prompt("kettle", session_id="two")
-    desk.engine.after_answer.flush()
+    desk.engine.deferred_writes.flush()
     [count] = desk.engine.store.usage.most_used()
     assert (count.id, count.recalled, count.injected) == (id, 0, 2)
     assert count.tokens == 2 * -(-len(said.split("\n")[2]) // 4)
@@ -166,7 +166,7 @@ def test_conversations_lists_the_newest_first_and_one_with_what_it_was_given(des
     ids = [desk.add("The kettle is red"), desk.add("Roses want sun")]
     desk.prompt("kettle", client="codex")
     desk.prompt("roses", session_id="two")
-    desk.engine.after_answer.flush()
+    desk.engine.deferred_writes.flush()
     agents = desk.engine.agents
     newest, oldest = agents.conversations()
     assert (oldest.client, oldest.project, oldest.memories, oldest.given) == ("codex", "garden", 1, ())
@@ -182,7 +182,7 @@ def test_respond_names_what_it_gives(desk: Desk) -> None:
     id = desk.add("The kettle is red")
     payload = {"session_id": "one", "cwd": str(desk.folder / "garden"), "prompt": "kettle"}
     answer = desk.respond("user-prompt-submit", payload)
-    desk.engine.after_answer.flush()
+    desk.engine.deferred_writes.flush()
     assert (answer.memories, answer.tokens, answer.note) == ((id,), desk.engine.stats().days[0].tokens, "")
     again = desk.respond("user-prompt-submit", payload)
     assert (again.text, again.memories, again.tokens) == ("", (), 0)

@@ -352,7 +352,7 @@ def test_prompts_that_are_not_the_users_get_and_count_nothing(
     desk = open_desk("least_confidence = 0.0")
     id = desk.add(ROSES)
     assert desk.said("user-prompt-submit", **payload) == ""
-    desk.engine.after_answer.flush()
+    desk.engine.deferred_writes.flush()
     assert id not in desk.engine.store.usage.counts([id])
     assert desk.prompt(payload["prompt"].lstrip("<[")) == [ROSES]
 

@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from triskele.agents import usage
-from triskele.agents.usage import AfterAnswer
+from triskele.engine.background import DeferredWrites
 from triskele.engine.local import LocalEngine
 from triskele.errors import StoreClosed, StoreUnavailable
 from triskele.store.sqlite.store import SqliteOwnerStore
@@ -75,7 +75,7 @@ def test_an_injection_is_counted_with_what_it_takes_and_leaves_fingerprints(open
 
 def test_what_an_answer_leaves_is_written_later_and_in_order() -> None:
     written: list[int] = []
-    after = AfterAnswer()
+    after = DeferredWrites()
     for number in range(3):
         after.put(partial(written.append, number))
     assert (written, len(after)) == ([], 3)
@@ -89,7 +89,7 @@ def test_a_refused_write_is_dropped_and_the_next_goes_on() -> None:
     def refuse() -> None:
         raise StoreUnavailable("busy")
 
-    after = AfterAnswer()
+    after = DeferredWrites()
     after.put(refuse)
     after.put(partial(written.append, 1))
     after.close()
@@ -101,10 +101,10 @@ def test_a_fault_of_one_note_reaches_nobody_and_the_store_is_closed(open_engine:
     id = engine.remember("the kettle is red").id
     answer = engine.answer("kettle")
     for write in (lambda: 1 // 0, partial(usage.note_recall, engine.store, answer)):
-        engine.after_answer.put(write)
-    engine.after_answer.flush()
+        engine.deferred_writes.put(write)
+    engine.deferred_writes.flush()
     assert engine.store.usage.counts([id])[id].recalled == 1
-    engine.after_answer.put(lambda: 1 // 0)
+    engine.deferred_writes.put(lambda: 1 // 0)
     engine.close()
     with pytest.raises(StoreClosed):
         engine.get(id)
@@ -112,7 +112,7 @@ def test_a_fault_of_one_note_reaches_nobody_and_the_store_is_closed(open_engine:
 
 def test_queue_that_its_owner_flushes_wakes_no_thread() -> None:
     written: list[int] = []
-    after = AfterAnswer()
+    after = DeferredWrites()
     after.is_flushed_by_owner = True
     after.start()
     after.put(partial(written.append, 1))
@@ -125,7 +125,7 @@ def test_queue_that_its_owner_flushes_wakes_no_thread() -> None:
 
 def test_a_faulty_write_does_not_end_the_thread() -> None:
     done = threading.Event()
-    after = AfterAnswer()
+    after = DeferredWrites()
     after.put(lambda: 1 // 0)
     after.put(done.set)
     after.start()
@@ -140,7 +140,7 @@ def _wait_for(event: threading.Event) -> None:
 def test_the_queue_is_bounded_and_a_full_one_is_written_by_a_thread() -> None:
     written: list[int] = []
     blocked = threading.Event()
-    after = AfterAnswer(most=3)
+    after = DeferredWrites(most=3)
     after.put(partial(_wait_for, blocked))
     after.put(partial(written.append, 0))
     assert after._thread is None
@@ -156,9 +156,9 @@ def test_the_queue_is_bounded_and_a_full_one_is_written_by_a_thread() -> None:
 def test_a_thread_writes_shortly_after_the_answer(open_engine: OpenEngine) -> None:
     engine = open_engine()
     id = engine.remember("the kettle is red").id
-    engine.after_answer.start()
+    engine.deferred_writes.start()
     answer = engine.recall("kettle")
-    engine.after_answer.put(partial(usage.note_recall, engine.store, answer))
+    engine.deferred_writes.put(partial(usage.note_recall, engine.store, answer))
     ends = time.monotonic() + 30
     while id not in engine.store.usage.counts([id]):
         assert time.monotonic() < ends

@@ -34,14 +34,14 @@ ROUNDING = 2e-3
 
 
 def _database(engine: LocalEngine, _: Encoded, scope: Scope) -> Corpus:
-    indexes = engine.runtime.database(engine.semantic())
+    indexes = engine.models.database(engine.semantic())
     assert indexes is not None
     indexes.catch_up()
     return indexes.open_corpus(scope)
 
 
 CORPORA: dict[str, Callable[[LocalEngine, Encoded, Scope], Corpus]] = {
-    "local": lambda engine, _, scope: engine.runtime.indexes(engine.semantic()).open_corpus(scope),
+    "local": lambda engine, _, scope: engine.models.indexes(engine.semantic()).open_corpus(scope),
     "brute force": BruteForceCorpus,
     "database": _database,
 }
@@ -318,7 +318,7 @@ def test_recall_ranks_the_sample_corpus_alike_over_every_corpus(plan: Plan) -> N
         brute = BruteForceCorpus(engine, encoded, scope)
         for text in questions:
             query = Query(text=text, scope=scope, limit=20)
-            sources = engine.runtime.sources(query, plan)
+            sources = engine.models.sources(query, plan)
             one = recall(query, plan, sources)
             other = recall(query, plan, replace(sources, open_corpus=lambda _: brute))
             assert [hit.memory.id for hit in one.hits] == [hit.memory.id for hit in other.hits], text

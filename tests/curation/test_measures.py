@@ -34,7 +34,7 @@ def engine(open_logging: Callable[..., LocalEngine]) -> LocalEngine:
 
 
 def _texts(engine: LocalEngine) -> list[str]:
-    engine.after_answer.flush()
+    engine.deferred_writes.flush()
     return [asked.text for asked in measures.logged_queries(engine.store)]
 
 
@@ -50,7 +50,7 @@ def test_a_question_is_kept_with_its_place_and_hits_newest_first(engine: LocalEn
     engine.recall("kettle colour")
     engine.recall("anything else", all_projects=True)
     assert measures.logged_queries(engine.store) == []
-    engine.after_answer.flush()
+    engine.deferred_writes.flush()
     assert measures.logged_queries(engine.store) == [
         measures.LoggedQuery("anything else", None, ()),
         measures.LoggedQuery("kettle colour", "garden", (id,)),
@@ -79,14 +79,14 @@ def test_the_log_is_bounded(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 def test_a_store_that_others_hold_answers_at_once_and_keeps_nothing(engine: LocalEngine, tmp_path: Path) -> None:
     engine.remember("the kettle is red")
     engine.recall("kettle before")
-    engine.after_answer.flush()
+    engine.deferred_writes.flush()
     other = apsw.Connection(str(tmp_path / "memories.db"))
     other.execute("BEGIN IMMEDIATE")
     # Whoever waited here would fail the test by its time limit.
     engine.store._database._busy_timeout_s = 3600.0  # type: ignore[attr-defined]
     engine.store._database.connection().set_busy_timeout(3_600_000)  # type: ignore[attr-defined]
     assert len(engine.recall("kettle meanwhile").hits) == 1
-    engine.after_answer.flush()
+    engine.deferred_writes.flush()
     other.close()
     assert _texts(engine) == ["kettle before"]
 

@@ -15,8 +15,8 @@ import pytest
 from triskele.edge.cli import invocation
 from triskele.edge.hook import client
 from triskele.edge.process import resident
+from triskele.engine.background import BackgroundWork
 from triskele.errors import StoreUnavailable
-from triskele.recall.runtime import ModelRuntime
 
 Run = Callable[..., Any]
 HEAVY = ("numpy", "tantivy", "onnxruntime", "tokenizers", "triskele.bench", "triskele.index.lexical")
@@ -81,14 +81,14 @@ def test_command_embeds_after_its_output_without_a_background_process(
 ) -> None:
     monkeypatch.setattr(invocation, "SPARE_S", 30.0)
     printed: list[Any] = []
-    real = ModelRuntime.work_off
+    real = BackgroundWork.process
 
-    def work_off(self: ModelRuntime, seconds: float) -> None:
+    def work_off(self: BackgroundWork, seconds: float) -> None:
         printed.append(json.loads(sys.stdout.buffer.getvalue()))  # type: ignore[attr-defined]
         real(self, seconds)
 
     monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "false")
-    monkeypatch.setattr(ModelRuntime, "work_off", work_off)
+    monkeypatch.setattr(BackgroundWork, "process", work_off)
     assert printed == [] and run("add", "the kettle is red", "--json").json == printed[0]
     jobs = run("stats", "--json").json["jobs"]
     assert (jobs["embed"], jobs["names"]) == (0, 0)
@@ -111,7 +111,7 @@ def test_failure_after_the_output_is_no_error(run: Run, monkeypatch: pytest.Monk
     def refuse(*_: object) -> None:
         raise StoreUnavailable("busy")
 
-    monkeypatch.setattr(ModelRuntime, "work_off", refuse)
+    monkeypatch.setattr(BackgroundWork, "process", refuse)
     ran = run("add", "the kettle is red")
     assert (ran.code, ran.err) == (0, "")
 

@@ -123,7 +123,7 @@ def test_interrupted_switch_continues(run: Run, add: Any, noise: str, monkeypatc
     assert run("models", "switch", noise, "--untested").code == 130
     assert _seen() == [2, 5]
     with open_memory() as engine:
-        assert engine.runtime.model == "bundled" and model_switch.switched(engine.store) is None
+        assert engine.models.model == "bundled" and model_switch.switched(engine.store) is None
     calls.clear()
     monkeypatch.setattr(worker, "_embed", embed)
     assert run("models", "switch", noise, "--untested").code == 0

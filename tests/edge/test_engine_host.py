@@ -81,7 +81,7 @@ def test_after_a_change_of_settings_the_next_request_is_served_by_the_new_ones(
     old = host.open_engine()
     old.remember("the heron fishes at dawn")
     written: list[str] = []
-    old.after_answer.put(lambda: written.append("what was given"))
+    old.deferred_writes.put(lambda: written.append("what was given"))
     (tmp_path / "config.toml").write_text("[agents]\nbudget_tokens = 300\nidle_minutes = 2\n")
     assert host.is_outdated()
     new = host.open_engine()

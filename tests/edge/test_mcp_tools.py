@@ -190,7 +190,7 @@ async def test_recalling_is_counted(open_engine: Open) -> None:
     async with connected(engine) as agent:
         id = await agent.store(ARGO)
         await agent.call("memory_recall", query="deploy with argo")
-    engine.after_answer.flush()
+    engine.deferred_writes.flush()
     line = engine.store.usage.counts([id])[id]
     assert line.recalled == 1 and line.tokens > 0
 

@@ -75,7 +75,7 @@ def _lived_in(engine: LocalEngine) -> None:
     engine.remember("The doctor said rest", sensitivity=Sensitivity.PRIVATE)
     engine.upkeep.embed()
     engine.recall("which lamp does Zoë have?")
-    engine.after_answer.flush()
+    engine.deferred_writes.flush()
     engine.store.usage.injected("talk", [], client="claude-code", project="demo")
 
 

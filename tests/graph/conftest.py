@@ -19,7 +19,7 @@ class Team:
     def __init__(self, engine: LocalEngine) -> None:
         self.engine = engine
         self._count = 0
-        self.mentions = engine.runtime.open_indexes().mentions
+        self.mentions = engine.models.open_indexes().mentions
 
     def add(self, text: str, **details: Any) -> str:
         return self.engine.remember(text, **details).id
@@ -32,7 +32,7 @@ class Team:
     def view(self, *, any_time: bool = False, **place: Any) -> View:
         read_names(self.engine.store, self.engine.lexical)
         scope = replace(self.engine.scope(**place), any_time=any_time)
-        columns = self.engine.runtime.open_indexes().catalog.view()
+        columns = self.engine.models.open_indexes().catalog.view()
         return View.open(self.engine.store, self.mentions, columns, scope)
 
 

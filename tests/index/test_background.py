@@ -102,8 +102,8 @@ def test_the_background_survives_a_failure_and_tries_again(
     toy.before = lambda: None
     engine.remember("second")
     until(lambda: engine.store.jobs.count(EMBED) == 0)
-    assert engine.runtime._worker is not None and engine.runtime._worker._thread is not None
-    assert engine.runtime._worker._thread.is_alive()
+    assert engine.background._worker is not None and engine.background._worker._thread is not None
+    assert engine.background._worker._thread.is_alive()
 
 
 def test_a_folder_that_cannot_be_written_does_not_stop_the_background(

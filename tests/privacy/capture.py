@@ -115,7 +115,7 @@ class Capture:
 
     @property
     def outside(self) -> HostedServices:
-        found = self.engine.runtime.services()
+        found = self.engine.models.services()
         assert found is not None
         return found
 
@@ -172,7 +172,7 @@ class Capture:
 
     def _embed(self) -> None:
         self.engine.upkeep.embed()
-        self.engine.runtime.embed_hosted()
+        self.engine.models.embed_hosted()
         self._run("reindex")
 
     def _close_later(self) -> None:
@@ -181,7 +181,7 @@ class Capture:
             canary.number: engine.remember(canary.memory, sensitivity=Sensitivity.OPEN).id
             for canary in self.later.canaries
         }
-        engine.runtime.embed_hosted()
+        engine.models.embed_hosted()
         self.facts["what was open arrived"] = all(map(self._has_arrived, [each.memory for each in self.later.canaries]))
         assert self.outside.hosted is not None
         mark = self.outside.hosted.texts.fingerprint

@@ -70,7 +70,7 @@ def test_before_anything_was_sent_the_doctor_names_who_may_be_asked(engine: Loca
 
 def test_what_left_is_told_by_day_and_endpoint(engine: LocalEngine, server: loopback.Loopback) -> None:
     engine.upkeep.embed()
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     engine.recall("who bakes the cake", rerank="cross")
     found = {day["endpoint"]: day for day in told()["left"]}
     read = found["hosted"]
@@ -87,7 +87,7 @@ def test_what_left_is_told_by_day_and_endpoint(engine: LocalEngine, server: loop
 
 
 def test_what_left_stays_told_when_the_settings_name_nobody_any_more(engine: LocalEngine, tmp_path: Path) -> None:
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     (tmp_path / "home" / "config.toml").unlink()
     assert told()["outside"] == {} and told()["left"][0]["texts"] == 3
     assert "No hosted model" in doctor() and "3 texts" in doctor() and "Nothing was sent" not in doctor()
@@ -97,12 +97,12 @@ def test_what_left_stays_told_when_the_settings_name_nobody_any_more(engine: Loc
 def test_every_try_counts_and_failures_are_not_billed(
     engine: LocalEngine, server: loopback.Loopback, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    outside = engine.runtime.services()
+    outside = engine.models.services()
     assert outside is not None
     monkeypatch.setattr(outside.client, "_pause", lambda seconds: None)
     server.turns.extend([loopback.refuse(status)] * 3)
     with pytest.raises(ModelUnavailable):
-        engine.runtime.embed_hosted()
+        engine.models.embed_hosted()
     tries = 1 if status == 401 else 3
     (day,) = told()["left"]
     assert (day["requests"], day["texts"], day["tokens"]) == (tries, 3 * tries, 0)
@@ -110,7 +110,7 @@ def test_every_try_counts_and_failures_are_not_billed(
     # While the endpoint rests nothing leaves, and nothing is counted.
     if status != 401:
         with pytest.raises(ModelUnavailable, match="failed recently"):
-            engine.runtime.embed_hosted()
+            engine.models.embed_hosted()
         assert told()["left"] == [day]
     # What was tried was sent, as far as anybody knows.
     assert all(len(engine.get(memory.id).sent) == 1 for memory in engine.browse().memories)
@@ -118,7 +118,7 @@ def test_every_try_counts_and_failures_are_not_billed(
 
 def test_private_memories_are_in_no_account(engine: LocalEngine) -> None:
     hidden = engine.remember("the diary is under the bed", sensitivity=Sensitivity.PRIVATE).id
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     assert list(engine.get(hidden).sent) == []
     (day,) = told()["left"]
     assert (day["texts"], day["characters"]) == (3, sum(map(len, TEXTS)))

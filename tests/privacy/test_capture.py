@@ -12,12 +12,13 @@ import pytest
 from canaries import Canaries
 from capture import Capture, answer
 
+from triskele.engine import models
 from triskele.errors import Unavailable
 from triskele.models.egress import _Writer
 from triskele.models.llm import CommandLlm
 from triskele.privacy import clearance
 from triskele.privacy.clearance import ClearedText, Quotes
-from triskele.recall import rewording, runtime
+from triskele.recall import rewording
 from triskele.recall.hosted import egress_log, egress_policy, services
 from triskele.store import truth_rows, writer
 from triskele.store.vault import StoreVault
@@ -116,7 +117,7 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "what makes a secret one": lambda patch: patch.setattr(Quotes, "add_secrets", Quotes.add),
     "taking vectors back": lambda patch: patch.setattr(truth_rows, "drop_hosted_vectors", _nothing),
     "dropping vectors of sealed texts": lambda patch: patch.setattr(writer, "drop_unused", _nothing),
-    "taking files back": lambda patch: patch.setattr(runtime.ModelRuntime, "take_back", _nothing),
+    "taking files back": lambda patch: patch.setattr(models.Models, "take_back", _nothing),
     "the account of what was sent": lambda patch: patch.setattr(egress_log.StoreLedger, "_note", _nothing),
     "the words of a request": lambda patch: patch.setattr(_Writer, "word", lambda writer, text: text),
     "the hosted model's question": _unwatched(services, "Hosted"),

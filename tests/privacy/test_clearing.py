@@ -61,15 +61,15 @@ def test_an_open_memory_that_says_nearly_what_a_private_one_says_stays(
     engine = open_engine()
     engine.remember(PRIVATE, sensitivity=Sensitivity.PRIVATE)
     near = engine.store.history(engine.remember(text).id)[-1]
-    assert engine.runtime.egress_policy.memory(near) is None
+    assert engine.models.egress_policy.memory(near) is None
     for other in ("The heating of the office is repaired every spring", "Customers may cancel within thirty days"):
-        assert engine.runtime.egress_policy.memory(engine.store.history(engine.remember(other).id)[-1]) is not None
+        assert engine.models.egress_policy.memory(engine.store.history(engine.remember(other).id)[-1]) is not None
 
 
 def test_a_name_that_only_private_memories_know_is_a_quotation(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine()
     engine.remember("The surgery of Torvald is on Tuesday, Pixel stays with us", sensitivity=Sensitivity.PRIVATE)
-    clearing = engine.runtime.egress_policy
+    clearing = engine.models.egress_policy
     assert clearing.question("where does Torvald live?")[0] is None
     assert clearing.question("where does the cat live?")[0] is not None
     known = engine.remember("Torvald writes the minutes of every meeting")

@@ -67,7 +67,7 @@ def fill(engine: LocalEngine) -> list[str]:
 def by_words(engine: LocalEngine, text: str, **filters: object) -> list[tuple[str, float]]:
     """The lexical leg alone, as (memory, score)."""
     query = Query(text=text, scope=engine.scope(**filters), depth=100)  # type: ignore[arg-type]
-    open_corpus = engine.runtime.indexes(None).open_corpus
+    open_corpus = engine.models.indexes(None).open_corpus
     corpus = open_corpus(query.scope)
     question = read(query, SHIPPED, corpus, Sources(engine.store, open_corpus, engine.lexical.analyzer))
     ranking = legs.lexical(question, corpus)

@@ -104,23 +104,23 @@ def _is_by_meaning(answer: Answer, content: str = KETTLE) -> bool:
 
 def _advance(engine: LocalEngine, limit: int) -> int | None:
     engine.semantic()
-    return engine.runtime.advance_update(limit)
+    return engine.models.advance_update(limit)
 
 
 def _finish(engine: LocalEngine) -> int:
     """Embed what waits, and end the update, as `triskele reindex` does."""
-    return engine.upkeep.embed() + (engine.runtime.advance_update() or 0)
+    return engine.upkeep.embed() + (engine.models.advance_update() or 0)
 
 
 def test_update_is_a_switch_that_kept_weights_bridge(
     updated: LocalEngine, earlier: BundledEmbedder, new: BundledEmbedder
 ) -> None:
     assert _model(updated) == earlier.fingerprint and _is_by_meaning(_asked(updated))
-    assert _advance(updated, 12) == 12 and updated.runtime.update() == (new.fingerprint, 19)
+    assert _advance(updated, 12) == 12 and updated.models.update() == (new.fingerprint, 19)
     updated.remember(CRANE)
     assert updated.upkeep.embed(limit=16) == 1 and _is_by_meaning(_asked(updated, "hoisting equipment"), CRANE)
     assert _finish(updated) == 20
-    assert _model(updated) == new.fingerprint and updated.runtime.update() is None
+    assert _model(updated) == new.fingerprint and updated.models.update() is None
     assert _is_by_meaning(_asked(updated)) and _is_by_meaning(_asked(updated, "hoisting equipment"), CRANE)
     last = model_switch.switched(updated.store)
     assert last is not None and (last.name, last.before, last.weights) == (
@@ -178,7 +178,7 @@ def test_worker_tries_again_when_another_process_was_at_it(
     monkeypatch.setattr(worker, "LEASE_S", 0.2)
     updated.semantic()
     with worker.alone(updated.store, f"{EMBED} {BundledEmbedder().fingerprint}", 30, wait=True) as is_alone:
-        assert is_alone and updated.runtime.advance_update(64) == 0
+        assert is_alone and updated.models.advance_update(64) == 0
         updated.work_in_background()
         time.sleep(0.5)
         assert len(updated.store.models.seen()) == 1
@@ -260,8 +260,8 @@ def test_program_of_the_earlier_version_follows_the_update(
     _advance(updated, 12)
     install(earlier)
     before.remember(CRANE)
-    assert before.upkeep.embed() == 1 and before.runtime.update() is None
-    assert opened().runtime.update() is None
+    assert before.upkeep.embed() == 1 and before.models.update() is None
+    assert opened().models.update() is None
     install(new)
     assert _finish(updated) == 20 and _model(updated) == new.fingerprint
     install(earlier)
@@ -340,8 +340,8 @@ def test_latest_of_kept_weights_that_have_read_as_much_answers(
     install(other_weights(tmp_path / "oldest", "y", name="triskele-minilm-l6"))
     oldest = opened()
     # A version that was never updated: it leaves the weights in force that have read the store.
-    assert _model(oldest) == earlier.fingerprint and oldest.runtime.update() is None
-    switched = oldest.runtime.candidate_model("bundled")
+    assert _model(oldest) == earlier.fingerprint and oldest.models.update() is None
+    switched = oldest.models.candidate_model("bundled")
     worker.embed_beside(oldest.store, switched, set())
     install(new)
     assert _model(opened()) == earlier.fingerprint
@@ -372,11 +372,11 @@ def test_switch_by_hand_during_an_update_is_obeyed(
         model_switch.put_in_force(updated.store, str(folder), "bundled", {})
         finish(*given)
 
-    monkeypatch.setattr("triskele.recall.runtime.finish_update", switched_meanwhile)
+    monkeypatch.setattr("triskele.engine.models.finish_update", switched_meanwhile)
     _finish(updated)
-    assert _model(updated).startswith("other@") and updated.runtime.update() is None
+    assert _model(updated).startswith("other@") and updated.models.update() is None
     model_switch.roll_back(updated.store, tmp_path / "home")
-    assert updated.runtime.model == "bundled"
+    assert updated.models.model == "bundled"
 
 
 def test_setting_names_the_bundled_model_and_the_update_ends(
@@ -403,7 +403,7 @@ from pathlib import Path
 from triskele import config
 from triskele.engine.local import LocalEngine
 from triskele.models import bundled
-from triskele.recall import runtime
+from triskele.engine import models
 from triskele.index import worker
 
 home, weights, marker, step = sys.argv[1:]
@@ -414,10 +414,10 @@ def stopped(*_, **__):
     Path(marker).touch()
     time.sleep(600)
 
-setattr(worker if step == "_embed_accepted" else runtime, step, stopped)
+setattr(worker if step == "_embed_accepted" else models, step, stopped)
 engine = LocalEngine(config.load({"TRISKELE_HOME": home}), Path(home))
 engine.upkeep.embed()
-engine.runtime.advance_update()
+engine.models.advance_update()
 """
 
 
@@ -437,7 +437,7 @@ def test_killed_process_leaves_the_kept_weights_in_force_and_another_ends_the_up
         with opened() as beside:
             assert _model(beside) == earlier.fingerprint and _is_by_meaning(_asked(beside))
             if step == "_embed_accepted":
-                assert beside.runtime.advance_update(64) == 0, "one process reads at a time"
+                assert beside.models.advance_update(64) == 0, "one process reads at a time"
         process.kill()
     assert marker.exists() and process.returncode == -signal.SIGKILL
     engine = opened()

@@ -95,7 +95,7 @@ def test_what_connections_raised_keeps_its_lead_over_what_the_model_likes(
     scores = {rows[0]: 0.8, rows[1]: 1.0, rows[2]: 0.5}
     from_graph = {GRAPH: Contribution(1, share, share, share)}
     found = Candidates([Candidate(row, scores[row], from_graph if row == rows[1] else {}) for row in rows])
-    corpus = engine.runtime.indexes(None).open_corpus(engine.scope())
+    corpus = engine.models.indexes(None).open_corpus(engine.scope())
     question = Question(Query(text=QUESTION, scope=engine.scope()), Plan())
     read = rerank.review(question, corpus, found, engine.store, Fake(liked))
     assert [candidate.row for candidate in read.ranked][:2] == (rows[1::-1] if is_above else rows[:2])

@@ -41,7 +41,7 @@ def served(
     rows = sorted(row for row, _ in engine.store.versions())
     fused = [Candidate(row, score, {}) for row, score in zip(rows, scores, strict=True)]
     query = Query(text="fact", scope=engine.scope(), limit=limit, sort=sort)
-    corpus = engine.runtime.sources(query, SHIPPED).open_corpus(query.scope)
+    corpus = engine.models.sources(query, SHIPPED).open_corpus(query.scope)
     return [(each.memory.id, each.score) for each in resolve(fused, query, engine.store, corpus, priors=PRIORS)]
 
 
@@ -73,7 +73,7 @@ def test_scores_that_do_not_fall_are_read_to_the_end(engine: LocalEngine) -> Non
 
 def test_a_candidate_outside_the_scope_takes_no_place(engine: LocalEngine) -> None:
     query = Query(text="fact", scope=engine.scope(), limit=2)
-    corpus = engine.runtime.sources(query, SHIPPED).open_corpus(query.scope)
+    corpus = engine.models.sources(query, SHIPPED).open_corpus(query.scope)
     # No links: the first three memories replace nothing.
     rows = sorted(row for row, _ in engine.store.versions())[:3]
     fused = [Candidate(10_000, 9.0, {}), *(Candidate(row, 1.0, {}) for row in rows)]
@@ -89,7 +89,7 @@ def test_an_older_version_outside_the_scope_does_not_take_the_place_of_the_newer
         engine.edit(id, content="the mill turns at dawn")
         older, newer = (row for row, _ in engine.store.versions([id]))
         query = Query(text="mill", scope=engine.scope(), limit=2)
-        corpus = engine.runtime.sources(query, SHIPPED).open_corpus(query.scope)
+        corpus = engine.models.sources(query, SHIPPED).open_corpus(query.scope)
         fused = [Candidate(older, 0.9, {}), Candidate(newer, 0.8, {})]
         resolved = resolve(fused, query, engine.store, corpus, priors=Priors())
     assert [(each.candidate.row, each.memory.content) for each in resolved] == [(newer, "the mill turns at dawn")]

@@ -43,7 +43,7 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
 
 
 def _indexes(engine: LocalEngine) -> DatabaseIndexes:
-    found = engine.runtime.database(engine.semantic())
+    found = engine.models.database(engine.semantic())
     assert found is not None
     found.catch_up()
     return found
@@ -175,7 +175,7 @@ def test_words_of_a_narrow_scope_score_as_in_the_local_corpus(
     terms = engine.lexical.analyzer.query_terms("which herons nest at the mill?")
     for project in ("small", "large"):
         scope = engine.scope(project=project)
-        expected = engine.runtime.indexes(None).open_corpus(scope).search(terms, limit=5)
+        expected = engine.models.indexes(None).open_corpus(scope).search(terms, limit=5)
         # Narrow, then looked up one by one after the best lay outside.
         for limit in (20, 0):
             monkeypatch.setattr(database, "EXACT_LIMIT", limit)

@@ -122,7 +122,7 @@ def test_a_worker_of_a_closed_engine_ends_quietly(
     raised: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", raised.append)
     engine = open_engine(model="bundled")
-    worker = Worker(engine.store, engine.lexical, engine.runtime.semantic)
+    worker = Worker(engine.store, engine.lexical, engine.models.semantic)
     engine.close()
     worker.wake()
     assert worker._thread is not None

@@ -147,7 +147,7 @@ class FileMemory:
         if not paragraphs:
             raise BadInput(f"{path} would be empty: delete it instead")
         # What was given a moment ago may wait to be noted.
-        self.engine.after_answer.flush()
+        self.engine.deferred_writes.flush()
         limit = self.engine.settings.memory.max_characters
         pieces = [piece for part in paragraphs for piece in _within(part, limit)]
         changes, now = list[Change](), timestamps.now()

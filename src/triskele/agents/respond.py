@@ -37,11 +37,11 @@ class LocalAgents:
         if not is_answered(call):
             return Injection()
         # What the last answer gave counts before the next one.
-        self._engine.after_answer.flush()
+        self._engine.deferred_writes.flush()
         text, conversation = _ANSWERS[call.event](self._engine, call)
         if not text.memories or conversation is None or (ends is not None and time.monotonic() > ends):
             return Injection(note=text.note)
-        self._engine.after_answer.put(
+        self._engine.deferred_writes.put(
             partial(
                 usage.note_injection,
                 self._engine.store,

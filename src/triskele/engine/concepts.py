@@ -47,7 +47,7 @@ class LocalConcepts:
     def overview(self) -> ConceptOverview:
         """Count the graph, and list the concepts that most memories mention."""
         scope = replace(self._engine.scope(all_projects=True), any_time=True)
-        indexes = self._engine.runtime.open_indexes()
+        indexes = self._engine.models.open_indexes()
         happened = indexes.catalog.view().happened
         first = timestamps.from_micros(int(happened.min())) if len(happened) else None
         return replace(lookup.overview(self._view(scope), indexes.mentions), first=first)
@@ -76,5 +76,5 @@ class LocalConcepts:
         # A store that cannot be written still shows what was read before.
         with suppress(Unavailable, OSError):
             read_names(self._store, self._engine.lexical, limit=_READ_FIRST, wait=False)
-        indexes = self._engine.runtime.open_indexes()
+        indexes = self._engine.models.open_indexes()
         return View.open(self._store, indexes.mentions, indexes.catalog.view(), scope)

@@ -1,13 +1,16 @@
-"""The health check of a store: reports damage in the truth, and repairs what is derived from it."""
+"""Statistics of a memory, and the health check: reports damage in the truth, and repairs what is derived from it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from triskele.config import BUNDLED
-from triskele.curation import projects
+from triskele.curation import measures, projects
+from triskele.curation.curator import Curator
+from triskele.engine.models import Models
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.index.lexical import LexicalIndex
 from triskele.index.local import ModelIndexes
@@ -15,12 +18,19 @@ from triskele.models.bundled import bundled
 from triskele.privacy.detect import find
 from triskele.recall.hosted import egress_log
 from triskele.recall.hosted.egress_log import Day
-from triskele.recall.runtime import ModelRuntime
-from triskele.replies import JobCounts
+from triskele.recall.plan import Adopted, values_of
+from triskele.replies import AdoptedPlan, JobCounts, Statistics
 from triskele.store.access import StoreAccess
 from triskele.store.protocols import IntegrityIssue, LostWrites, Maintenance, OwnerStore
 from triskele.store.vault import StoreVault
+from triskele.text import timestamps
 from triskele.types import Sensitivity
+
+if TYPE_CHECKING:
+    pass
+
+# The endpoint of the language model in the log of what was sent.
+_LLM = "llm"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +91,7 @@ class Health(StoreState):
         return self.is_whole and not (self.is_unrepaired or self.model_problem or self.vault_problem)
 
 
-def state(engine: StoreAccess, models: ModelRuntime, lexical: LexicalIndex) -> StoreState:
+def state(engine: StoreAccess, models: Models, lexical: LexicalIndex) -> StoreState:
     """Describe indexes, vault and hosted models as they are now."""
     return StoreState(
         index_behind=lexical.behind(),
@@ -95,7 +105,7 @@ def state(engine: StoreAccess, models: ModelRuntime, lexical: LexicalIndex) -> S
 
 def inspect(
     engine: StoreAccess,
-    models: ModelRuntime,
+    models: Models,
     lexical: LexicalIndex,
     maintenance: Maintenance | None,
     *,
@@ -207,3 +217,29 @@ def _repaired_words(lexical: LexicalIndex, behind: int | None, faults: int) -> l
 
 def _count(number: int, one: str) -> str:
     return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
+def statistics(engine: StoreAccess, plan: Adopted | None) -> Statistics:
+    """Count what a store holds."""
+    store, curator = engine.store, Curator(engine)
+    most_used = tuple(store.usage.most_used())
+    return Statistics(
+        **asdict(store.census()),
+        jobs=store.jobs.counts(),
+        names=store.names.counts(),
+        adopted=AdoptedPlan(values_of(plan.plan), plan.since, plan.questions) if plan else None,
+        agreement=measures.agreement(store),
+        most_used=most_used,
+        used=tuple(store.memories([count.id for count in most_used]).values()),
+        days=tuple(store.usage.days()),
+        proposals=len(curator.proposals.list()),
+        today=_today(curator, egress_log.days(store)),
+        llm_calls=engine.settings.curation.llm_calls,
+    )
+
+
+def _today(curator: Curator, days: Sequence[egress_log.Day]) -> dict[str, int]:
+    """What curation did today, with the tokens that its language model reported."""
+    day = timestamps.now().date().isoformat()
+    tokens = sum(each.tokens for each in days if (each.day, each.endpoint) == (day, _LLM))
+    return curator.today() | ({"tokens": tokens} if tokens else {})

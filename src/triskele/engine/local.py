@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from triskele import requests, validation
 from triskele.agents import usage
-from triskele.agents.usage import AfterAnswer
 from triskele.config import OFF, Settings, source_of
 from triskele.curation import measures, projects
 from triskele.engine import undo, views
+from triskele.engine.background import BackgroundWork, DeferredWrites
+from triskele.engine.models import Models
 from triskele.errors import AmbiguousId, BadInput, NotFound
 from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, candidates_per_leg
-from triskele.recall.runtime import ModelRuntime
 from triskele.replies import (
     Erasure,
     History,
@@ -106,13 +106,14 @@ class LocalEngine:
         self._close_store = unbound.close if store is None else lambda: None
         self._index_folder = stores.index_folder(settings)
         self._ask = ask
-        self.after_answer = AfterAnswer()
+        self.deferred_writes = DeferredWrites()
         # Shared by those who act as others.
         self._vault, self._lexical = cache(self._open_vault), cache(self._open_lexical)
-        self.runtime = ModelRuntime(settings, self._index_folder, self.store, self._lexical, self._vault)
+        self.models = Models(settings, self._index_folder, self.store, self._lexical, self._vault)
+        self.background = BackgroundWork(self.models, self.store, self._lexical)
 
     def __enter__(self) -> LocalEngine:
-        self.after_answer.refuse_closed()
+        self.deferred_writes.refuse_closed()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,8 +121,9 @@ class LocalEngine:
 
     def close(self) -> None:
         """Close files and connections."""
-        self.after_answer.close()
-        self.runtime.close()
+        self.deferred_writes.close()
+        self.background.stop()
+        self.models.close()
         if self._vault.cache_info().currsize:
             self.vault.close()
         if self._lexical.cache_info().currsize:
@@ -166,18 +168,18 @@ class LocalEngine:
     @property
     def egress_policy(self) -> EgressPolicy:
         """Which texts may leave."""
-        return self.runtime.egress_policy
+        return self.models.egress_policy
 
     @property
     def llm(self) -> Llm | None:
         """The language model that curation may ask, if the settings let it."""
-        services = self.runtime.services() if self.settings.curation.llm_calls else None
+        services = self.models.services() if self.settings.curation.llm_calls else None
         return services.judge if services is not None else None
 
     @property
     def embedder(self) -> Embedder | None:
         """The local model, if the settings name one."""
-        semantic = self.runtime.semantic()
+        semantic = self.models.semantic()
         return semantic.embedder if semantic is not None else None
 
     def _open_vault(self) -> StoreVault:
@@ -265,7 +267,7 @@ class LocalEngine:
         from triskele.agents import echo
 
         # What was given a moment ago may not be noted yet.
-        self.after_answer.flush()
+        self.deferred_writes.flush()
         for content, project in texts:
             target = project if project is not None else self.project or None
             echo.refuse(self.store, validation.check_text(content, "the memory"), project=target)
@@ -309,9 +311,9 @@ class LocalEngine:
 
     def seal(self, id: str, *, title: str | None = None) -> Erasure:
         """Make a memory secret in all its versions; everything derived from its text is erased."""
-        from triskele.engine import erasure
+        from triskele.engine import upkeep
 
-        return erasure.seal(self, self._maintenance, self.resolve(id), title)
+        return upkeep.seal(self, self._maintenance, self.resolve(id), title)
 
     def reveal(self, id: str) -> Secret:
         """Read the text of a secret; the journal records it."""
@@ -328,9 +330,9 @@ class LocalEngine:
 
     def erase(self, *ids: str) -> Erasure:
         """Remove these memories for good from every file of the store; backups made before keep them."""
-        from triskele.engine import erasure
+        from triskele.engine import upkeep
 
-        return erasure.erase(self, self._maintenance, self._resolved(ids))
+        return upkeep.erase(self, self._maintenance, self._resolved(ids))
 
     def link(self, source: str, kind: str, target: str) -> Outcome:
         """Link two memories."""
@@ -374,8 +376,8 @@ class LocalEngine:
         sealed = [self.vault.sealed(change) for change in self.workplace.placed(changes)]
         outcomes = self.store.apply(sealed, batch=batch or new_batch(), actor=self.actor, undoes=undoes)
         if any(map(may_hide, changes)):
-            self.runtime.take_back()
-        self.runtime.wake()
+            self.models.take_back()
+        self.background.wake()
         return outcomes
 
     # Files
@@ -448,7 +450,7 @@ class LocalEngine:
         sort = validation.check_member(Sort, options.get("sort", Sort.RELEVANCE), "sort")
         asked = plans.asked_for(options.get("legs"), options.get("fusion", DEFAULT), options.get("rerank", DEFAULT))
         limit = options.get("limit")
-        with self.runtime.moment():
+        with self.models.snapshot():
             plan = self.plan_in_force(asked, order=NEAR if near else options.get("order", AS_RANKED))
             plan = plan.for_prompt() if local_only else replace(plan, patience_s=self.settings.rerank.timeout_s)
             answer = self.ask(
@@ -464,7 +466,7 @@ class LocalEngine:
                 **_narrowing(options),
             )
         if plan.rerank == CROSS and sort is Sort.RELEVANCE:
-            self.after_answer.put(partial(measures.count_agreement, self.store, answer))
+            self.deferred_writes.put(partial(measures.count_agreement, self.store, answer))
         budget = options.get("budget")
         if budget is None:
             return answer
@@ -472,11 +474,11 @@ class LocalEngine:
 
     def _note(self, text: str, answer: Answer, options: RecallOptions) -> None:
         """Leave to write what an answer used, and the question if the recall log is on."""
-        self.after_answer.put(partial(usage.note_recall, self.store, answer, to_agent=is_client(self.actor)))
+        self.deferred_writes.put(partial(usage.note_recall, self.store, answer, to_agent=is_client(self.actor)))
         narrowed = options.get("show_superseded") or any(options.get(name) for name in _NOT_LOGGED_WITH)
         is_plain = self.settings.recall.log and options.get("sort", Sort.RELEVANCE) == Sort.RELEVANCE and not narrowed
-        if is_plain and not self.runtime.egress_policy.quotes_secret(text):
-            self.after_answer.put(partial(measures.log_query, self.store, text, answer, timestamps.now()))
+        if is_plain and not self.models.egress_policy.quotes_secret(text):
+            self.deferred_writes.put(partial(measures.log_query, self.store, text, answer, timestamps.now()))
 
     def ask(
         self,
@@ -515,14 +517,14 @@ class LocalEngine:
             project=None if all_projects else project if project is not None else self.project,
             show_superseded=show_superseded,
         )
-        sources = self.runtime.sources(query, plan, local_only=local_only, model=model, embed_first=embed_first)
+        sources = self.models.sources(query, plan, local_only=local_only, model=model, embed_first=embed_first)
         return recall(query, plan, sources)
 
     def plan_in_force(self, asked: Plan = SHIPPED, order: str = AS_RANKED, model: ModelIndexes | None = None) -> Plan:
         """The plan of recall: the requested one, else the one adopted for the model, else the default."""
         adopted = self.adopted(model) if asked == SHIPPED else None
         plan = adopted.plan if adopted else asked
-        rerank = self.runtime.usual_rerank() if plan.rerank == DEFAULT else plan.rerank
+        rerank = self.models.usual_rerank() if plan.rerank == DEFAULT else plan.rerank
         return replace(plan, order=order, rerank=rerank)
 
     def adopted(self, model: ModelIndexes | None = None) -> Adopted | None:
@@ -537,7 +539,7 @@ class LocalEngine:
 
         requests.refuse_unknown("why_not", options, requests.AskOptions)
         plan = self.plan_in_force(plans.asked_for(options.get("legs") or None))
-        recall = Recall(self.answer, self.scope, self.runtime.sources, plan, self.settings.recall.limit)
+        recall = Recall(self.answer, self.scope, self.models.sources, plan, self.settings.recall.limit)
         return why_not(self._last_version(id), text, options, recall)
 
     def related(
@@ -558,7 +560,7 @@ class LocalEngine:
         from triskele.curation.curator import Curator
 
         curator = Curator(self)
-        if self.runtime.is_open:
+        if self.models.is_open:
             from triskele.models.deadlines import within
 
             with suppress(TimeoutError):
@@ -567,12 +569,12 @@ class LocalEngine:
 
     def semantic(self) -> ModelIndexes | None:
         """The local model and its indexes, opened when first needed; None if there is no model."""
-        return self.runtime.semantic()
+        return self.models.semantic()
 
     def work_in_background(self) -> None:
         """Embed what waits, now and after every write, in a thread of this process."""
-        self.after_answer.start()
-        self.runtime.work_in_background()
+        self.deferred_writes.start()
+        self.background.start()
 
     def browse(self, **options: Unpack[ListOptions]) -> Page:
         """List memories, a page at a time."""
@@ -595,7 +597,7 @@ class LocalEngine:
 
     def _columns(self) -> Columns:
         """The columns of the catalog, which no model is needed for."""
-        return self.runtime.open_indexes().catalog.view()
+        return self.models.open_indexes().catalog.view()
 
     def scope(self, *, project: str | None = None, all_projects: bool = False, **filters: Any) -> Scope:
         """What a reader may see: of a project and what belongs everywhere, by the filters of `validation.narrowed`."""
@@ -653,7 +655,7 @@ class LocalEngine:
 
     def stats(self) -> Statistics:
         """Count what is stored, pending and used."""
-        from triskele.engine.statistics import statistics
+        from triskele.engine.health import statistics
 
         return statistics(self, self.adopted())
 

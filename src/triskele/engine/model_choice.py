@@ -92,14 +92,14 @@ class Rollback:
 
 def in_use(engine: LocalEngine) -> ModelsInUse:
     """Describe the models with their progress, and hosted ones with their hosts."""
-    store, runtime = engine.store, engine.runtime
-    last, semantic, services = switched(store), runtime.semantic(), runtime.services()
-    update, seen = runtime.update(), store.models.seen()
+    store, models = engine.store, engine.models
+    last, semantic, services = switched(store), models.semantic(), models.services()
+    update, seen = models.update(), store.models.seen()
     own = semantic.embedder.fingerprint if semantic is not None else None
     hosted = services.hosted.texts.fingerprint if services is not None and services.hosted is not None else None
     shown = (own, hosted, update[0] if update else None)
     local = LocalModel(
-        name=runtime.model,
+        name=models.model,
         fingerprint=own,
         read=seen.get(own or "", 0),
         waiting=store.models.count_lacking(own) if own else 0,
@@ -112,7 +112,7 @@ def in_use(engine: LocalEngine) -> ModelsInUse:
         if hosted is None
         else HostedModelUse(
             fingerprint=hosted,
-            host=runtime.hosts()["hosted"],
+            host=models.hosts()["hosted"],
             read=seen.get(hosted, 0),
             waiting=store.models.count_clear_for(hosted),
         ),
@@ -133,14 +133,14 @@ def switch(
     from triskele.index.worker import embed_beside
 
     model_switch.refuse_if_set(engine.settings)
-    before = engine.runtime.model
+    before = engine.models.model
     # Stored as an absolute path: other processes run in other folders.
     name = str(expanded(name)) if expanded(name).is_dir() else name
     if name == before:
         raise BadInput(f"{name} is already in use")
-    if name == BUNDLED and engine.runtime.update() is not None:
+    if name == BUNDLED and engine.models.update() is not None:
         raise BadInput("an update is bringing it into use: see `triskele models list`")
-    candidate_model = engine.runtime.candidate_model(name)
+    candidate_model = engine.models.candidate_model(name)
     try:
         fingerprint = candidate_model.embedder.fingerprint
         total = engine.store.models.count_lacking(fingerprint)
@@ -161,6 +161,6 @@ def roll_back(engine: LocalEngine) -> Rollback:
     """Return to the model before the last switch."""
     model_switch.refuse_if_set(engine.settings)
     back = model_switch.roll_back(engine.store, engine.settings.home)
-    semantic = engine.runtime.semantic()
+    semantic = engine.models.semantic()
     waiting = engine.store.models.count_lacking(semantic.embedder.fingerprint) if semantic is not None else 0
     return Rollback(model=back.name, before=back.before, waiting=waiting)

@@ -1,4 +1,4 @@
-"""What only the owner of a store can do: its files, indexes, models, projects, curation and sync."""
+"""What only the owner of a store can do: its files, indexes, models, projects, curation and sync; and erasing texts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from triskele import validation
-from triskele.curation import projects
-from triskele.engine import model_choice
+from triskele.curation import projects, secrecy
+from triskele.engine import model_choice, views
+from triskele.replies import Erasure
 from triskele.text import timestamps
+from triskele.text.ids import new_batch
 from triskele.types import Action, Sensitivity
 
 if TYPE_CHECKING:
@@ -24,10 +26,11 @@ if TYPE_CHECKING:
     from triskele.engine.model_choice import Comparison, ModelsInUse, ModelSwitch, Rollback
     from triskele.graph.relations import Estimate, Extracted, RelationEdge, RelationReader
     from triskele.index.local import ModelIndexes
-    from triskele.replies import NameCounts
+    from triskele.replies import NameCounts, Sent
     from triskele.store.protocols import Maintenance
     from triskele.store.vault import Rotation
     from triskele.sync.loop import SyncReport, SyncServer
+    from triskele.types import Outcome
 
 _CLOSED = (Sensitivity.PRIVATE, Sensitivity.SECRET)
 
@@ -110,7 +113,7 @@ class Upkeep:
         """Replace the store by a verified backup; the backup of what was there, or the folder of its damaged files."""
         kept = self._engine.maintenance.restore(validation.check_path(source))
         # Opened again: the backup may use another model.
-        self._engine.runtime.forget()
+        self._engine.models.forget()
         self.reindex()
         return kept
 
@@ -119,14 +122,14 @@ class Upkeep:
         from triskele.engine import health
 
         return health.inspect(
-            self._engine, self._engine.runtime, self._engine.lexical, self._maintenance, deep=deep, repair=repair
+            self._engine, self._engine.models, self._engine.lexical, self._maintenance, deep=deep, repair=repair
         )
 
     def state(self) -> StoreState:
         """Describe indexes, vault and hosted models as they are now, without a look for damage."""
         from triskele.engine import health
 
-        return health.state(self._engine, self._engine.runtime, self._engine.lexical)
+        return health.state(self._engine, self._engine.models, self._engine.lexical)
 
     def copies(self) -> list[Path]:
         """List earlier backups and copies of the store; they may be gone."""
@@ -137,23 +140,31 @@ class Upkeep:
     def reindex(self, progress: Progress | None = None) -> None:
         """Rebuild every derived index."""
         self._engine.lexical.rebuild(progress)
-        self._engine.runtime.rebuild()
+        self._engine.models.rebuild()
+
+    def has_pending(self) -> bool:
+        """Whether anything waits to be embedded or read."""
+        return self._engine.models.has_pending()
+
+    def process(self, seconds: float) -> None:
+        """Process pending work for at most this long, yielding to writers."""
+        self._engine.background.process(seconds)
 
     def embed(self, *, limit: int | None = None, wait: bool = True, progress: Progress | None = None) -> int:
         """Embed memories without vectors and read their names; returns how many; without `wait` writers go first."""
-        return self._engine.runtime.embed(limit=limit, wait=wait, progress=progress)
+        return self._engine.models.embed(limit=limit, wait=wait, progress=progress)
 
     def embed_hosted(self) -> int:
         """Embed open memories with the hosted model, if the settings name one; returns how many."""
-        return self._engine.runtime.embed_hosted()
+        return self._engine.models.embed_hosted()
 
     def model_in_force(self) -> str:
         """Name the local model that embeds, by the settings or the last switch."""
-        return self._engine.runtime.model
+        return self._engine.models.model
 
     def is_embedding(self) -> bool:
         """Whether this process embeds new memories in the background."""
-        return self._engine.runtime.is_at_work
+        return self._engine.models.has_worker
 
     def models(self) -> ModelsInUse:
         """Describe the models in use and how much each has embedded."""
@@ -161,15 +172,15 @@ class Upkeep:
 
     def update(self) -> tuple[str, int] | None:
         """Name the weights that an update brings into use, and count the texts that they have not embedded."""
-        return self._engine.runtime.update()
+        return self._engine.models.update()
 
     def advance_update(self, progress: Progress | None = None) -> int:
         """Embed with the weights of an update, and put them in use when nothing is left; returns how many."""
-        return self._engine.runtime.advance_update(progress=progress) or 0
+        return self._engine.models.advance_update(progress=progress) or 0
 
     def model_problems(self) -> tuple[str, ...]:
         """List why models that the settings name cannot be used."""
-        return self._engine.runtime.problems()
+        return self._engine.models.problems()
 
     def switch_model(
         self,
@@ -265,7 +276,7 @@ class Upkeep:
         """Read the names of all versions again; merges and splits by hand stay."""
         from triskele.graph import grouping
 
-        mentions = self._engine.runtime.open_indexes().mentions
+        mentions = self._engine.models.open_indexes().mentions
         read = grouping.rebuild(self._store, self._engine.lexical, mentions, progress=progress)
         return RebuiltGraph(read, self._store.names.counts())
 
@@ -324,3 +335,38 @@ class Upkeep:
             sent = int(found["sent"]) if "sent" in found else None
             servers.append(SyncedServer(noted, found.get("user", ""), at, sent, is_set=noted == url))
         return servers
+
+
+def erase(engine: LocalEngine, care: Maintenance | None, ids: Sequence[str]) -> Erasure:
+    """Remove memories from every file of the store."""
+    sent = views.sent(engine.store, ids)
+    outcomes = engine.store.erase(ids, batch=new_batch(), actor=engine.actor)
+    return _erasure(care, outcomes, _erase_copies(engine, care, ids), sent)
+
+
+def seal(engine: LocalEngine, care: Maintenance | None, id: str, title: str | None) -> Erasure:
+    """Make a memory secret in all its versions, and erase what was derived from its text."""
+    sent = views.sent(engine.store, [id])
+    versions = secrecy.sealed_versions(engine.store, engine.vault, id, title, engine.settings.memory)
+    outcome = engine.store.seal(versions, batch=new_batch(), actor=engine.actor)
+    return _erasure(care, [outcome], _erase_copies(engine, care, [id]), sent)
+
+
+def _erase_copies(engine: LocalEngine, care: Maintenance | None, ids: Sequence[str]) -> list[Path]:
+    """Erase texts also from the indexes and the copies next to the store."""
+    engine.upkeep.reindex()
+    copies = [] if care is None else care.erase_from_copies(ids, engine.store.owner)
+    return engine.lexical.drop_ahead() + copies
+
+
+def _erasure(
+    care: Maintenance | None, outcomes: Sequence[Outcome], erased: Sequence[Path], sent: Sequence[Sent]
+) -> Erasure:
+    remaining = [] if care is None else [copy for copy in care.earlier_copies() if copy not in erased]
+    return Erasure(
+        outcomes=tuple(outcomes),
+        erased_copies=tuple(map(str, erased)),
+        remaining_copies=tuple(map(str, remaining)),
+        out_of_reach=() if care is None else tuple(care.out_of_reach()),
+        sent=tuple(sent),
+    )

@@ -12,9 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from triskele.agents.usage import AfterAnswer
 from triskele.config import ServerSettings, Settings
 from triskele.edge.http.access import Access, Principal
+from triskele.engine.background import DeferredWrites
 from triskele.errors import QuotaExceeded
 from triskele.store import open as stores
 from triskele.store.derived import EMBED
@@ -53,7 +53,7 @@ class Tenants:
         self._windows: dict[str, _Window] = {}
         self._to_curate: dict[str, LocalEngine] = {}
         # Not the queue of an engine: a write waits until that one is empty.
-        self.after_writes = AfterAnswer()
+        self.after_writes = DeferredWrites()
         self.after_writes.start()
         self._is_closed = False
 

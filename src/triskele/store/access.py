@@ -32,11 +32,9 @@ class EgressRules(Protocol):
 
     def question(self, text: str) -> tuple[ClearedText | None, str]:
         """Clear a question, or say why it stays here."""
-        ...
 
     def memory(self, memory: Memory) -> ClearedText | None:
         """Clear the text of a memory; None if it stays here."""
-        ...
 
 
 class StoreAccess(Protocol):
@@ -61,20 +59,17 @@ class StoreAccess(Protocol):
     @property
     def egress_policy(self) -> EgressRules:
         """Which texts may leave."""
-        ...
 
     @property
     def llm(self) -> Llm | None:
         """The language model that curation may ask."""
-        ...
 
     @property
     def embedder(self) -> Embedder | None:
         """The local model, if the settings name one."""
-        ...
 
     @property
-    def after_answer(self) -> LaterWrites:
+    def deferred_writes(self) -> LaterWrites:
         """What answers leave to write."""
 
     def acting_as(self, actor: str) -> Self:

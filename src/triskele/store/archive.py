@@ -61,11 +61,9 @@ class ArchiveReader(Protocol):
 
     def owners(self) -> list[str]:
         """All owners in the store."""
-        ...
 
     def rows(self, owner: str, sql: str) -> Iterator[Sequence[Any]]:
         """The rows of a query about one owner, who is written {owner} in it."""
-        ...
 
 
 class ArchiveWriter(Protocol):
@@ -73,15 +71,12 @@ class ArchiveWriter(Protocol):
 
     def reserve(self, table: str, column: str, count: int) -> int:
         """The number after which `count` numbers are free for this transaction; called before any write."""
-        ...
 
     def begin(self, owner: str, tables: Iterable[str]) -> None:
         """Refuse an owner who has a journal here; other rows of this owner are deleted."""
-        ...
 
     def insert(self, table: str, rows: Sequence[Values]) -> None:
         """Write rows of the owner that was begun last."""
-        ...
 
 
 class ArchiveStore(Protocol):
@@ -89,11 +84,9 @@ class ArchiveStore(Protocol):
 
     def reading(self) -> AbstractContextManager[ArchiveReader]:
         """Read the store as of one moment."""
-        ...
 
     def writing(self, owner: str | None) -> AbstractContextManager[ArchiveWriter]:
         """Write the rows of one owner, or of several, in one transaction, all or none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

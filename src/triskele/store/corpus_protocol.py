@@ -87,36 +87,28 @@ class CorpusStore(Protocol):
     @property
     def problem(self) -> str:
         """Why the database cannot rank; empty if it can."""
-        ...
 
     @property
     def warning(self) -> str:
         """A warning about a database that can rank."""
-        ...
 
     def prepare(self, fingerprint: str, dimensions: int) -> None:
         """Make what the vectors of a model need, unless it is there."""
-        ...
 
     def is_behind(self, analyzer: str, fingerprint: str) -> bool:
         """Whether versions have no words yet, or vectors of a model are in no index."""
-        ...
 
     def index_words(self, analyzer: str, count: Callable[[Memory], WordCounts], limit: int) -> int:
         """Write the words of the next versions, without the words of another analyzer; returns how many."""
-        ...
 
     def index_vectors(self, fingerprint: str, convert: Callable[[bytes], str | None], limit: int) -> int:
         """Write the next vectors of a model into the index; returns how many. None means an invalid vector."""
-        ...
 
     def statistics(self, terms: Iterable[str]) -> TermStatistics:
         """Counts over every version of the owner, and for some terms."""
-        ...
 
     def count(self, scope: Scope) -> ScopeSize:
         """How many versions a scope contains, and how many vectors the index has."""
-        ...
 
     def candidates(
         self,
@@ -134,24 +126,18 @@ class CorpusStore(Protocol):
 
         A narrow scope is read first, and nothing is cut.
         """
-        ...
 
     def facts(self, rows: Sequence[int], scope: Scope, reach: int, fingerprint: str = "") -> list[FactRow]:
         """The facts of some rows, in any order; unknown ones are left out. With a model, its vectors too."""
-        ...
 
     def speakers(self, scope: Scope) -> list[str]:
         """The names of those who speak in a scope."""
-        ...
 
     def rows_of_speaker(self, speakers: Sequence[str], scope: Scope, most: int) -> list[int]:
         """The newest rows of some speakers."""
-        ...
 
     def vectors(self, fingerprint: str, rows: Sequence[int]) -> dict[int, bytes]:
         """The sentence vectors of some rows; those without are left out."""
-        ...
 
     def tokens(self, fingerprint: str, rows: Sequence[int]) -> dict[int, bytes]:
         """The token vectors of some rows, as the store keeps them; those without are left out."""
-        ...

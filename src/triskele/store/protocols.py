@@ -113,109 +113,83 @@ class MemoryStore(Protocol):
         self, changes: Sequence[Change], *, batch: str, actor: str = USER, undoes: int | None = None
     ) -> list[Outcome]:
         """Carry out the changes and journal them, all in one durable transaction or none."""
-        ...
 
     def erase(self, ids: Sequence[str], *, batch: str, actor: str = USER) -> list[Outcome]:
         """Remove these memories, their links and the documents about them from every byte of the store."""
-        ...
 
     def seal(self, versions: Sequence[tuple[Memory, Sealed]], *, batch: str, actor: str = USER) -> Outcome:
         """Replace every version of a memory by its title and sealed text, and erase all that was derived."""
-        ...
 
     def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
         """The sealed texts of some memories, or of all."""
-        ...
 
     def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
         """Replace sealed texts by the same texts under another key, and leave no byte of the old ones."""
-        ...
 
     def folders(self) -> list[FolderRow]:
         """The folders whose project is known, oldest first."""
-        ...
 
     def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
         """Give keys without a project the one that `choose` finds for the known folders; return it."""
-        ...
 
     def find(self, prefix: str, limit: int = 5) -> list[str]:
         """The ids that start with a prefix, forgotten ones included."""
-        ...
 
     def shorten(self, ids: Iterable[str], shortest: int = 8) -> dict[str, str]:
         """The shortest prefix of each id that no other id shares."""
-        ...
 
     def memories(self, ids: Iterable[str], *, known_at: datetime | None = None) -> dict[str, Memory]:
         """The versions that are current now, or were at a moment; forgotten and unknown ids are left out."""
-        ...
 
     def history(self, id: str) -> list[Memory]:
         """Every version of a memory, oldest first."""
-        ...
 
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         """The versions behind the row numbers of an index."""
-        ...
 
     def superseding_ids(self, rows: Iterable[int]) -> dict[int, str]:
         """The ids behind those row numbers of an index whose memories replace others or were replaced, at any time."""
-        ...
 
     def versions(self, ids: Sequence[str] | None = None) -> Iterator[tuple[int, Memory]]:
         """Every version with its row number, of some memories or of all, in row order."""
-        ...
 
     def links(
         self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
     ) -> list[Link]:
         """The links of any of these memories that are open now, or were at a moment."""
-        ...
 
     def all_links(self) -> Iterator[Link]:
         """Every link ever made, closed ones too, oldest first."""
-        ...
 
     def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
         """Memories of a scope in order of recency or importance; none if the scope names another owner."""
-        ...
 
     def count(self, scope: Scope) -> int:
         """The number of memories that a scope contains."""
-        ...
 
     def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 1000) -> list[JournalEntry]:
         """Journal entries of all, of one memory or of one batch, oldest first."""
-        ...
 
     def newest_entries(self, *, before: int | None = None, limit: int = 1) -> list[JournalEntry]:
         """The newest journal entries, newest first; `before` continues behind an entry, by its number."""
-        ...
 
     def changes_since(self, cursor: Cursor, limit: int = 1000) -> ChangePage:
         """The journal entries that became visible after a cursor, in the order in which they did."""
-        ...
 
     def position(self) -> Cursor:
         """The cursor after the newest journal entry; equal cursors mean an unchanged journal."""
-        ...
 
     def holds(self, cursor: Cursor) -> bool:
         """Whether the journal has the entry that a cursor follows; it has not where writes were lost."""
-        ...
 
     def epoch(self) -> str:
         """A name for this run of the journal; a restored store begins another, in which older cursors mean nothing."""
-        ...
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Let this thread read the store as of one moment; inside, nothing may be written."""
-        ...
 
     def census(self) -> Census:
         """Counts of what is stored."""
-        ...
 
 
 class OwnerStore(MemoryStore, Protocol):
@@ -224,51 +198,41 @@ class OwnerStore(MemoryStore, Protocol):
     @property
     def owner(self) -> str:
         """The owner that the store is bound to."""
-        ...
 
     def heads(self, fingerprint: str = "") -> Heads:
         """How far the journal, the vectors of a model, mentions and jobs have come, all at one moment."""
-        ...
 
     @property
     def vectors(self) -> VectorStore:
         """What models made of the contents, and the catalog."""
-        ...
 
     @property
     def names(self) -> NameStore:
         """What memories mention."""
-        ...
 
     @property
     def corpus(self) -> CorpusStore | None:
         """The corpus inside the database; None if only files next to the store can rank."""
-        ...
 
     @property
     def jobs(self) -> JobStore:
         """Work that waits."""
-        ...
 
     @property
     def models(self) -> ModelStore:
         """What models have seen."""
-        ...
 
     @property
     def documents(self) -> DocumentStore:
         """Small JSON documents."""
-        ...
 
     @property
     def usage(self) -> UsageStore:
         """How often memories are recalled and injected, and into which conversations."""
-        ...
 
     @property
     def shares(self) -> OwnerShares | None:
         """What is shared with other users; None if there are none."""
-        ...
 
 
 class Maintenance(Protocol):
@@ -277,54 +241,42 @@ class Maintenance(Protocol):
     @property
     def archive(self) -> ArchiveStore:
         """How archives are made of it and taken by it."""
-        ...
 
     def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
         """What is wrong with the truth; `deep` recomputes every hash."""
-        ...
 
     def backup(self, target: Path) -> None:
         """Write a consistent copy of the live store to a new file."""
-        ...
 
     def restore(self, source: Path) -> Path | None:
         """Replace everything by the content of a backup whose every hash matches; returns the path of the old content.
 
         An undamaged store is backed up first; the files of a damaged one are moved to a folder next to it.
         """
-        ...
 
     def leftovers(self) -> list[Path]:
         """The copies that killed backups and restores left."""
-        ...
 
     def remove_leftovers(self) -> list[Path]:
         """Remove the copies that killed backups and restores left; what was removed."""
-        ...
 
     def erase_from_copies(self, ids: Sequence[str], owner: str) -> list[Path]:
         """Erase memories from the copies next to the store, or remove whole copies; returns the copies concerned."""
-        ...
 
     def earlier_copies(self) -> list[Path]:
         """The copies that may hold erased memories: of restores, of killed processes, and backups made here."""
-        ...
 
     def out_of_reach(self) -> list[str]:
         """Places besides files that an erasure cannot reach, in words; nothing if everything is in files."""
-        ...
 
     def lost(self) -> list[LostWrites]:
         """Acknowledged writes that were lost, with what is still known of them."""
-        ...
 
     def scrub(self) -> None:
         """Leave no byte of deleted rows in the files."""
-        ...
 
     def is_scrubbed(self) -> bool:
         """Whether every erasure so far has reached the bytes of the files."""
-        ...
 
 
 class Store(Protocol):
@@ -333,12 +285,9 @@ class Store(Protocol):
     @property
     def maintenance(self) -> Maintenance | None:
         """Care for its files; None if it has none."""
-        ...
 
     def for_owner(self, owner: str) -> OwnerStore:
         """What one owner sees of the store."""
-        ...
 
     def close(self) -> None:
         """Close every connection, of this thread and of others."""
-        ...

@@ -37,23 +37,23 @@ def test_without_settings_nobody_is_asked(configured: Any, far: loopback.Loopbac
     engine = configured()
     _filled(engine)
     engine.recall("heron")
-    assert engine.runtime.services() is None and engine.runtime.hosts() == {} and engine.runtime.embed_hosted() == 0
+    assert engine.models.services() is None and engine.models.hosts() == {} and engine.models.embed_hosted() == 0
     assert far.seen == [] and engine.upkeep.inspect().left == ()
 
 
 def test_open_memories_are_read_and_private_ones_stay(configured: Any, far: loopback.Loopback) -> None:
     engine = configured("hosted")
     _filled(engine)
-    assert engine.runtime.embed_hosted() == 3 == _hosted_vectors(engine)
+    assert engine.models.embed_hosted() == 3 == _hosted_vectors(engine)
     assert all(text in far.sent for text in OPEN) and "Anna" not in far.sent and "Thursday" not in far.sent
-    assert engine.runtime.embed_hosted() == 0
+    assert engine.models.embed_hosted() == 0
 
 
 def test_the_local_model_still_waits_for_its_own(configured: Any) -> None:
     engine = configured("hosted")
     for text in OPEN:
         engine.remember(text)
-    assert engine.runtime.embed_hosted() == 3
+    assert engine.models.embed_hosted() == 3
     assert engine.store.jobs.count(EMBED) == 3 and engine.upkeep.embed() == 3
 
 
@@ -61,7 +61,7 @@ def test_what_the_hosted_model_knows_counts(configured: Any) -> None:
     engine = configured("hosted")
     _filled(engine)
     before = _contents(engine.recall("Where does the wader raise its young?"))
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     after = engine.recall("Where does the wader raise its young?")
     assert after.missing == ()
     scores = {hit.memory.content: hit.legs["dense"].score for hit in after.hits}
@@ -73,7 +73,7 @@ def test_what_the_hosted_model_knows_counts(configured: Any) -> None:
 def test_a_question_that_quotes_something_private_stays(configured: Any, far: loopback.Loopback) -> None:
     engine = configured("hosted")
     _filled(engine)
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     asked = len(far.seen)
     answer = engine.recall("When does Anna meet the heron watcher?")
     assert len(far.seen) == asked and "is not sent" in answer.missing[0]
@@ -86,7 +86,7 @@ def test_while_the_vault_cannot_be_read_no_question_leaves(
     engine = configured("hosted")
     _filled(engine)
     engine.remember("the gate opens with the usual word", sensitivity=Sensitivity.SECRET, title="gate")
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     engine.close()
     (tmp_path / "home" / "vault.key").rename(tmp_path / "elsewhere.key")
     engine, asked = configured("hosted"), len(far.seen)
@@ -98,7 +98,7 @@ def test_a_question_with_the_words_of_a_sealed_text_stays(configured: Any, far: 
     engine = configured("hosted")
     _filled(engine)
     engine.remember("the gate opens with juniper marmalade", sensitivity=Sensitivity.SECRET, title="gate")
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     asked = len(far.seen)
     assert "is not sent" in engine.recall("is it juniper marmalade?").missing[0]
     assert len(far.seen) == asked
@@ -107,7 +107,7 @@ def test_a_question_with_the_words_of_a_sealed_text_stays(configured: Any, far: 
 def test_who_cannot_wait_asks_nobody_elsewhere(configured: Any, far: loopback.Loopback) -> None:
     engine = configured("hosted", "rerank", "llm", rerank={"always": True})
     _filled(engine)
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     asked = len(far.seen)
     answer = engine.recall("quando parte a balsa?", local_only=True)
     assert len(far.seen) == asked and answer.missing == () and answer.wordings == () and answer.agreement is None
@@ -117,7 +117,7 @@ def test_who_cannot_wait_asks_nobody_elsewhere(configured: Any, far: loopback.Lo
 def test_a_failure_costs_the_hosted_half_alone(configured: Any, far: loopback.Loopback, turn: loopback.Turn) -> None:
     engine = configured("hosted")
     _filled(engine)
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     far.turns.append(turn)
     answer = engine.recall("where does the heron nest?")
     assert answer.missing[0].startswith("the hosted model was not used")
@@ -127,7 +127,7 @@ def test_a_failure_costs_the_hosted_half_alone(configured: Any, far: loopback.Lo
 def test_what_becomes_private_is_taken_back_and_told(configured: Any, far: loopback.Loopback, tmp_path: Path) -> None:
     engine = configured("hosted")
     ids = _filled(engine)
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     engine.recall("mill")
     folder = tmp_path / "home" / "memories.db.index"
     engine.lexical.catch_up()
@@ -136,7 +136,7 @@ def test_what_becomes_private_is_taken_back_and_told(configured: Any, far: loopb
     engine.edit(ids[OPEN[0]], sensitivity=Sensitivity.PRIVATE)
     assert _hosted_vectors(engine) == 2 and not list(folder.glob(f"dense-*{HOSTED}*"))
     asked = far.sent.count(OPEN[0])
-    assert engine.runtime.embed_hosted() == 0 and far.sent.count(OPEN[0]) == asked
+    assert engine.models.embed_hosted() == 0 and far.sent.count(OPEN[0]) == asked
     engine.recall("a loaf from the market")
     assert far.sent.count(OPEN[0]) == asked
 
@@ -145,7 +145,7 @@ def test_the_same_text_in_a_private_memory_holds_it_back(configured: Any, far: l
     engine = configured("hosted")
     engine.remember("the heron is back", project="one")
     engine.remember("the heron is back", project="two", sensitivity=Sensitivity.PRIVATE)
-    assert engine.runtime.embed_hosted() == 0 and far.seen == []
+    assert engine.models.embed_hosted() == 0 and far.seen == []
 
 
 def test_the_text_of_a_sealed_memory_is_held_back_wherever_it_stands(configured: Any, far: loopback.Loopback) -> None:
@@ -153,25 +153,25 @@ def test_the_text_of_a_sealed_memory_is_held_back_wherever_it_stands(configured:
     engine.remember("the gate opens with juniper marmalade", sensitivity=Sensitivity.SECRET, title="gate")
     engine.remember("the gate opens with juniper marmalade", project="other")
     engine.remember(OPEN[0])
-    assert engine.runtime.embed_hosted() == 1 and "juniper" not in far.sent
-    assert engine.runtime.embed_hosted() == 0
+    assert engine.models.embed_hosted() == 1 and "juniper" not in far.sent
+    assert engine.models.embed_hosted() == 0
 
 
 def test_an_open_memory_that_quotes_a_sealed_one_is_held_back(configured: Any, far: loopback.Loopback) -> None:
     engine = configured("hosted")
     engine.remember("the gate opens with juniper marmalade", sensitivity=Sensitivity.SECRET, title="gate")
     engine.remember("Otto said that juniper marmalade is what opens it")
-    assert engine.runtime.embed_hosted() == 0 and far.seen == []
+    assert engine.models.embed_hosted() == 0 and far.seen == []
 
 
 def test_the_account_tells_machines_apart(configured: Any, far: loopback.Loopback) -> None:
     engine = configured("hosted")
     engine.remember(OPEN[0])
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     engine.close()
     engine = configured("hosted", hosted={"url": far.url.replace("127.0.0.1", "localhost") + "/v1"})
     engine.remember(OPEN[1])
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     assert {(day.host, day.requests) for day in engine.upkeep.inspect().left} >= {("127.0.0.1", 1), ("localhost", 1)}
 
 
@@ -180,13 +180,13 @@ def test_what_looks_like_a_secret_is_held_back_even_where_it_is_open(configured:
     engine.remember("the example password is hunter2hunter2", sensitivity=Sensitivity.OPEN)
     for text in OPEN:
         engine.remember(text)
-    assert engine.runtime.embed_hosted() == 3 and "hunter2" not in far.sent
+    assert engine.models.embed_hosted() == 3 and "hunter2" not in far.sent
 
 
 def test_what_was_sent_stays_told_through_every_step(configured: Any) -> None:
     engine = configured("hosted")
     id = engine.remember(OPEN[0]).id
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     engine.edit(id, sensitivity=Sensitivity.PRIVATE)
     assert len(engine.get(id).sent) == 1
     engine.seal(id, title="heron")
@@ -202,14 +202,14 @@ def test_what_becomes_private_while_it_is_being_read_is_not_kept(configured: Any
         handler.reply(200, {"data": [{"index": 0, "embedding": [1.0] * loopback.DIMENSIONS}]})
 
     far.turns.append(turn)
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     assert _hosted_vectors(engine) == 0
 
 
 def test_the_account_says_to_whom_when_and_how_much_but_not_what(configured: Any) -> None:
     engine = configured("hosted")
     _filled(engine)
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     engine.recall("where is the mill?")
     health = engine.upkeep.inspect()
     assert set(health.outside) == {"hosted", "hosted questions"}
@@ -222,12 +222,12 @@ def test_the_account_says_to_whom_when_and_how_much_but_not_what(configured: Any
 
 def test_every_try_is_counted(configured: Any, far: loopback.Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = configured("hosted")
-    outside = engine.runtime.services()
+    outside = engine.models.services()
     assert outside is not None
     monkeypatch.setattr(outside.client, "_pause", lambda seconds: None)
     engine.remember(OPEN[0])
     far.turns.append(loopback.refuse(500))
-    engine.runtime.embed_hosted()
+    engine.models.embed_hosted()
     assert engine.upkeep.inspect().left[0].requests == 2
 
 
@@ -277,14 +277,14 @@ def test_a_key_may_lie_in_a_file(configured: Any, tmp_path: Path) -> None:
     (tmp_path / "key").write_text(f"{loopback.KEY}\n")
     engine = configured("hosted", hosted={"key": str(tmp_path / "key")})
     engine.remember(OPEN[0])
-    assert engine.runtime.embed_hosted() == 1
+    assert engine.models.embed_hosted() == 1
 
 
 def test_the_background_reads_for_both(configured: Any) -> None:
     engine = configured("hosted")
     engine.work_in_background()
     engine.remember(OPEN[0])
-    worker = engine.runtime._worker
+    worker = engine.models._worker
     assert worker is not None and worker._thread is not None
     for _ in range(2000):
         if _hosted_vectors(engine):

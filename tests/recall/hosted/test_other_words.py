@@ -45,7 +45,7 @@ def test_a_sure_answer_is_not(configured: Any, far: loopback.Loopback) -> None:
 def test_nobody_is_asked_unless_it_is_wanted(configured: Any, far: loopback.Loopback) -> None:
     engine = configured("llm", llm={"expand": False})
     _filled(engine)
-    assert engine.recall(UNSURE).wordings == () and far.seen == [] and engine.runtime.hosts() == {}
+    assert engine.recall(UNSURE).wordings == () and far.seen == [] and engine.models.hosts() == {}
 
 
 def test_a_question_that_quotes_something_private_stays(configured: Any, far: loopback.Loopback) -> None:

@@ -50,7 +50,7 @@ def test_a_real_cross_encoder_orders_the_head_anew(team: LocalEngine) -> None:
 def test_every_question_is_counted(team: LocalEngine) -> None:
     assert measures.agreement(team.store) is None
     said = [team.recall(text, rerank="cross").agreement for text in (QUESTION, "who knows about billing?")]
-    team.after_answer.flush()
+    team.deferred_writes.flush()
     found = measures.agreement(team.store)
     assert found is not None and (found.asked, found.answered) == (2, 2)
     assert found.kept == pytest.approx(sum(each.kept for each in said if each is not None) / 2)
@@ -120,7 +120,7 @@ def test_a_failure_leaves_the_order_and_is_told(configured: Any, far: loopback.L
     far.turns.append(turn)
     after = engine.recall("heron by the river", rerank="cross")
     assert _ids(after) == _ids(before) and after.agreement is None and after.missing[0].startswith("not reranked")
-    engine.after_answer.flush()
+    engine.deferred_writes.flush()
     found = measures.agreement(engine.store)
     assert found is not None and (found.asked, found.answered) == (1, 0)
 

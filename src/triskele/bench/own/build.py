@@ -84,7 +84,7 @@ def build(engine: LocalEngine, *, size: int, seed: int) -> BuildResult:
         raise BadInput(f"size must be between {len(TYPES)} and {MAX_SIZE:,}, not {size}")
     engine.upkeep.embed()
     # The recall log is written after the answers.
-    engine.after_answer.flush()
+    engine.deferred_writes.flush()
     memories = in_use(engine)
     result = BuildResult(wanted=size // len(TYPES))
     stored = questions_of(engine)

@@ -135,7 +135,7 @@ class EngineHost:
                 self._engine = retire_when_unused(engine)
                 if (store := connect.local(self._engine)) is not None:
                     # Written with the next prompt, or with the next tick of the service.
-                    store.after_answer.is_flushed_by_owner = True
+                    store.deferred_writes.is_flushed_by_owner = True
             return self._engine
 
     def _renew_settings(self) -> None:
@@ -172,7 +172,7 @@ class EngineHost:
             # Its connection is open when the first hook comes.
             engine.stats()
             return
-        store.runtime.warm_up(*(partial(import_module, name) for name in _ANSWERING))
+        store.models.warm_up(*(partial(import_module, name) for name in _ANSWERING))
         store.answer("what is known", limit=1, local_only=True)
         import_module("triskele.edge.http.dispatch")
         self._begin_to_sync()
@@ -198,12 +198,12 @@ class EngineHost:
 
     def has_notes(self) -> bool:
         """Whether an answer has left something to write."""
-        return (store := self._store) is not None and len(store.after_answer) > 0
+        return (store := self._store) is not None and len(store.deferred_writes) > 0
 
     def write_notes(self) -> None:
         """Write what answers have left."""
         if (store := self._store) is not None:
-            store.after_answer.flush()
+            store.deferred_writes.flush()
 
     def note_use(self) -> None:
         """Record a request: the idle time starts again."""

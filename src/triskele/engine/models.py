@@ -1,10 +1,9 @@
-"""The models of one store: the local one, those that the settings name besides, and their background work."""
+"""Opens the local and hosted models of a store, and what a recall reads of them."""
 
 from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -25,21 +24,18 @@ if TYPE_CHECKING:
     from triskele.index.corpus import Corpus
     from triskele.index.lexical import LexicalIndex
     from triskele.index.local import LocalIndexes, ModelIndexes
-    from triskele.index.worker import Worker
     from triskele.recall.hosted.egress_policy import EgressPolicy
     from triskele.recall.hosted.services import HostedServices
-    from triskele.recall.question import CandidateReranker, Scorer, Sources
+    from triskele.recall.question import CandidateReranker, Sources
     from triskele.server.corpus import DatabaseIndexes
     from triskele.store.vault import StoreVault
 
 # Numpy, the model runtime and an HTTP client take longer to import than most commands: each is imported when needed.
 
-# So few are embedded before the clock is looked at again.
-_STEP = 16
 _NO_RERANKER = "no cross-encoder is set: `triskele config set rerank.model bundled` sets the bundled one"
 
 
-class ModelRuntime:
+class Models:
     """Opens models when they are first needed and keeps vectors up to date."""
 
     def __init__(
@@ -63,7 +59,8 @@ class ModelRuntime:
         self._opened = ""
         self._earlier_weights = cache(partial(earlier_weights, store, settings.home))
         self._services: HostedServices | None = None
-        self._worker: Worker | None = None
+        self.has_worker = False
+        """whether a thread of this process embeds what is written"""
         self._plain: LocalIndexes | None = None
         self._databases: dict[str, DatabaseIndexes] = {}
 
@@ -76,18 +73,13 @@ class ModelRuntime:
         return (self._earlier_weights(weights) if name == BUNDLED else "") or name
 
     @property
-    def is_at_work(self) -> bool:
-        """Whether a thread of this process embeds what is written."""
-        return self._worker is not None
-
-    @property
     def is_open(self) -> bool:
         """Whether a recall needs to load no model: one is open, or will be, in a thread of this process."""
-        return self._semantic is not None or self.is_at_work
+        return self._semantic is not None or self.has_worker
 
-    def moment(self) -> AbstractContextManager[None]:
+    def snapshot(self) -> AbstractContextManager[None]:
         """One snapshot for plan, model and ranking where nothing in a recall writes; otherwise each reads as of now."""
-        is_open = self._worker is not None and self._semantic is not None
+        is_open = self.has_worker and self._semantic is not None
         is_reading = is_open and self._settings.store.corpus != DATABASE and self.services() is None
         return self._store.snapshot() if is_reading else nullcontext()
 
@@ -239,6 +231,7 @@ class ModelRuntime:
         embed_first: int = 0,
     ) -> Sources:
         """The sources of recall for a query, with another `model` if given; a hosted model encodes it if allowed."""
+        from triskele.models.bundled import bundled_cross_encoder
         from triskele.recall.question import WITHOUT_MODEL, Sources
 
         is_by_relevance = query.sort is Sort.RELEVANCE
@@ -246,7 +239,7 @@ class ModelRuntime:
         uses_models = is_by_relevance and name != NO_MODEL
         needs_model = uses_models and plan.needs_model
         semantic = (model or self._opened_as(name)) if needs_model else None
-        if embed_first and semantic is not None and self._worker is None:
+        if embed_first and semantic is not None and not self.has_worker:
             # A failure does not prevent the answer.
             with suppress(Unavailable, OSError):
                 self._embed(semantic, limit=embed_first, wait=False)
@@ -257,7 +250,7 @@ class ModelRuntime:
             self._lexical().analyzer,
             semantic.embedder if semantic is not None else None,
             cross_encoder=self.reranker() if plan.rerank == CROSS and uses_models else None,
-            scorer=_scorer(plan) if needs_model else None,
+            scorer=bundled_cross_encoder() if needs_model and plan.rerank == GATED else None,
             missing=(WITHOUT_MODEL,) if needs_model and semantic is None else (),
             half_life_days=self._settings.recall.half_life_days,
         )
@@ -358,57 +351,37 @@ class ModelRuntime:
         read_names(self._store, self._lexical(), limit=limit, wait=wait)
         return done + restore_tokens(self._store, semantic, limit=limit, wait=wait)
 
-    def has_jobs(self) -> bool:
-        """Whether anything waits that the model in force can work off, or an update for its end."""
+    @staticmethod
+    def _has_lost_tokens(semantic: ModelIndexes, heads: Heads) -> bool:
+        return len(semantic.tokens.missing(semantic.catalog.view(heads).slots, heads)) > 0
+
+    def has_pending(self) -> bool:
+        """Whether anything waits that the model in force can embed, or an update for its end."""
         semantic = self._semantic
         if chosen(self._store, self._settings)[0] == NO_MODEL:
             return False
-        if self._successor is not None or self._jobs() > 0:
+        if self._successor is not None or self.pending() > 0:
             return True
         # As after a restore: a backup has no token vectors.
         heads = None if semantic is None else self._store.heads(semantic.catalog.fingerprint)
         return semantic is not None and heads is not None and self._has_lost_tokens(semantic, heads)
 
-    @staticmethod
-    def _has_lost_tokens(semantic: ModelIndexes, heads: Heads) -> bool:
-        return len(semantic.tokens.missing(semantic.catalog.view(heads).slots, heads)) > 0
-
-    def work_off(self, seconds: float) -> None:
-        """Work off what waits for so long; other writers go first."""
-        ends, left = time.monotonic() + seconds, -1
-        while time.monotonic() < ends and left != (left := self._jobs()) > 0:
-            self.embed(limit=_STEP, wait=False, progress=None)
-        while time.monotonic() < ends and self.advance_update(_STEP, wait=False):
-            pass
-
-    def _jobs(self) -> int:
+    def pending(self) -> int:
+        """How many contents wait to be embedded or read for names."""
         heads = self._store.heads()
         return heads.unembedded + heads.unread
+
+    def index_writes(self) -> None:
+        """Write what the corpus inside the database lacks; the next recall writes what cannot be written now."""
+        if self._settings.store.corpus == DATABASE:
+            with suppress(Unavailable):
+                if (database := self.database(self._semantic)) is not None:
+                    database.catch_up()
 
     def embed_hosted(self, limit: int | None = None) -> int:
         """Embed open memories with the hosted model; returns how many."""
         services = self.services()
         return services.hosted.embed(limit=limit) if services is not None and services.hosted is not None else 0
-
-    def work_in_background(self) -> None:
-        """Embed what waits, now and after every write, in a thread of this process."""
-        from triskele.index.worker import Worker
-
-        with self._lock:
-            self._worker = self._worker or Worker(
-                self._store, self._lexical(), self.semantic, self.embed_hosted, self.advance_update
-            )
-        self._worker.wake()
-
-    def wake(self) -> None:
-        """Something was written."""
-        if self._settings.store.corpus == DATABASE:
-            # What cannot be written now is written by the next recall.
-            with suppress(Unavailable):
-                if (database := self.database(self._semantic)) is not None:
-                    database.catch_up()
-        if self._worker is not None:
-            self._worker.wake()
 
     def take_back(self) -> None:
         """Delete the files with hosted vectors: the next query builds them from what the model may still read."""
@@ -441,20 +414,8 @@ class ModelRuntime:
         self._refused = set()
 
     def close(self) -> None:
-        """Close files, threads and connections."""
-        if self._worker is not None:
-            self._worker.stop()
-            self._worker = None
+        """Close files and connections."""
         self._close_models()
         if self._services is not None:
             self._services.close()
             self._services = None
-
-
-def _scorer(plan: Plan) -> Scorer | None:
-    """The bundled cross-encoder, if the plan says so."""
-    if plan.rerank != GATED:
-        return None
-    from triskele.models.bundled import bundled_cross_encoder
-
-    return bundled_cross_encoder()

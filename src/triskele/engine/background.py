@@ -1,0 +1,141 @@
+"""Work beside the answers: small writes that they leave, and a thread that embeds what was written."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from triskele.errors import StoreClosed
+
+if TYPE_CHECKING:
+    from triskele.engine.models import Models
+    from triskele.index.lexical import LexicalIndex
+    from triskele.index.worker import Worker
+    from triskele.store.protocols import OwnerStore
+
+MOST = 1000
+_DELAY_S = 0.05
+_LEAVING_S = 5.0
+# So few are embedded before the clock is looked at again.
+_STEP = 16
+
+
+class BackgroundWork:
+    """Embeds what was written and reads its names, in a thread or while a process has time to spare."""
+
+    def __init__(self, models: Models, store: OwnerStore, lexical: Callable[[], LexicalIndex]) -> None:
+        self._models = models
+        self._store = store
+        self._lexical = lexical
+        self._lock = threading.Lock()
+        self._worker: Worker | None = None
+
+    def start(self) -> None:
+        """Process pending work, now and after every write, in a thread of this process."""
+        from triskele.index.worker import Worker
+
+        models = self._models
+        with self._lock:
+            self._worker = self._worker or Worker(
+                self._store, self._lexical(), models.semantic, models.embed_hosted, models.advance_update
+            )
+            models.has_worker = True
+        self._worker.wake()
+
+    def wake(self) -> None:
+        """Process what was just written."""
+        self._models.index_writes()
+        if self._worker is not None:
+            self._worker.wake()
+
+    def process(self, seconds: float) -> None:
+        """Process pending work for at most this long, yielding to writers."""
+        ends, left = time.monotonic() + seconds, -1
+        while time.monotonic() < ends and left != (left := self._models.pending()) > 0:
+            self._models.embed(limit=_STEP, wait=False, progress=None)
+        while time.monotonic() < ends and self._models.advance_update(_STEP, wait=False):
+            pass
+
+    def stop(self) -> None:
+        """End the thread."""
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+            self._models.has_worker = False
+
+
+class DeferredWrites:
+    """A bounded queue of small writes; one that fails, as on a busy or read-only store, is dropped.
+
+    They are written by `flush`, by `close`, or by a thread once `start` was called. A full queue starts the thread.
+    """
+
+    is_flushed_by_owner = False
+    """Whether the process flushes it regularly; the thread then sleeps until the queue is full."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._writes: deque[Callable[[], None]] = deque(maxlen=most)
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._mutex = threading.Lock()
+        self._flushing = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._writes)
+
+    def put(self, write: Callable[[], None]) -> None:
+        """Queue a write; nothing is written now."""
+        self._writes.append(write)
+        if len(self._writes) == self._most:
+            self._begin()
+        elif self.is_flushed_by_owner:
+            return
+        self._wake.set()
+
+    def start(self) -> None:
+        """Write from now on in a thread, shortly after each answer."""
+        self.refuse_closed()
+        self._begin()
+
+    def refuse_closed(self) -> None:
+        """Raise once `close` was called."""
+        if self._stop.is_set():
+            raise StoreClosed("the memory was closed: open it again to use it")
+
+    def _begin(self) -> None:
+        with self._mutex:
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name="triskele-deferred-writes", daemon=True)
+                self._thread.start()
+
+    def flush(self) -> None:
+        """Write what waits; a write that fails is dropped."""
+        with self._flushing:
+            while self._writes:
+                # A failed write must not stop the others, nor the prompt, write or close that flushes.
+                with suppress(Exception):
+                    self._writes.popleft()()
+
+    def close(self) -> None:
+        """End the thread and write the rest."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(_LEAVING_S)
+        self.flush()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            # The answer leaves first.
+            self._stop.wait(_DELAY_S)
+            self.flush()
+            if self._writes:
+                self._wake.set()
