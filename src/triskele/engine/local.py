@@ -363,8 +363,8 @@ class LocalEngine:
         dry_run: bool = False,
     ) -> Undone:
         """Undo a batch, or this actor's last change to the project; an undo can be undone."""
-        place = self.project if project is None else project
-        plan = undo.plan(self.store, self.actor, place, batch, all_projects=all_projects, anyone=anyone)
+        target = self.project if project is None else project
+        plan = undo.plan(self.store, self.actor, target, batch, all_projects=all_projects, anyone=anyone)
         if dry_run:
             return replace(plan.undone, folders=views.folders(self.store, plan.undone.entries))
         outcomes = plan.of_memories(self.apply(plan.changes, undoes=plan.undone.entries[0].seq))

@@ -96,9 +96,9 @@ class Models:
                 # Switched meanwhile, perhaps by another process.
                 self._close_models()
             if self._semantic is None and model != NO_MODEL:
-                place = place_of(model, self._settings.home)
+                source = place_of(model, self._settings.home)
                 try:
-                    self._semantic = ModelIndexes.open(self._folder, self._store, model=place)
+                    self._semantic = ModelIndexes.open(self._folder, self._store, model=source)
                     if self._semantic is not None and self._is_replaced(model):
                         self._successor = self.candidate_model(BUNDLED)
                 except BadInput as error:

@@ -238,8 +238,8 @@ def _weights(terms: Sequence[str], shards: Sequence[Shard]) -> list[list[tuple[s
     total = sum(shard.live for shard in shards)
     chosen: list[tuple[int, str, str, list[int]]] = []
     counts = [shard.frequencies(terms, FIELDS) for shard in shards]
-    for place, term in enumerate(terms):
-        for field, *frequencies in zip(FIELDS, *(each[place] for each in counts), strict=True):
+    for position, term in enumerate(terms):
+        for field, *frequencies in zip(FIELDS, *(each[position] for each in counts), strict=True):
             if any(frequencies):
                 chosen.append((sum(frequencies), term, field, frequencies))
     if len(chosen) > MAX_TERMS:
@@ -248,10 +248,10 @@ def _weights(terms: Sequence[str], shards: Sequence[Shard]) -> list[list[tuple[s
     weights: list[list[tuple[str, str, float]]] = [[] for _ in shards]
     for overall, term, field, frequencies in chosen:
         rarity = _idf(total, min(overall, total))
-        for place, frequency in enumerate(frequencies):
+        for position, frequency in enumerate(frequencies):
             if frequency:
-                local = _idf(shards[place].statistics.documents, frequency)
-                weights[place].append((field, term, FIELDS[field] * rarity / local))
+                local = _idf(shards[position].statistics.documents, frequency)
+                weights[position].append((field, term, FIELDS[field] * rarity / local))
     return weights
 
 

@@ -51,8 +51,8 @@ class Side:
         if most is not None:
             counts = np.minimum(counts, most)
         owner = np.repeat(np.arange(len(numbers)), counts)
-        place = np.arange(len(owner)) + (begins - np.cumsum(counts) + counts)[owner]
-        return owner, self.others[place], self.marks[place]
+        position = np.arange(len(owner)) + (begins - np.cumsum(counts) + counts)[owner]
+        return owner, self.others[position], self.marks[position]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,8 +71,8 @@ class Bipartite:
     def build(rows: Ints, concepts: Ints, is_subject: Bools) -> Bipartite:
         """Build the graph from mentions; a concept that a memory mentions under several names counts once."""
         width = int(concepts.max(initial=-1)) + 1
-        codes, place = np.unique(rows * width + concepts, return_inverse=True)
-        marks = np.bincount(place, is_subject, len(codes)) > 0
+        codes, position = np.unique(rows * width + concepts, return_inverse=True)
+        marks = np.bincount(position, is_subject, len(codes)) > 0
         rows, concepts = np.divmod(codes, max(width, 1))
         holders = Side.build(concepts, rows, marks)
         owned = np.bincount(concepts, marks, width).astype(np.int64)
@@ -93,12 +93,12 @@ class Layers:
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
         """The concepts that some rows mention, up to a limit for each row, with how common they are."""
-        place, concepts, is_subject = self.concepts(rows, most)
+        position, concepts, is_subject = self.concepts(rows, most)
         if not len(concepts):
-            return Mentions(place, concepts, is_subject, concepts, concepts, concepts)
+            return Mentions(position, concepts, is_subject, concepts, concepts, concepts)
         frequency = self.frequency(concepts)
         reach = np.maximum(frequency, _at(self.spread, concepts))
-        return Mentions(place, concepts, is_subject, frequency, self.owners(concepts), reach)
+        return Mentions(position, concepts, is_subject, frequency, self.owners(concepts), reach)
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
         """The place in the list, the row of a memory that mentions the concept, and whether it is its subject."""
@@ -267,12 +267,12 @@ def _concept_of(names: Ints, concepts: Ints) -> Ints:
 
 def allowed(holders: tuple[Ints, Ints, Bools], is_allowed: Bools, most: int | None) -> tuple[Ints, Ints, Bools]:
     """Those holders that are allowed, at most so many of each place."""
-    place, rows, is_subject = holders[0][is_allowed], holders[1][is_allowed], holders[2][is_allowed]
+    position, rows, is_subject = holders[0][is_allowed], holders[1][is_allowed], holders[2][is_allowed]
     if most is None:
-        return place, rows, is_subject
-    order = np.argsort(place, kind="stable")
-    kept = order[np.arange(len(place)) - np.searchsorted(place[order], place[order]) < most]
-    return place[kept], rows[kept], is_subject[kept]
+        return position, rows, is_subject
+    order = np.argsort(position, kind="stable")
+    kept = order[np.arange(len(position)) - np.searchsorted(position[order], position[order]) < most]
+    return position[kept], rows[kept], is_subject[kept]
 
 
 def _joined(found: Sequence[tuple[Ints, Ints, Bools]]) -> tuple[Ints, Ints, Bools]:

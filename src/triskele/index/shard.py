@@ -274,8 +274,8 @@ def memory_document(row: int, memory: Memory, analyzer: Analyzer) -> Indexed:
         document.add_text(field, " ".join(listed))
     document.add_unsigned("row", row)
     document.add_text("memory", memory.id)
-    for place in _places(memory):
-        document.add_text("place", place)
+    for key in _places(memory):
+        document.add_text("place", key)
     for field in ("sensitivity", "origin", "category"):
         document.add_text(field, str(getattr(memory, field)))
     for tag in memory.tags:
@@ -384,8 +384,8 @@ def _fillers(lengths: Sequence[dict[str, int]], averages: dict[str, float] | Non
     count = max(1, wanted - len(lengths))
     missing = {field: max(count, round(averages[field] * (len(lengths) + count)) - totals[field]) for field in FIELDS}
     return [
-        {field: missing[field] // count + (1 if place < missing[field] % count else 0) for field in FIELDS}
-        for place in range(count)
+        {field: missing[field] // count + (1 if position < missing[field] % count else 0) for field in FIELDS}
+        for position in range(count)
     ]
 
 

@@ -54,9 +54,9 @@ class TokenVectors:
             return np.empty((0, self.width), dtype=np.uint8), np.zeros(len(slots), dtype=np.int64)
         at = np.minimum(np.searchsorted(known, slots), len(known) - 1)
         is_there = known[at] == slots
-        place = self.order[at]
-        counts = np.where(is_there, records.starts[place + 1] - records.starts[place], 0)
-        return records.read(place[is_there]), counts
+        position = self.order[at]
+        counts = np.where(is_there, records.starts[position + 1] - records.starts[position], 0)
+        return records.read(position[is_there]), counts
 
 
 class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):

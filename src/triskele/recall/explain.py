@@ -130,8 +130,8 @@ def explained(
     """Hits with links, evidence and reasons; what takes a reading of their texts is made when it is first asked for."""
     terms = cache(partial(coverage.terms_of_each, [own.matched for own in served]))
     return tuple(
-        _hit(own, _Unread(own, partial(_item, terms, place), paths.get(own.candidate.row)), links)
-        for place, own in enumerate(served)
+        _hit(own, _Unread(own, partial(_item, terms, position), paths.get(own.candidate.row)), links)
+        for position, own in enumerate(served)
     )
 
 

@@ -214,14 +214,14 @@ def concept_edges(corpus: Corpus, nodes: Ints, most: int) -> tuple[Edges, Edges]
     at, others, is_theirs = corpus.holders(mentions.concepts[usable], _MOST_HOLDERS)
     # One entry per mention and other row that mentions the same concept.
     own = usable[at]
-    place, is_other = mentions.position[own], others != nodes[mentions.position[own]]
+    position, is_other = mentions.position[own], others != nodes[mentions.position[own]]
     titled = is_title[own] & (mentions.is_subject[own] | is_theirs) & is_other
     by_title = (1 / mentions.subject_of[own[titled]]).astype(np.float32)
     shared = is_shared[own] & is_other
     by_shared = (1 / (mentions.frequency[own[shared]] - 1)).astype(np.float32)
     return (
-        _summed(place[titled], others[titled], by_title, np.maximum),
-        _best(*_summed(place[shared], others[shared], by_shared, np.add)),
+        _summed(position[titled], others[titled], by_title, np.maximum),
+        _best(*_summed(position[shared], others[shared], by_shared, np.add)),
     )
 
 
@@ -232,9 +232,9 @@ def max_concept_frequency(memories: int) -> int:
 
 def _mixed(titles: Edges, shared: Edges) -> Edges:
     """Title edges and a part of shared edges as one."""
-    place, others = np.concatenate([titles[0], shared[0]]), np.concatenate([titles[1], shared[1]])
+    position, others = np.concatenate([titles[0], shared[0]]), np.concatenate([titles[1], shared[1]])
     weights = np.concatenate([titles[2], np.float32(SHARED_IN_WALK) * shared[2]])
-    return _summed(place, others, weights, np.add)
+    return _summed(position, others, weights, np.add)
 
 
 def _summed(place: Ints, others: Ints, weights: Floats, by: np.ufunc) -> Edges:
@@ -322,9 +322,9 @@ def _gathered(nodes: Ints, mass: Floats) -> tuple[Ints, Floats]:
 
 def _largest(nodes: Ints, worth: Floats) -> tuple[Ints, Floats]:
     """Each node once, with its largest value."""
-    distinct, place = np.unique(nodes, return_inverse=True)
+    distinct, position = np.unique(nodes, return_inverse=True)
     best = np.zeros(len(distinct), dtype=np.float32)
-    np.maximum.at(best, place, worth)
+    np.maximum.at(best, position, worth)
     return distinct, best
 
 
@@ -372,15 +372,15 @@ def titles(text: str, corpus: Corpus) -> list[Title]:
                 spans.append((concept, start, stop))
         at = end or at + 1
     owners = _owners(corpus, [concept for concept, _, _ in spans]) if spans else ()
-    return [(row, *spans[place][1:]) for row, place in owners]
+    return [(row, *spans[position][1:]) for row, position in owners]
 
 
 def _owners(corpus: Corpus, concepts: Sequence[int]) -> Iterable[tuple[int, int]]:
     """The visible memories that concepts of few owners are the subject of, each with the place of the concept."""
-    place, rows, is_subject = corpus.holders(np.array(concepts, dtype=np.int64))
-    is_wanted = is_subject & (np.bincount(place, is_subject, len(concepts)) <= MAX_OWNERS)[place]
+    position, rows, is_subject = corpus.holders(np.array(concepts, dtype=np.int64))
+    is_wanted = is_subject & (np.bincount(position, is_subject, len(concepts)) <= MAX_OWNERS)[position]
     is_wanted[is_wanted] = corpus.facts(rows[is_wanted]).is_visible
-    return zip(rows[is_wanted].tolist(), place[is_wanted].tolist(), strict=True)
+    return zip(rows[is_wanted].tolist(), position[is_wanted].tolist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -543,8 +543,8 @@ def shared_concepts(corpus: Corpus, starts: Sequence[int], rows: Sequence[int]) 
     mentions = corpus.mentions(np.array([*starts, *wanted], dtype=np.int64))
     frequency = dict(zip(mentions.concepts.tolist(), mentions.frequency.tolist(), strict=True))
     concepts: list[set[int]] = [set() for _ in (*starts, *wanted)]
-    for place, concept in zip(mentions.position.tolist(), mentions.concepts.tolist(), strict=True):
-        concepts[place].add(concept)
+    for position, concept in zip(mentions.position.tolist(), mentions.concepts.tolist(), strict=True):
+        concepts[position].add(concept)
     found: dict[int, tuple[int, int]] = {}
     for row, own in zip(wanted, concepts[len(starts) :], strict=True):
         for seed, theirs in zip(starts, concepts, strict=False):

@@ -81,7 +81,7 @@ def reorder(question: Question, corpus: Corpus, candidates: Candidates, sources:
         start = [row for row, _ in sources.store.versions([near])] if near else []
         reordered = nearest(rows, _distances(np.array(start, dtype=np.int64), corpus))
     before = {candidate.row: candidate for candidate in top}
-    moved = [_moved(before[row], top[place].score, "order", place + 1) for place, row in enumerate(reordered)]
+    moved = [_moved(before[row], top[position].score, "order", position + 1) for position, row in enumerate(reordered)]
     return replace(candidates, ranked=[*moved, *candidates.ranked[DEPTH:]])
 
 
@@ -190,11 +190,11 @@ def _reviewed(ranked: Sequence[Candidate], top: Sequence[Candidate], logits: Flo
     best = max(candidate.score for candidate in top)
     is_second_hop = np.array([_from_graph(candidate) >= RAISED * best for candidate in top])
     shares = BY_REVIEW * (np.where(is_second_hop, logits.max(), logits) - logits.min()) / 4
-    ranks = {int(place): rank for rank, place in enumerate(np.argsort(-logits, kind="stable"), start=1)}
+    ranks = {int(position): rank for rank, position in enumerate(np.argsort(-logits, kind="stable"), start=1)}
     reviewed = {}
-    for place, candidate in enumerate(top):
-        added = best * float(shares[place])
-        part = Contribution(ranks[place], float(logits[place]), float(shares[place]), added)
+    for position, candidate in enumerate(top):
+        added = best * float(shares[position])
+        part = Contribution(ranks[position], float(logits[position]), float(shares[position]), added)
         reviewed[candidate.row] = Candidate(candidate.row, candidate.score + added, {**candidate.parts, REVIEW: part})
     return sorted((reviewed.get(each.row, each) for each in ranked), key=lambda each: -each.score)
 
@@ -277,10 +277,10 @@ def _to_unit(scores: Sequence[float]) -> Doubles:
 
 def _similarities(rows: Sequence[int], vectors: Mapping[int, Floats]) -> Doubles:
     """Cosines of unit vectors, at least 0; 0 if a vector is missing."""
-    known = [place for place, row in enumerate(rows) if row in vectors]
+    known = [position for position, row in enumerate(rows) if row in vectors]
     alike = np.zeros((len(rows), len(rows)))
     if known:
-        matrix = np.stack([vectors[rows[place]] for place in known]).astype(np.float64)
+        matrix = np.stack([vectors[rows[position]] for position in known]).astype(np.float64)
         alike[np.ix_(known, known)] = np.clip(matrix @ matrix.T, 0.0, 1.0)
     return alike
 

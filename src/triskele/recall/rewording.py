@@ -124,9 +124,9 @@ def fused(original: Ranking, others: Sequence[Ranking]) -> list[Candidate]:
     names = {f"{number:03}": name for number, name in enumerate([ORIGINAL, *by_content])}
     rankings = [replace(original if name == ORIGINAL else wordings[name], leg=leg) for leg, name in names.items()]
     config = FusionConfig(weights=dict.fromkeys(names, 1.0), depth=max(len(ranking.rows) for ranking in rankings))
-    place = {row: number for number, row in enumerate(original.rows.tolist())}
+    position = {row: number for number, row in enumerate(original.rows.tolist())}
     ranked = textbook_fusion("dbsf", rankings, config).ranked()
-    ranked.sort(key=lambda candidate: (-candidate.score, place.get(candidate.row, len(place))))
+    ranked.sort(key=lambda candidate: (-candidate.score, position.get(candidate.row, len(position))))
     return [Candidate(row, score, {names[leg]: part for leg, part in parts.items()}) for row, score, parts in ranked]
 
 
