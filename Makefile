@@ -1,7 +1,6 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-CORE := $(addprefix tests/,text index recall privacy contract test_rooms.py test_house.py test_config.py test_validation.py test_ingest.py)
 # Tests write and flush thousands of small files: in memory where that has 2 GB to spare.
 MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'END {print $$4}')" -gt 2000000 ] 2>/dev/null && echo TMPDIR=/dev/shm)
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
@@ -15,9 +14,9 @@ demo: $(VENV)/runtime.done  ## install triskele and show it at work, offline
 test: lint  ## everything that must hold
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
-quick: $(VENV)/dev.done  ## style, types and the tests of the core, in about a minute
+quick: $(VENV)/dev.done  ## style, types and the tests that start no process, database or model
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
-	$(MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile $(CORE) -m 'not e2e and not slow' \
+	$(MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not e2e and not slow' \
 		-k 'not postgres' -p no:schemathesis --hypothesis-profile quick -o tmp_path_retention_policy=failed; tests=$$?; wait $$lint && exit $$tests
 
 e2e: $(VENV)/dev.done  ## real clients from npm in a scratch folder, and the pages in Chromium (pictures in build/e2e)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PLUGINS = Path(__file__).parent / "plugins"
 NEEDS_GIT = "import pytest\n@pytest.mark.needs('git')\ndef test_it():\n    assert True\n"
 OTHER_SKIPS = {

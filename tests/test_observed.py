@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # A file for each thread: a call is never torn in two by what another one does.
 STRACE = ("strace", "-ff", "-qq", "--seccomp-bpf", "-e", "trace=network", "-e", "signal=none")
 _SOCKET = re.compile(r"(?:socket|socketpair)\((AF_\w+|\w+)")

@@ -19,6 +19,8 @@ from triskele.bench.measure import RankedDocument
 from triskele.curation.curator import Curator
 from triskele.errors import BadInput
 
+pytestmark = pytest.mark.slow
+
 WriteDataset = Callable[..., Path]
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from triskele.bench import metrics
 
+pytestmark = pytest.mark.slow
+
 QRELS = {
     "q1": {"a": 3, "b": 1, "z": 0},
     "q2": {"c": 2},

@@ -19,6 +19,8 @@ from triskele.store.usage import UsageStore
 from triskele.text import timestamps
 from triskele.types import Add, Forget, MakePrivate, Memory, Sensitivity
 
+pytestmark = pytest.mark.slow
+
 PROTOCOLS: dict[str, tuple[type, owner_walk.Calls]] = {
     "whole": (OwnerStore, owner_walk.WHOLE),
     "vectors": (VectorStore, owner_walk.VECTORS),

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = str(Path(sys.executable).with_name("triskele"))
 
 

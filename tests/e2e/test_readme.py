@@ -12,6 +12,8 @@ import pytest
 
 from triskele import config
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYTHON = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")

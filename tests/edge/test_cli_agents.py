@@ -23,6 +23,8 @@ from triskele.edge.process import resident
 from triskele.engine.local import LocalEngine
 from triskele.replies import HookCall
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 SERVE = [sys.executable, "-c", "from triskele.edge.cli.main import main; main()", "serve"]
 

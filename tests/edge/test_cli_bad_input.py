@@ -16,6 +16,8 @@ import pytest
 from triskele.errors import StoreUnavailable
 from triskele.store.sqlite.schema import OLD_APPLICATION_ID
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 Add = Callable[..., str]
 

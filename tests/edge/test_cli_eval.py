@@ -17,6 +17,8 @@ from triskele.engine.opening import open_memory
 from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 Add = Callable[..., str]
 

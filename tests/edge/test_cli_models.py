@@ -20,6 +20,8 @@ from triskele.models import bundled
 from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
 from triskele.recall import model_switch
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 SIZE, WORDS = 12, 30_522
 

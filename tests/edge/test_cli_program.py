@@ -16,6 +16,8 @@ import pytest
 from triskele import __version__
 from triskele.edge.cli.main import ALIASES, COMMANDS, cli
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 PROGRAM = [sys.executable, "-c", "from triskele.edge.cli.main import main; main()"]
 HEAVY = ("apsw", "tantivy", "rich", "numpy", "Stemmer", "platformdirs", "triskele.engine", "triskele.store")

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 Add = Callable[..., str]
 Damage = Callable[[Path, Random], None]

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 Add = Callable[..., str]
 SECRET = "Tq8/+xPv2#kd"

@@ -30,6 +30,8 @@ from triskele.models import bundled
 from triskele.recall import plan as plans
 from triskele.text import ids, timestamps
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 LOCAL, SERVER = frozen.DATA / "command_json.json", frozen.DATA / "server_command_json.json"
 EXCEPTIONS = {

@@ -21,6 +21,8 @@ from triskele.edge.process.engine_host import EngineHost, PackageWatch
 from triskele.errors import StoreClosed, StoreUnavailable
 from triskele.store.protocols import Cursor
 
+pytestmark = pytest.mark.slow
+
 
 def test_idle_is_counted_from_the_last_question(tmp_path: Path) -> None:
     now = [0.0]

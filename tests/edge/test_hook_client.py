@@ -26,6 +26,8 @@ from triskele.edge.hook import client
 from triskele.edge.process.listener import make_folders, unix_socket
 from triskele.text.files import file_lock
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "the heron nests by the old mill"
 EVENT = json.dumps({"session_id": "s", "cwd": "/tmp", "prompt": PROMPT}).encode()
 SILENT = (0, b"", b"")

@@ -15,6 +15,8 @@ from triskele.engine.local import LocalEngine
 from triskele.replies import HookCall, Injection
 from triskele.types import CURATION, Add, Origin, Role, Sensitivity
 
+pytestmark = pytest.mark.slow
+
 OpenEngine = Callable[..., LocalEngine]
 
 

@@ -17,6 +17,8 @@ from triskele.config import CurationSettings, LlmSettings
 from triskele.engine.local import LocalEngine
 from triskele.types import CURATION, Origin, Role, Sensitivity
 
+pytestmark = pytest.mark.slow
+
 OpenEngine = Callable[..., LocalEngine]
 Start = Callable[..., tuple[LocalEngine, loopback.Loopback]]
 ASKED = "Remember that the lab closes at 18:00"

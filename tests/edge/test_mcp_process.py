@@ -20,6 +20,8 @@ from mcp import Client, StdioServerParameters
 from triskele.edge.hook import client as hook_client
 from triskele.edge.mcp.bridge import RESTARTED
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = [sys.executable, "-c", "from triskele.edge.cli.main import main; main()"]
 Run = Callable[..., Any]
 

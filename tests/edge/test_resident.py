@@ -29,6 +29,8 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import Unavailable
 from triskele.text.files import file_lock
 
+pytestmark = pytest.mark.slow
+
 PROMPT = json.dumps({"prompt": "who waters the plants"}).encode()
 FACT = "Mara waters the plants on Mondays"
 MODULE = [sys.executable, "-P", "-m", "triskele.edge.process.resident"]

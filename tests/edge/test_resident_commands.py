@@ -29,6 +29,8 @@ from triskele.engine import local
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotAllowed, Unavailable, VaultLocked
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Any]
 KNOWN = "We deploy the shop with Argo CD every Monday"
 PROGRAM = [sys.executable, "-m", "triskele"]

@@ -23,6 +23,8 @@ from triskele.models.bundled import BundledEmbedder
 from triskele.store.archive import LEFT_OUT, TABLES
 from triskele.types import Answer, LinkKind, Sensitivity
 
+pytestmark = pytest.mark.slow
+
 Open = Callable[..., LocalEngine]
 SECRET = "the wifi password is Tq8/+xPv2#kd"
 MINE: dict[str, Any] = {"keep_origin": True}

@@ -20,6 +20,8 @@ from triskele.exchange import transfer
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.types import Action, Change, LinkKind, Origin, Outcome, Sensitivity
 
+pytestmark = pytest.mark.slow
+
 OpenEngine = Callable[..., LocalEngine]
 SAMPLES = Path(__file__).parent / "samples"
 

@@ -20,6 +20,8 @@ from triskele.models.bundled import BundledEmbedder, bundled
 from triskele.models.embedder import Encoding
 from triskele.models.inference import MAX_WINDOWS
 
+pytestmark = pytest.mark.slow
+
 CAPACITY = 254
 # Every word is one token, so that a window's words are its tokens wherever it is cut.
 LONG = "The worker writes the reason into the journal and then it waits for the next task on the list. " * 40

@@ -20,6 +20,8 @@ from triskele.engine.local import LocalEngine
 from triskele.models.cross_encoder import ExportedCrossEncoder, Reranker, Reranking
 from triskele.types import Hit
 
+pytestmark = pytest.mark.slow
+
 
 class Judged(NamedTuple):
     query: BenchQuery

@@ -18,6 +18,8 @@ from triskele.errors import BadInput
 from triskele.exchange.transfer import IMPORTS, import_memories
 from triskele.types import Sensitivity, is_secret
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = [sample for sample in secret_samples.load(secret_samples.FORMS) if sample.kind and "\n" not in sample.text]
 # One of each kind, and none that a format would read as its own markup.
 CHOSEN = list({sample.kind: sample for sample in SAMPLES if sample.text[0].isalpha()}.values())

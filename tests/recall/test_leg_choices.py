@@ -23,6 +23,8 @@ from triskele.store.derived_rows import VectorStore
 from triskele.store.vector_bytes import row_of
 from triskele.types import Add
 
+pytestmark = pytest.mark.slow
+
 # Words alone
 
 

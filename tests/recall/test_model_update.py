@@ -29,6 +29,8 @@ from triskele.recall.plan import Plan, adopt
 from triskele.store.derived import EMBED, MOST_TRIES
 from triskele.types import Answer
 
+pytestmark = pytest.mark.slow
+
 KETTLE = "The kettle is red."
 CRANE = "The new crane is yellow."
 TEXTS = (*(f"Barge {number} is moored at jetty {number % 7}." for number in range(30)), KETTLE)

@@ -18,6 +18,8 @@ from triskele.store.sqlite.store import SqliteStore
 from triskele.text import timestamps
 from triskele.types import Add, Connect, Forget, Link, LinkKind, Memory
 
+pytestmark = pytest.mark.slow
+
 FLIPS = 200
 INDEX_FLIPS = 24
 

@@ -17,6 +17,8 @@ from triskele.exchange.transfer import export_memories
 from triskele.store.sqlite import store
 from triskele.types import Add
 
+pytestmark = pytest.mark.slow
+
 LARGE = "heron " + "x" * 1300
 
 

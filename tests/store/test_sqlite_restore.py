@@ -17,6 +17,8 @@ from triskele.engine.opening import restore_memory
 from triskele.errors import StoreDamaged, StoreNewer, StoreUnavailable
 from triskele.store.sqlite.store import SqliteStore
 
+pytestmark = pytest.mark.slow
+
 JUNK = b"no database " * 1000
 _STEPS = ("rename", "replace", "link", "unlink", "mkdir", "fsync")
 

@@ -18,6 +18,8 @@ from triskele.sync.states import Outgoing, PulledPage, PushReply
 from triskele.text import timestamps
 from triskele.types import Add, Connect, Disconnect, Link, LinkKind, Memory, Sensitivity
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:

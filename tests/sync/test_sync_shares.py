@@ -16,6 +16,8 @@ from triskele.errors import NotFound
 from triskele.server.accounts import Accounts
 from triskele.types import Add, Sensitivity
 
+pytestmark = pytest.mark.slow
+
 SHARING = st.one_of(
     OPERATIONS,
     st.tuples(st.just("give"), st.just("server"), PLACE),

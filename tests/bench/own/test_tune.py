@@ -21,6 +21,8 @@ from triskele.errors import BadInput, Unavailable
 from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 JudgedOf = Callable[..., JudgedSet]
 WriteLines = Callable[..., Path]
 

@@ -13,6 +13,8 @@ from triskele.edge.http.dispatch import OPERATIONS
 from triskele.edge.http.problems import MEDIA_TYPE
 from triskele.engine.local import LocalEngine
 
+pytestmark = pytest.mark.slow
+
 PASSWORD = "The staging database password is hunter2-Rk4T9w"
 
 

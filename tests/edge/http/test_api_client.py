@@ -40,6 +40,8 @@ from triskele.errors import (
 )
 from triskele.types import Answer, LinkKind, Sensitivity
 
+pytestmark = pytest.mark.slow
+
 PROJECT = "garden"
 
 

@@ -21,6 +21,8 @@ from triskele.edge.http.dispatch import OPERATIONS
 from triskele.engine.local import LocalEngine
 from triskele.types import LinkKind
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "a-token-of-the-test"
 EXAMPLES = int(os.environ.get("TRISKELE_API_EXAMPLES", "8"))
 CHECKS = [

@@ -30,6 +30,8 @@ from triskele.server.accounts import Accounts
 if TYPE_CHECKING:
     from postgres import PostgresProcess
 
+pytestmark = pytest.mark.slow
+
 SECRET = "The staging database password is hunter2-Rk4T9w"
 
 

@@ -24,6 +24,8 @@ from triskele.engine.local import LocalEngine
 from triskele.engine.protocol import Agents, Concepts, Curation, Engine
 from triskele.types import Answer
 
+pytestmark = pytest.mark.slow
+
 BY_NAME = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 # The arguments of every read of a personal memory; `ID` stands for its first memory.
 ID = "<id>"

@@ -35,6 +35,8 @@ from triskele.models.egress import Bill
 from triskele.recall.hosted.egress_log import StoreLedger
 from triskele.text import timestamps
 
+pytestmark = pytest.mark.slow
+
 KEYS = {"key": "Bearer tsk_unknown_nothing", "basic": "Basic dXNlcjpwYXNz", "none": ""}
 
 

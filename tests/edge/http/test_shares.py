@@ -21,6 +21,8 @@ from triskele.errors import AccessDenied, BadInput, NotAllowed, NotFound, QuotaE
 from triskele.replies import HookCall
 from triskele.server.operations import BY_METHOD, Administration
 
+pytestmark = pytest.mark.slow
+
 FACT = "The zeppelin lands in Friedrichshafen"
 
 

@@ -29,6 +29,8 @@ from triskele.server.accounts import Accounts
 if TYPE_CHECKING:
     from postgres import PostgresProcess
 
+pytestmark = pytest.mark.slow
+
 _WAIT_S = 120.0
 
 

@@ -29,6 +29,8 @@ from triskele.errors import AccessDenied, BadInput, QuotaExceeded
 from triskele.server.tenants import Tenants
 from triskele.types import LinkKind
 
+pytestmark = pytest.mark.slow
+
 SERVER = ServerSettings(allowed_hosts=("memory.example.com",), open_memories=2)
 WORD = "zeppelin"
 

@@ -17,6 +17,8 @@ from triskele.replies import Page
 from triskele.types import Action, LinkKind, Origin, Sensitivity
 from triskele.validation import MAX_LISTED
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def engine(browser: Browser) -> LocalEngine:

@@ -17,6 +17,8 @@ from triskele.replies import Rationale, Verdict
 from triskele.store.derived import Use
 from triskele.types import LinkKind
 
+pytestmark = pytest.mark.slow
+
 MARKUP = "<img src=x onerror=alert(1)>"
 ATTRIBUTE = "\"onfocus=alert(1) autofocus x='"
 BREAKING = "'}}</script><script>alert(1)</script>{{7*7}}${7*7}"

@@ -29,6 +29,8 @@ from triskele.store.derived import Use
 from triskele.text import timestamps
 from triskele.types import LinkKind
 
+pytestmark = pytest.mark.slow
+
 SERVER = ServerSettings(allowed_hosts=("memory.example.com",))
 WORD = "zeppelin"
 SECRET = f"the {WORD} password is hunter2-Correct-Horse"
