@@ -97,11 +97,13 @@ def looks_like_one(path: Path) -> bool:
 
 def refuse_lost(path: Path, traces: Sequence[Path]) -> None:
     """Raise if the database is missing or empty, and a log or other files show that there was one."""
-    if _left_of(path, traces) and lock_of(path).exists():
+    remains = _left_of(path, traces)
+    if remains and lock_of(path).exists():
         # Another process may be setting the store up: it takes its lock before it makes any of these files.
         with suppress(OSError), file_lock(lock_of(path), timeout_s=_SET_UP_S):
             pass
-    if remains := _left_of(path, traces):
+        remains = _left_of(path, traces)
+    if remains:
         raise StoreDamaged(
             f"the database {path} is {'empty' if path.exists() else 'missing'}, and {remains[0].name} beside it shows"
             " that it held memories: run `triskele restore FILE` with a backup, or, to start empty, remove"
