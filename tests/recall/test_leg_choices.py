@@ -363,6 +363,6 @@ def test_memories_whose_token_vectors_are_lost_are_not_below_those_that_have_the
     # As after a restore: a few are encoded again, the others wait.
     engine.models.embed(limit=4, wait=True, progress=None)
     assert len(semantic.tokens.missing(slots)) == len(NOTES) - 4
-    assert engine.upkeep.has_pending()
+    assert engine.background.has_pending()
     first = [contents(engine.recall(question))[0] for question, _ in PARAPHRASES]
     assert first == [NOTES[place][0] for _, place in PARAPHRASES]

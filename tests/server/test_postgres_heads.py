@@ -41,7 +41,7 @@ def open_as(tmp_path: Path, postgres_url: str) -> Iterator[Open]:
             engine.upkeep.embed()
             engine.work_in_background()
             # A recall takes it as running, and nothing happens by itself.
-            engine.models._worker.stop()
+            engine.background._worker.stop()
             return engine
 
         yield open_one
@@ -134,7 +134,7 @@ def test_a_model_that_a_recall_opens_is_given_what_it_lacks(open_as: Open, monke
     engine.recall("how do releases get to the cluster?", logged=False)
     opened = engine.semantic()
     assert opened is not None and opened.embedder.fingerprint == "other@1"
-    engine.models._worker._queue_for(opened.embedder.fingerprint)
+    engine.background._worker._queue_for(opened.embedder.fingerprint)
     assert engine.store.jobs.count(EMBED) == 1
 
 

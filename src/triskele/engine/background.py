@@ -52,6 +52,10 @@ class BackgroundWork:
         if self._worker is not None:
             self._worker.wake()
 
+    def has_pending(self) -> bool:
+        """Whether anything waits to be embedded or read."""
+        return self._models.has_pending()
+
     def process(self, seconds: float) -> None:
         """Process pending work for at most this long, yielding to writers."""
         ends, left = time.monotonic() + seconds, -1

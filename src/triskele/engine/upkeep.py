@@ -142,14 +142,6 @@ class Upkeep:
         self._engine.lexical.rebuild(progress)
         self._engine.models.rebuild()
 
-    def has_pending(self) -> bool:
-        """Whether anything waits to be embedded or read."""
-        return self._engine.models.has_pending()
-
-    def process(self, seconds: float) -> None:
-        """Process pending work for at most this long, yielding to writers."""
-        self._engine.background.process(seconds)
-
     def embed(self, *, limit: int | None = None, wait: bool = True, progress: Progress | None = None) -> int:
         """Embed memories without vectors and read their names; returns how many; without `wait` writers go first."""
         return self._engine.models.embed(limit=limit, wait=wait, progress=progress)

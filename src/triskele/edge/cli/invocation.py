@@ -268,13 +268,13 @@ def _work_off(engine: LocalEngine, environ: dict[str, str]) -> None:
     """Leave pending jobs to the background process, or work for a moment."""
     # The answer is out: nothing here is an error of the command.
     with suppress(TriskeleError, OSError):
-        if not engine.upkeep.has_pending():
+        if not engine.background.has_pending():
             return
         from triskele import config
 
         is_resident = engine.settings.agents.background and config.is_of_file(engine.settings, os.environ)
         if not (is_resident and _start_resident(environ)):
-            engine.upkeep.process(SPARE_S)
+            engine.background.process(SPARE_S)
 
 
 def _start_resident(environ: dict[str, str]) -> bool:
