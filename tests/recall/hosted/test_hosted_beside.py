@@ -284,7 +284,7 @@ def test_the_background_reads_for_both(configured: Any) -> None:
     engine = configured("hosted")
     engine.work_in_background()
     engine.remember(OPEN[0])
-    worker = engine.models._worker
+    worker = engine.background._worker
     assert worker is not None and worker._thread is not None
     for _ in range(2000):
         if _hosted_vectors(engine) and not engine.store.jobs.count(EMBED):
