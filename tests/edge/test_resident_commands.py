@@ -83,6 +83,12 @@ READS = (
     ["graph", "stats"],
     ["secrets", "list"],
     ["review", "list"],
+    ["review", "accept", "--above", "0.99"],
+    ["forget", "ID,ID"],
+    ["show", ""],
+    ["show", "a/b"],
+    ["history", "a/b"],
+    ["recall", "д" * 11_500],
     ["undo", "--batch", "ffffffffffff"],
     ["add", KNOWN],
     ["edit", "ID", "--importance", "2"],
@@ -136,6 +142,8 @@ def test_reveal_shows_the_user_a_secret(run: Run, resident: EngineHost) -> None:
         (["recall", "deploy"], {"TRISKELE_MEMORY_OWNER": "someone"}),
         (["recall", "deploy"], {"TRISKELE_STORE": "sqlite:////dev/shm/other.db"}),
         (["recall", "deploy"], {"TRISKELE_KEY": "k"}),
+        (["recall", "bad \udcff byte"], {}),
+        (["recall", "д" * 20_000], {}),
         (["recall", "deploy"], {"TRISKELE_DEBUG": "1"}),
         (["recall", "deploy", "--store", "sqlite:////dev/shm/other.db"], {}),
         (["add", "-"], {}),
@@ -189,6 +197,16 @@ def test_the_resident_refuses_another_version_key_or_settings(engine: LocalEngin
         replace(command, folder="").engine(engine)
     named = {"TRISKELE_PROJECT": "named", "TRISKELE_AGENTS_BACKGROUND": "false"}
     assert replace(command, environ={**command.environ, **named}).engine(engine).project == "named"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///notes.db", "sqlite:///~/notes.db"])
+def test_the_resident_refuses_a_store_address_that_depends_on_the_command(
+    engine: LocalEngine, command: CommandLine, url: str
+) -> None:
+    environ = {**command.environ, "TRISKELE_STORE": url}
+    engine.settings = config.load(environ)
+    with pytest.raises(Conflict, match="address of the store"):
+        replace(command, environ=environ).engine(engine)
 
 
 def test_the_resident_refuses_commands_if_it_has_a_key_of_its_own(
@@ -257,6 +275,52 @@ def test_a_resident_that_ends_before_it_answers_is_reported(
 
     monkeypatch.setattr(client, "exchange", exchange)
     assert run("add", KNOWN).is_refused(3, "ended before it answered", "triskele history")
+
+
+def test_a_request_that_no_resident_received_may_be_repeated(
+    run: Run, resident: EngineHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = client.exchange
+
+    def exchange(address: Any, line: str, *details: Any) -> Any:
+        if "/v1/" in line:
+            raise FileNotFoundError
+        return real(address, line, *details)
+
+    monkeypatch.setattr(client, "exchange", exchange)
+    assert run("add", KNOWN).is_refused(3, "nothing was sent", "run the command again")
+
+
+def test_half_an_answer_is_reported_as_an_end(run: Run, resident: EngineHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = client.exchange
+
+    def exchange(address: Any, line: str, *details: Any) -> Any:
+        status, head, text = real(address, line, *details)
+        return status, head, text[: len(text) // 2] if "/v1/memories" in line else text
+
+    monkeypatch.setattr(client, "exchange", exchange)
+    assert run("add", KNOWN).is_refused(3, "ended before it answered", "triskele history")
+
+
+def test_add_succeeds_if_the_resident_ends_after_it_stored(
+    run: Run, resident: EngineHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = client.exchange
+
+    def exchange(address: Any, line: str, *details: Any) -> Any:
+        if "/v1/related" in line:
+            raise ConnectionResetError
+        return real(address, line, *details)
+
+    monkeypatch.setattr(client, "exchange", exchange)
+    assert run("add", KNOWN, "--json").json["action"] == "added"
+
+
+def test_an_editor_asks_no_resident(run: Run, resident: EngineHost, opened: list[RemoteEngine]) -> None:
+    id = run("add", KNOWN, "--json").json["id"]
+    opened.clear()
+    assert run("edit", id).is_refused(2, "nothing to change")
+    assert not opened
 
 
 def test_errors_of_the_resident_are_those_of_the_engine(resident: EngineHost, run: Run) -> None:

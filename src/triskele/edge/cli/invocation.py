@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # How long a command may work after its output.
 SPARE_S = 2.0
 # What a request to the background process holds, and options that need standard input or more than one request.
-_MOST_WORDS, _MOST_CHARACTERS = 100, 30_000
+_MOST_WORDS, _MOST_BYTES = 100, 30_000
 _AT_STORE = frozenset({"-", "--split"})
 # Wide enough for a memory on one line.
 _WHOLE_COLUMNS = 10_000
@@ -117,10 +117,9 @@ class Invocation:
 
     def _resident(self) -> Engine | None:
         """Open the memory in the background process; None if this process has to open it."""
-        # Requests are bounded, and an error that is looked into happens here.
-        is_short = len(self.arguments) <= _MOST_WORDS and sum(map(len, self.arguments)) <= _MOST_CHARACTERS
+        # An error that is looked into happens here.
         is_plain = self.store is None and _AT_STORE.isdisjoint(self.arguments) and "TRISKELE_DEBUG" not in os.environ
-        if not (self.asks_resident and is_short and is_plain):
+        if not (self.asks_resident and is_plain and _fits_request(self.arguments)):
             return None
         from triskele.edge.process import command_line
 
@@ -223,6 +222,14 @@ class Invocation:
     def console(self) -> Console:
         """The console of standard output."""
         return console()
+
+
+def _fits_request(arguments: Sequence[str]) -> bool:
+    """Whether a request may hold these words; a word that is not Unicode stays in this process."""
+    try:
+        return len(arguments) <= _MOST_WORDS and sum(len(word.encode()) for word in arguments) <= _MOST_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def ignored_variables(environ: Mapping[str, str], settings: Settings) -> list[str]:

@@ -36,7 +36,7 @@ from triskele.edge.cli.options import (
 )
 from triskele.edge.cli.view import QUIET, excerpt, more, note, one_line, plural
 from triskele.edge.wording import shown_content
-from triskele.errors import BadInput, Conflict, NotFound, TriskeleError
+from triskele.errors import BadInput, Conflict, NotFound, TriskeleError, Unavailable
 from triskele.replies import Erasure, History
 from triskele.text import periods
 from triskele.types import Action, JournalEntry, LinkKind, Memory, Outcome, Role, Sensitivity, is_secret
@@ -120,7 +120,10 @@ def add(
         if split or supersedes is not None or outcomes[0].action is not Action.ADDED:
             related = []
         elif related is None:
-            related = engine.related(id=outcomes[0].id)[:_MOST_RELATED]
+            # The memory is stored: an answer that fails now is no error of the command.
+            related = []
+            with suppress(Unavailable):
+                related = engine.related(id=outcomes[0].id)[:_MOST_RELATED]
         added = _Added(engine, outcomes, details, related, supersedes)
         return emit(invocation, added.document(is_split=split), added.view)
 
@@ -272,7 +275,8 @@ def edit(
         changes["content"] = text_or_input(text)
     if restore and changes:
         raise click.UsageError("--restore brings a memory back unchanged: change it with a second command")
-    with invocation.open_existing() as engine:
+    # Nothing may end while a person types in an editor.
+    with invocation.open_existing(at_store=not (changes or restore)) as engine:
         before = engine.get(id)
         seals = sensitivity is Sensitivity.SECRET and not (is_secret(before) or before.forgotten)
         erasure = Erasure(outcomes=())

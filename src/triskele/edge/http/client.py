@@ -292,7 +292,7 @@ class RemoteEngine:
         lists = {name: check_texts(options[name], name) for name in _LISTS if options.get(name) is not None}
         path, rest = operation.fill(codec.to_json({**options, **lists}))
         if operation.has_body:
-            headers, body = {**headers, **_JSON}, json.dumps(rest).encode()
+            headers, body = {**headers, **_JSON}, json.dumps(rest, ensure_ascii=False).encode("utf-8", "surrogatepass")
         elif query := _query(rest):
             path = f"{path}?{query}"
         reply = self._request(operation.verb, path, headers=headers, body=body, wait_s=wait_s)
@@ -388,9 +388,10 @@ def connect_resident(address: Address, path: str, headers: Mapping[str, str]) ->
     connection = ResidentConnection(address, headers)
     try:
         reply = connection.request("POST", path, {}, wait_s=_START_S)
-    except Unavailable:
+        project = json.loads(reply.content)["project"] if reply.status == OK else None
+    except (Unavailable, ValueError):
         return None
-    return RemoteEngine(connection, project=json.loads(reply.content)["project"]) if reply.status == OK else None
+    return None if project is None else RemoteEngine(connection, project=project)
 
 
 def _query(options: Mapping[str, Any]) -> str:

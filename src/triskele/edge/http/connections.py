@@ -103,12 +103,14 @@ class ResidentConnection:
             status, head, text = hook_client.exchange(
                 self._address, f"{verb} {path}", lines, content, wait_s or _RESIDENT_S
             )
-        first, *rest = head.decode("latin-1").split("\r\n")
-        fields = (line.partition(":") for line in rest)
+            first, *rest = head.decode("latin-1").split("\r\n")
+            fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+            if len(text) < int(fields.get("content-length", 0)):
+                raise ConnectionResetError
         if target is not None and status == OK:
             target.write_bytes(text)
         reason = first.split(None, 2)[2] if first.count(" ") > 1 else ""
-        return Reply(status, reason, {name.lower(): value.strip() for name, _, value in fields}, text)
+        return Reply(status, reason, fields, text)
 
     def refuse_closed(self) -> None:
         """Raise if the connection is closed."""
@@ -127,7 +129,9 @@ Connection = ServerConnection | ResidentConnection
 def _socket_errors() -> Iterator[None]:
     try:
         yield
-    except (OSError, hook_client.NoAnswer) as error:
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise Unavailable("the background process has ended, and nothing was sent: run the command again") from None
+    except (OSError, ValueError, hook_client.NoAnswer) as error:
         raise Unavailable(
             f"the background process ended before it answered ({type(error).__name__}):"
             " look with `triskele history` before you repeat a change"

@@ -77,7 +77,8 @@ def _parameters(operation: Operation) -> Iterable[tuple[str, Any]]:
         if parameter.kind is parameter.VAR_KEYWORD:
             yield from _keywords(get_args(kind)[0])
         elif parameter.kind is parameter.VAR_POSITIONAL:
-            yield name, Required[_filled(_list_of(kind))]
+            listed = _filled(_list_of(kind))
+            yield name, Required[listed] if name in operation.in_path else NotRequired[listed]
         elif parameter.default is parameter.empty:
             yield name, Required[_filled(_wire(kind))]
         else:

@@ -14,7 +14,7 @@ from triskele.edge.http.access import READ, REVEAL, WRITE
 from triskele.edge.http.codec import reply_type
 from triskele.engine.protocol import Agents, Concepts, Curation, Engine, Sharing
 from triskele.requests import IDS
-from triskele.validation import check_text, check_texts
+from triskele.validation import check_prefix, check_text, check_texts
 
 if TYPE_CHECKING:
     from triskele.edge.http.keywords import Request
@@ -120,7 +120,10 @@ class Operation:
         left, path = dict(options), self.path
         for name in self.in_path:
             value = left.pop(name)
-            text = ",".join(check_texts(value, name)) if name == IDS else check_text(value, f"an {name}")
+            if name == IDS:
+                text = ",".join(map(check_prefix, check_texts(value, name)))
+            else:
+                text = check_prefix(value) if name == "id" else check_text(value, f"the {name}")
             path = path.replace(f"{{{name}}}", quote(text, safe=","))
         return path, left
 

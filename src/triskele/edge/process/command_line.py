@@ -67,6 +67,8 @@ class CommandLine:
         agents = replace(settings.agents, background=own.agents.background)
         if replace(settings, project=own.project, origins=own.origins, agents=agents) != own:
             raise Conflict("the command has other settings than the background process")
+        if settings.store.is_file and not os.path.isabs(settings.store.url.removeprefix("sqlite:///")):
+            raise Conflict("the address of the store depends on the folder or home of the command")
         return engine.working_in(Path(self.folder), settings.project)
 
 
