@@ -14,7 +14,7 @@ MAX_BATCH = 100
 IDS = "ids"
 
 Moment = datetime | str
-# The names are for callers, the enums for the house itself.
+# Callers may give names instead of enums.
 OriginName = Literal["user", "agent", "import", "tool", "web"] | Origin
 RoleName = Literal["user", "assistant", "tool", "other"] | Role
 SensitivityName = Literal["open", "private", "secret"] | Sensitivity

@@ -45,7 +45,7 @@ PLANS = "plan"
 
 
 def is_raised(before: Sensitivity, after: Sensitivity) -> bool:
-    """Whether a class is closer than another."""
+    """Whether the second sensitivity is stricter."""
     return CLOSENESS.index(after) > CLOSENESS.index(before)
 
 

@@ -197,7 +197,7 @@ def supporting(sentences: Sequence[str], fact: str) -> list[str] | None:
 
 
 def _said(text: str) -> list[str]:
-    """The content words; every word for oneself counts as one word."""
+    """The content words; "I", "me" and "my" count as the same word."""
     return forms(content(words(_OWN.sub("I", text))))
 
 

@@ -164,7 +164,7 @@ class DiskIndex(DerivedIndex[Kept, Tail, View]):
 
     def _write_alone(self, write: Callable[[], None]) -> None:
         """Replace the files under the lock; IndexUnavailable if another process keeps it."""
-        # Closed before, because files that are read cannot be removed everywhere; and after, for readers of meanwhile.
+        # Some systems cannot delete open files; other threads may open them again meanwhile.
         self.close()
         with self._lock() as is_held:
             if not is_held:

@@ -45,7 +45,7 @@ class Side:
 
     def of(self, numbers: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
         """The position in `numbers`, the neighbour and its mark, for at most `most` neighbours of each node."""
-        # A number past the last node has no neighbours: both ends are that of all.
+        # For a number past the last node both offsets are the end, so it has no neighbours.
         begins = self.starts.take(numbers, mode="clip")
         counts = self.starts.take(numbers + 1, mode="clip") - begins
         if most is not None:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 READ = 10
 # A quarter of a logit, as a share of the best score.
 BY_REVIEW = 0.06
-# The second hop of a question looks foreign to it: what connections raised by this share of the best score counts as
-# much as the best of those that were read.
+# A second-hop answer shares few words with the question: a candidate that connections raised by this share of the best
+# score counts as much as the best one that was read.
 RAISED = 0.2
 # Outside this band of confidence reading again changes little.
 HOPELESS, SURE = 0.05, 0.9

@@ -235,7 +235,7 @@ class _Contributions(Mapping[str, Contribution]):
 
 
 def unranked(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates with plain contributions whose ranks are 0: to rank the legs costs more than the rest."""
+    """The candidates without ranks per leg, which cost more than the rest."""
     return [
         Candidate(row, score, parts.plain(is_ranked=False) if isinstance(parts, _Contributions) else parts)
         for row, score, parts in candidates

@@ -127,7 +127,7 @@ def merge(agreed: SyncedState, mine: LocalState, theirs: ServerState) -> MergeRe
         return MergeStep.SETTLE, settled
     taken = replace(settled, mine=theirs.fingerprint)
     if theirs.token == agreed.theirs or (theirs.fingerprint == agreed.mine and agreed.is_shared):
-        # Nothing new there; what is new here has to go there.
+        # The server has no change: push the local one.
         return MergeStep.PUSH, replace(agreed, theirs=theirs.token)
     if mine.standing in CLOSED:
         return _merge_closed(agreed, mine, theirs, taken)

@@ -366,7 +366,7 @@ def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str])
 @click.option(
     "--yes",
     is_flag=True,
-    help="Undo without asking; without a terminal needed for several memories, or another's change.",
+    help="Do not ask. Needed without a terminal to undo several memories or someone else's change.",
 )
 @common
 def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: bool, yes: bool) -> None:

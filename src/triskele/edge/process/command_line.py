@@ -1,4 +1,4 @@
-"""Commands that the background process answers: what they say about themselves, and when it may answer them."""
+"""A command's request to the background process: who sends it, and the engine that answers."""
 
 from __future__ import annotations
 

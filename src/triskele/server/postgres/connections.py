@@ -290,7 +290,7 @@ class OwnerTransactions:
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, psycopg.Error) or not is_lost(error.__cause__):
                 return None
-            # A lost primary ends nothing any more; what its replica has is all there is.
+            # Without a primary no share can end: read the replica as it is.
             newest = None
         settings = self.connections.settings_of(self.owner)
         return replica.begun(SNAPSHOT, settings, str(self.written), query, newest)
