@@ -7,7 +7,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Literal, Required, TypedDict
 
-from triskele.types import LinkKind, Origin, Role, Sensitivity, Sort
+from triskele.types import Origin, Role, Sensitivity, Sort
 
 # The most memories that one request over HTTP may name or store, and the parameter that names them.
 MAX_BATCH = 100
@@ -18,7 +18,6 @@ Moment = datetime | str
 OriginName = Literal["user", "agent", "import", "tool", "web"] | Origin
 RoleName = Literal["user", "assistant", "tool", "other"] | Role
 SensitivityName = Literal["open", "private", "secret"] | Sensitivity
-LinkKindName = Literal["supersedes", "resolved-by", "part-of", "see-also"] | LinkKind
 LegName = Literal["lexical", "dense", "graph"]
 FusionName = Literal["default", "rrf", "cc", "rsf", "dbsf", "sum", "zscore", "share"]
 RerankName = Literal["default", "off", "late", "cross", "gated"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from triskele.agents import echo, fence, usage
+from triskele.agents import echo, fence
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.types import LinkKind
@@ -25,7 +25,7 @@ def inject(engine: LocalEngine) -> Callable[..., str]:
 
     def inject_one(text: str = KETTLE, **details: object) -> str:
         memory = engine.store.history(engine.remember(text, **details).id)[-1]
-        usage.note_injection(engine.store, [memory], conversation="talk", tokens={memory.id: 1})
+        echo.note_injection(engine.store, [memory], conversation="talk", tokens={memory.id: 1})
         return memory.id
 
     return inject_one
@@ -96,13 +96,13 @@ def test_parts_of_several_memories_together_are_nothing_new(engine: LocalEngine,
 
 def test_what_was_only_stored_or_shown_to_a_person_is_no_echo(engine: LocalEngine) -> None:
     engine.remember(KETTLE)
-    usage.note_recall(engine.store, engine.recall("kettle"))
+    echo.note_recall(engine.store, engine.recall("kettle"))
     assert echo.recognised(engine.store, KETTLE) is None
 
 
 def test_what_an_agent_asked_for_is_known_again(engine: LocalEngine) -> None:
     id = engine.remember(KETTLE).id
-    usage.note_recall(engine.store, engine.recall("kettle"), to_agent=True)
+    echo.note_recall(engine.store, engine.recall("kettle"), to_agent=True)
     assert echo.recognised(engine.store, "The kettle stands on the red shelf") == id
     assert engine.store.usage.counts([id])[id].recalled == 1
 
@@ -133,7 +133,7 @@ def test_a_text_that_carries_the_fence_is_known_by_it(engine: LocalEngine) -> No
     labels = {memory.id: fence.label(memory, short)}
     line = fence.line(memory, labels[memory.id])
     assert echo.recognised(engine.store, line) is None
-    usage.note_injection(engine.store, [memory], conversation="talk", tokens={memory.id: 1}, labels=labels)
+    echo.note_injection(engine.store, [memory], conversation="talk", tokens={memory.id: 1}, labels=labels)
     for text in (fence.fenced([line]), line, f"As I was told:\n> {line}\nSo be it.", f"- {line[:70]}"):
         assert echo.recognised(engine.store, text) == memory.id
     engine.erase(memory.id)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from triskele.agents import usage
+from triskele.agents import echo
 from triskele.agents.file_memory import FileMemory
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, NotFound, TriskeleError
@@ -53,7 +53,7 @@ def test_a_file_is_its_paragraphs(folder: FileMemory, engine: LocalEngine) -> No
 
 def test_what_was_given_a_moment_ago_is_not_written_into_a_file(folder: FileMemory, engine: LocalEngine) -> None:
     memory = engine.store.history(engine.remember("The roses drink on Mondays.", project="garden").id)[-1]
-    note = partial(usage.note_injection, engine.store, [memory], conversation="talk", tokens={memory.id: 9})
+    note = partial(echo.note_injection, engine.store, [memory], conversation="talk", tokens={memory.id: 9})
     engine.deferred_writes.put(note)
     with pytest.raises(BadInput, match="this repeats memory"):
         call(folder, "create", file_text="The cat sleeps.\n\nThe roses drink on Mondays.")

@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from triskele.agents import usage
+from triskele.agents import echo
 from triskele.engine.background import DeferredWrites
 from triskele.engine.local import LocalEngine
 from triskele.errors import StoreClosed, StoreUnavailable
@@ -27,8 +27,8 @@ def test_every_memory_of_an_answer_is_counted(open_engine: OpenEngine) -> None:
     solved = engine.remember("a new rubber ring was fitted").id
     engine.link(problem, LinkKind.RESOLVED_BY, solved)
     answer = engine.answer("kettle")
-    usage.note_recall(engine.store, answer)
-    usage.note_recall(engine.store, answer, to_agent=True)
+    echo.note_recall(engine.store, answer)
+    echo.note_recall(engine.store, answer, to_agent=True)
     counts = engine.store.usage.counts([problem, solved])
     numbers = {id: (count.recalled, count.injected, count.tokens) for id, count in counts.items()}
     assert numbers == {
@@ -39,8 +39,8 @@ def test_every_memory_of_an_answer_is_counted(open_engine: OpenEngine) -> None:
 
 def test_an_answer_without_hits_counts_nothing(open_engine: OpenEngine) -> None:
     engine = open_engine()
-    usage.note_recall(engine.store, engine.recall("kettle"))
-    usage.note_injection(engine.store, [], conversation="talk", tokens={})
+    echo.note_recall(engine.store, engine.recall("kettle"))
+    echo.note_injection(engine.store, [], conversation="talk", tokens={})
     assert engine.store.usage.days() == []
 
 
@@ -55,17 +55,17 @@ def test_a_store_that_others_hold_does_not_keep_anybody(open_engine: OpenEngine,
     # Whoever waited here would fail the test by its time limit.
     store._database._busy_timeout_s = 3600.0
     store._database.connection().set_busy_timeout(3_600_000)
-    usage.note_recall(store, answer)
+    echo.note_recall(store, answer)
     assert store.usage.counts([id]) == {}
     other.close()
-    usage.note_recall(store, answer)
+    echo.note_recall(store, answer)
     assert store.usage.counts([id])[id].recalled == 2
 
 
 def test_an_injection_is_counted_with_what_it_takes_and_leaves_fingerprints(open_engine: OpenEngine) -> None:
     engine = open_engine()
     memory = engine.store.history(engine.remember("the kettle stands on the red shelf").id)[-1]
-    usage.note_injection(engine.store, [memory], conversation="talk", tokens={memory.id: 33})
+    echo.note_injection(engine.store, [memory], conversation="talk", tokens={memory.id: 33})
     count = engine.store.usage.counts([memory.id])[memory.id]
     assert (count.recalled, count.injected, count.tokens) == (0, 1, 33)
     assert [each.content_hash for each in engine.store.usage.given("talk")] == [memory.content_hash]
@@ -100,7 +100,7 @@ def test_a_fault_of_one_note_reaches_nobody_and_the_store_is_closed(open_engine:
     engine = open_engine()
     id = engine.remember("the kettle is red").id
     answer = engine.answer("kettle")
-    for write in (lambda: 1 // 0, partial(usage.note_recall, engine.store, answer)):
+    for write in (lambda: 1 // 0, partial(echo.note_recall, engine.store, answer)):
         engine.deferred_writes.put(write)
     engine.deferred_writes.flush()
     assert engine.store.usage.counts([id])[id].recalled == 1
@@ -158,7 +158,7 @@ def test_a_thread_writes_shortly_after_the_answer(open_engine: OpenEngine) -> No
     id = engine.remember("the kettle is red").id
     engine.deferred_writes.start()
     answer = engine.recall("kettle")
-    engine.deferred_writes.put(partial(usage.note_recall, engine.store, answer))
+    engine.deferred_writes.put(partial(echo.note_recall, engine.store, answer))
     ends = time.monotonic() + 30
     while id not in engine.store.usage.counts([id]):
         assert time.monotonic() < ends

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from triskele.agents import learning, respond, usage
+from triskele.agents import echo, learning, respond
 from triskele.engine.local import LocalEngine
 from triskele.replies import HookCall, Injection
 from triskele.types import CURATION, Add, Origin, Role, Sensitivity
@@ -180,7 +180,7 @@ def _recalled(engine: LocalEngine, count: int) -> list[str]:
     texts = [forms[n % 3].format(names[n % 100], tools[n % 4], teams[n % 5]) for n in range(count)]
     outcomes = engine.apply([Add(engine.draft(text)) for text in texts])
     memories = list(engine.store.memories([each.id for each in outcomes]).values())
-    usage.note_injection(engine.store, memories, conversation="talk", tokens=dict.fromkeys((m.id for m in memories), 9))
+    echo.note_injection(engine.store, memories, conversation="talk", tokens=dict.fromkeys((m.id for m in memories), 9))
     return [memory.content for memory in memories]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import loopback
 import pytest
 
-from triskele.agents import injection, learning, respond, usage
+from triskele.agents import echo, injection, learning, respond
 from triskele.config import CurationSettings, LlmSettings
 from triskele.engine.local import LocalEngine
 from triskele.types import CURATION, Origin, Role, Sensitivity
@@ -221,7 +221,7 @@ def test_nothing_of_a_private_session_is_sent(start: Start, tmp_path: Path) -> N
     transcript(path, "the attic is cold", "#no-memory please", session="marked")
     transcript(path, "between us, off the record: the cellar is wet", "> The cellar is wet, noted.", session="open")
     transcript(path, "our auditor is Nadia", session="open")
-    usage.note_injection(
+    echo.note_injection(
         engine.store,
         [engine.get(given.id)],
         conversation=injection.key_of("shown"),
@@ -249,7 +249,7 @@ def test_a_turn_left_out_by_a_pattern_is_not_sent_with_its_answer(start: Start, 
 def test_what_recall_gave_is_not_shown_and_does_not_come_back(start: Start, tmp_path: Path) -> None:
     engine, state = start(facts((1, "The kelp service is deployed using Nomad by the north team"), None))
     known = engine.remember("the kelp service is deployed with Nomad by the north team")
-    usage.note_injection(engine.store, [engine.get(known.id)], conversation="talk", tokens={known.id: 9})
+    echo.note_injection(engine.store, [engine.get(known.id)], conversation="talk", tokens={known.id: 9})
     path = transcript(
         tmp_path / "talk.jsonl",
         "the kelp service is deployed using Nomad by the north team",

@@ -12,7 +12,7 @@ import pytest
 from agents import ERAS, PROJECT, connected, text_of
 from mcp.shared.exceptions import MCPError
 
-from triskele.agents import usage
+from triskele.agents import echo
 from triskele.agents.injection import key_of
 from triskele.agents.respond import LocalAgents
 from triskele.edge.mcp import registry
@@ -89,7 +89,7 @@ async def test_a_stored_text_comes_with_what_it_contradicts_and_how_to_settle_it
 async def test_what_a_hook_injected_is_not_stored_again(open_engine: Open) -> None:
     engine = open_engine()
     known = engine.get(engine.remember(ARGO).id)
-    usage.note_injection(engine.store, [known], conversation=None, tokens={known.id: 9})
+    echo.note_injection(engine.store, [known], conversation=None, tokens={known.id: 9})
     async with connected(engine) as agent:
         said = await agent.refusal("memory_store", content=f"“{ARGO.lower()}.”")
     assert known.id in said

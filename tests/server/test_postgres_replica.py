@@ -17,7 +17,7 @@ from postgres import PostgresProcess, running_replica, running_server
 from starlette.testclient import TestClient
 
 from triskele import config
-from triskele.agents.usage import note_recall
+from triskele.agents.echo import note_recall
 from triskele.edge.http.app import AppContext, Application, ListenerRules
 from triskele.edge.http.connections import POSITION_HEADER
 from triskele.engine.local import LocalEngine

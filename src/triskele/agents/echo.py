@@ -1,15 +1,17 @@
-"""Echoes: texts that only repeat injected memories."""
+"""What agents were given: counts of it, and fingerprints that recognise its echo."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping
 
 from triskele.errors import BadInput
+from triskele.store.derived import Use
 from triskele.store.protocols import OwnerStore
-from triskele.text.words import SENTENCE_END
-from triskele.types import LinkKind
+from triskele.text.words import SENTENCE_END, tokens_of
+from triskele.types import Answer, LinkKind, Memory
 
 # The separator of the parts of a label, such as id, date and origin.
 LABEL_SEPARATOR = " · "
@@ -97,3 +99,34 @@ def _plain(text: str) -> str:
 
 def _fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def note_recall(store: OwnerStore, answer: Answer, *, to_agent: bool = False) -> None:
+    """Count the memories of an answer, with fingerprints for agents."""
+    memories = [*(hit.memory for hit in answer.hits), *answer.resolutions]
+    if memories:
+        uses = [Use(each.id, tokens_of(each.content) * to_agent, each.content_hash) for each in memories]
+        pairs = zip(uses, memories, strict=True)
+        store.usage.recalled(
+            [use._replace(fingerprints=fingerprints(each.content)) for use, each in pairs] if to_agent else uses
+        )
+
+
+def note_injection(
+    store: OwnerStore,
+    memories: Iterable[Memory],
+    *,
+    conversation: str | None,
+    tokens: Mapping[str, int],
+    labels: Mapping[str, str] | None = None,
+    client: str = "",
+    project: str = "",
+) -> None:
+    """Count injected memories, with fingerprints of texts and labels."""
+    labelled = {id: (label_fingerprint(label),) for id, label in (labels or {}).items()}
+    injected = [
+        Use(each.id, tokens[each.id], each.content_hash, (*fingerprints(each.content), *labelled.get(each.id, ())))
+        for each in memories
+    ]
+    if injected:
+        store.usage.injected(conversation, injected, client=client, project=project)

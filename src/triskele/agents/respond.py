@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from triskele import validation
-from triskele.agents import injection, usage
+from triskele.agents import echo, injection
 from triskele.agents.injection import Conversation, InjectedText, key_of
 from triskele.errors import TriskeleError, UnknownEvent
 from triskele.replies import ConversationUse, HookCall, Injection
@@ -43,7 +43,7 @@ class LocalAgents:
             return Injection(note=text.note)
         self._engine.deferred_writes.put(
             partial(
-                usage.note_injection,
+                echo.note_injection,
                 self._engine.store,
                 text.memories,
                 conversation=conversation.key,

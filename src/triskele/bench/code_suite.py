@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from triskele.bench import metrics
 from triskele.bench.comparison import compare
 from triskele.bench.datasets import BenchQuery, half
-from triskele.code.corpus import CodeCorpus, FieldWeights
+from triskele.code.corpus import FieldWeights
 from triskele.code.ranking import CodePlan
 from triskele.code.rules import RULES, SEED_PENALTIES
 from triskele.code.search import CodeSearch
@@ -34,7 +34,6 @@ BASELINE, WORDS, LEXICAL, DEFAULT = "bm25", "words", "lexical", "default"
 _WITHOUT = "without:"
 
 Run = Mapping[str, Sequence[str]]
-Ranker = Callable[["CodeCorpus", str], Sequence[str]]
 _ALONE = (1.0, 0.0, 0.0, 0.0, 0.0)
 _BASELINE_WEIGHTS = FieldWeights(_ALONE, _ALONE, (0.0, 0.0, 0.0), file_k1=1.2, file_b=0.75, best=(), of_file=1.0)
 

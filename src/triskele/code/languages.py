@@ -55,7 +55,6 @@ _EXTENSIONS = {
 BY_EXTENSION: Mapping[str, str] = {
     extension: language for language, extensions in _EXTENSIONS.items() for extension in extensions.split()
 }
-PROSE = frozenset({"markdown", "rst"})
 _CPP_HEADER = (b"class ", b"namespace ", b"template", b"std::")
 
 # The same words mean the same thing in every grammar that has them.

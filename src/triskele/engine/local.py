@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from triskele import requests, validation
-from triskele.agents import usage
+from triskele.agents import echo
 from triskele.config import OFF, Settings, source_of
 from triskele.curation import measures, projects
 from triskele.engine import undo, views
@@ -264,8 +264,6 @@ class LocalEngine:
         """Refuse a text that an agent repeats, which recall gave it."""
         if not is_client(self.actor):
             return
-        from triskele.agents import echo
-
         # What was given a moment ago may not be noted yet.
         self.deferred_writes.flush()
         for content, project in texts:
@@ -474,7 +472,7 @@ class LocalEngine:
 
     def _note(self, text: str, answer: Answer, options: RecallOptions) -> None:
         """Leave to write what an answer used, and the question if the recall log is on."""
-        self.deferred_writes.put(partial(usage.note_recall, self.store, answer, to_agent=is_client(self.actor)))
+        self.deferred_writes.put(partial(echo.note_recall, self.store, answer, to_agent=is_client(self.actor)))
         narrowed = options.get("show_superseded") or any(options.get(name) for name in _NOT_LOGGED_WITH)
         is_plain = self.settings.recall.log and options.get("sort", Sort.RELEVANCE) == Sort.RELEVANCE and not narrowed
         if is_plain and not self.models.egress_policy.quotes_secret(text):
