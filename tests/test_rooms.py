@@ -59,7 +59,7 @@ DOORS: dict[str, set[str]] = {
         "edge.process.service",
         "edge.process.syncing",
         "edge.web.admin_page",
-        "edge.web.key_sessions",
+        "edge.web.sessions",
     },
 }
 

@@ -5,24 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from triskele.errors import (
-    AccessDenied,
-    AmbiguousId,
-    BadInput,
-    Conflict,
-    IndexUnavailable,
-    ModelUnavailable,
-    NotAllowed,
-    NotFound,
-    QuotaExceeded,
-    StoreDamaged,
-    StoreNewer,
-    StoreOlder,
-    StoreUnavailable,
-    TriskeleError,
-    Unavailable,
-    VaultLocked,
-)
+from triskele import errors
+from triskele.errors import BadInput, TriskeleError, Unavailable
 
 PREFIX = "urn:triskele:problem:"
 MESSAGE_CHARACTERS = 600
@@ -31,33 +15,33 @@ _READ_CHARACTERS = 20_000
 
 # The most specific first: the first class that fits decides.
 KINDS: dict[str, tuple[type[TriskeleError], int]] = {
-    "not-found": (NotFound, 404),
-    "ambiguous-id": (AmbiguousId, 422),
+    "not-found": (errors.NotFound, 404),
+    "ambiguous-id": (errors.AmbiguousId, 422),
     "bad-input": (BadInput, 422),
-    "not-allowed": (NotAllowed, 403),
-    "conflict": (Conflict, 409),
-    "store-damaged": (StoreDamaged, 503),
-    "store-newer": (StoreNewer, 503),
-    "store-older": (StoreOlder, 503),
-    "store-unavailable": (StoreUnavailable, 503),
-    "index-unavailable": (IndexUnavailable, 503),
-    "model-unavailable": (ModelUnavailable, 503),
-    "vault-locked": (VaultLocked, 503),
-    "access-denied": (AccessDenied, 403),
-    "quota-exceeded": (QuotaExceeded, 429),
+    "not-allowed": (errors.NotAllowed, 403),
+    "conflict": (errors.Conflict, 409),
+    "store-damaged": (errors.StoreDamaged, 503),
+    "store-newer": (errors.StoreNewer, 503),
+    "store-older": (errors.StoreOlder, 503),
+    "store-unavailable": (errors.StoreUnavailable, 503),
+    "index-unavailable": (errors.IndexUnavailable, 503),
+    "model-unavailable": (errors.ModelUnavailable, 503),
+    "vault-locked": (errors.VaultLocked, 503),
+    "access-denied": (errors.AccessDenied, 403),
+    "quota-exceeded": (errors.QuotaExceeded, 429),
     "unavailable": (Unavailable, 503),
 }
 # Statuses without a separate kind, as the client raises them.
 _BY_STATUS: dict[int, type[TriskeleError]] = {
     400: BadInput,
-    401: AccessDenied,
-    403: AccessDenied,
-    404: NotFound,
-    409: Conflict,
+    401: errors.AccessDenied,
+    403: errors.AccessDenied,
+    404: errors.NotFound,
+    409: errors.Conflict,
     413: BadInput,
     421: BadInput,
     422: BadInput,
-    429: QuotaExceeded,
+    429: errors.QuotaExceeded,
 }
 
 

@@ -20,8 +20,8 @@ from triskele.edge.http.access import SCOPES, WRITE, Quotas
 from triskele.edge.http.app import AppContext, Application
 from triskele.edge.process.service import server_rules
 from triskele.edge.web import site
-from triskele.edge.web.key_sessions import KeySessions
 from triskele.edge.web.rendering import PageRoute
+from triskele.edge.web.sessions import KeySessions
 from triskele.index.name_linking import read_names
 from triskele.replies import Rationale, Verdict
 from triskele.server.tenants import Tenants

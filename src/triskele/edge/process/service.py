@@ -28,7 +28,7 @@ from triskele.edge.http.access import SCOPES, Principal
 from triskele.edge.http.app import METADATA_PATH, AppContext, Application, ListenerRules, error_place
 from triskele.edge.process.engine_host import EngineHost
 from triskele.edge.process.listener import ExtraListener, Listener, Socket, is_owner, standing_token, tcp_socket
-from triskele.edge.web.key_sessions import KeySessions
+from triskele.edge.web.sessions import KeySessions
 from triskele.errors import StoreClosed
 from triskele.text.files import expanded
 

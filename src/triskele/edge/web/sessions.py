@@ -1,4 +1,4 @@
-"""Browser sessions: a code or key buys a cookie that expires."""
+"""Browser sessions: a code or key buys a cookie that expires; a server keeps them for all instances."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import resources
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from triskele.edge.http.access import OWNER, Principal
+from triskele.edge.http.access import OWNER, Access, Principal
+
+if TYPE_CHECKING:
+    from triskele.server.tenants import Tenants
 
 PREFIX = "/ui"
 CODE_S = 600.0
 SESSION_S = 12 * 3600.0
 # The key under which the guard passes the sessions of a listener to the sign-in page.
 SESSIONS = "triskele.sessions"
+_SIGN_IN = "sign_in"
 _MAX_KEPT = 64
 _STATIC = f"{PREFIX}/static/"
 _EXCHANGE = f"{PREFIX}/session"
@@ -173,3 +178,32 @@ def _digest(value: str) -> str:
 def _cookie(request: Request) -> str:
     # Cookies ignore ports: two processes on one machine must not overwrite each other's.
     return f"triskele_{request.url.port or 80}"
+
+
+class KeySessions(PageSessions):
+    """Sessions of users; one ends when its key expires or is revoked."""
+
+    signed_out_page = "sign-in.html"
+
+    def __init__(self, tenants: Tenants) -> None:
+        self._tenants = tenants
+
+    async def opened(self, request: Request, proof: str) -> OpenedSession | None:
+        """A session for a key, which the audit log notes."""
+        return await to_thread.run_sync(self._opened, proof.strip(), request.client.host if request.client else "")
+
+    def _opened(self, key: str, address: str) -> OpenedSession | None:
+        session = self._tenants.sign_in(key, SESSION_S)
+        if session is None:
+            return None
+        value, lasts_s, principal = session
+        self._tenants.audit(Access(principal, _SIGN_IN, "", 204, address))
+        return OpenedSession(value, lasts_s)
+
+    async def principal(self, value: str) -> Principal | None:
+        """The user of a session, with the present scopes of the key."""
+        return await to_thread.run_sync(self._tenants.session, value) if value else None
+
+    async def closed(self, value: str) -> None:
+        """End a session on every instance."""
+        await to_thread.run_sync(self._tenants.sign_out, value)
