@@ -80,8 +80,7 @@ def _texts(name: str, by_sentence: bool) -> Iterator[dict[str, Any]]:
 def _decided(texts: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     from triskele.curation.whole_store import StoreReview
     from triskele.errors import BadInput
-    from triskele.replies import Verdict
-    from triskele.types import Add
+    from triskele.types import Add, Verdict
 
     with tempfile.TemporaryDirectory() as home, _opened(Path(home)) as memory:
         drafts = []
@@ -215,7 +214,7 @@ def _captured(memory: Any, dial: str, documents: Any) -> dict[str, str]:
 
 def _accept(memory: Any) -> int:
     from triskele.errors import TriskeleError
-    from triskele.replies import Verdict
+    from triskele.types import Verdict
 
     count = 0
     for proposal in memory.proposals.list():

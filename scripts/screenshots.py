@@ -22,9 +22,10 @@ from triskele.curation.decide import PairDecision
 from triskele.edge.cli.demo import temporary_memory
 from triskele.edge.hook import client
 from triskele.edge.process import resident
-from triskele.replies import Rationale, Verdict
+from triskele.replies import Rationale
 from triskele.server.demo import demo_environment
 from triskele.store.derived import Use
+from triskele.types import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

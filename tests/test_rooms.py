@@ -67,7 +67,7 @@ DOORS: dict[str, set[str]] = {
 SAME_CLASS = {
     "Changes": {"requests", "edge"},
     "Hit": {"types", "edge"},
-    "MemoryDetails": {"replies", "edge"},
+    "MemoryDetails": {"types", "edge"},
     "Stage": {"types", "edge"},
     "WhyNot": {"types", "edge"},
 }

@@ -1,33 +1,28 @@
-"""What an engine answers besides memories and recalls: frozen values, whose fields are their JSON."""
+"""What an engine answers, except for memories, changes and recalls: frozen values, whose fields are their JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
-from triskele.types import CURATION, IMPORT, USER, Action, JournalEntry, Link, Memory, Outcome
+from triskele.types import (
+    CURATION,
+    IMPORT,
+    USER,
+    Action,
+    JournalEntry,
+    Memory,
+    Outcome,
+    RegisteredFolder,
+    UseCount,
+    Verdict,
+)
 
-# From this confidence on a relation of two memories needs no review.
-SURE = 0.9
 _CHANGES_MEMORIES = frozenset(
     {Action.ADDED, Action.EDITED, Action.RESTORED, Action.FORGOTTEN, Action.SEALED, Action.ERASED, Action.REVEALED}
 )
-
-RelationName = Literal["duplicate", "update", "contradiction"]
-
-
-@dataclass(frozen=True, slots=True)
-class UseCount:
-    """How often a memory was recalled and injected, and the tokens that the injections took."""
-
-    id: str
-    recalled: int
-    injected: int
-    tokens: int
-    last: datetime
 
 
 class DayCount(NamedTuple):
@@ -63,59 +58,6 @@ class NameCounts:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """When the text of a memory was first and last sent to a host."""
-
-    host: str
-    first: str
-    last: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryView(Memory):
-    """A memory with its state; of a secret `content` is the title.
-
-    `in_conflict`: it was changed here and on the sync server. `writable`: the reader may change it.
-    """
-
-    superseded: bool = False
-    forgotten: bool = False
-    in_conflict: bool = False
-    writable: bool = True
-
-    @classmethod
-    def of(cls, memory: Memory, **state: bool) -> Self:
-        """The view of a memory; `owner` becomes the user whose memory it is."""
-        values: dict[str, Any] = {each.name: getattr(memory, each.name) for each in fields(Memory)}
-        values["owner"] = memory.shared_by or memory.owner
-        return cls(**(values | state))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryDetails(MemoryView):
-    """A memory with its open links, the memories at their other ends, its use and the hosts that received its text."""
-
-    links: tuple[Link, ...] = ()
-    linked: Mapping[str, MemoryView] = field(default_factory=dict)
-    used: UseCount | None = None
-    sent: tuple[Sent, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Erasure:
-    """What an erasure did, and the copies of the texts that remain.
-
-    `out_of_reach` names places that the store cannot reach; `sent` are the hosts that received a text.
-    """
-
-    outcomes: tuple[Outcome, ...]
-    erased_copies: tuple[str, ...] = ()
-    remaining_copies: tuple[str, ...] = ()
-    out_of_reach: tuple[str, ...] = ()
-    sent: tuple[Sent, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Secret:
     """The text of a secret."""
@@ -123,24 +65,6 @@ class Secret:
     id: str
     title: str
     text: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredFolder:
-    """A folder or git remote with its project, by the number that journal entries name."""
-
-    number: int
-    key: str
-    project: str
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """Journal entries, the versions that they name, and the folders whose project they changed."""
-
-    entries: tuple[JournalEntry, ...]
-    versions: tuple[Memory, ...]
-    folders: tuple[RegisteredFolder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,42 +115,6 @@ def with_versions(
 def own_actors(actor: str) -> frozenset[str]:
     """The names under which an actor writes: the user's commands also import and curate."""
     return frozenset({USER, IMPORT, CURATION} if actor == USER else {actor})
-
-
-@dataclass(frozen=True, slots=True)
-class Related:
-    """An older memory that a newer one repeats, extends or contradicts."""
-
-    memory: MemoryView
-    relation: RelationName
-    confidence: float
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether it needs no review."""
-        return self.confidence >= SURE
-
-
-@dataclass(frozen=True, slots=True)
-class Facets:
-    """How many memories each name and month has, the most frequent first; months in order."""
-
-    projects: Mapping[str, int]
-    categories: Mapping[str, int]
-    origins: Mapping[str, int]
-    tags: Mapping[str, int]
-    months: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page of memories out of `total`, with the use of each by id; `next_offset` is None after the last one."""
-
-    memories: tuple[MemoryView, ...]
-    total: int
-    next_offset: int | None = None
-    used: Mapping[str, UseCount] = field(default_factory=dict)
-    facets: Facets | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,20 +169,6 @@ class Statistics(Census):
     proposals: int = 0
     today: Mapping[str, int] = field(default_factory=dict)
     llm_calls: int = 0
-
-
-class Verdict(StrEnum):
-    """What a new memory is to an older one.
-
-    FORGET comes from a review of the whole store, CONFLICT from a sync: the server's version is the new one.
-    """
-
-    ADD = "add"
-    UPDATE = "update"
-    SUPERSEDE = "supersede"
-    NOOP = "noop"
-    FORGET = "forget"
-    CONFLICT = "conflict"
 
 
 class Rationale(NamedTuple):
@@ -670,13 +544,3 @@ _PAYLOAD = (
     *((name, name) for name in ("prompt", "source", "reason")),
     *(("session", "session_id"), ("agent", "agent_id"), ("transcript", "transcript_path"), ("folder", "cwd")),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Injection:
-    """The text that an agent is given, the memories in it by id, its tokens; `note` says why the text is empty."""
-
-    text: str = ""
-    memories: tuple[str, ...] = ()
-    tokens: int = 0
-    note: str = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Any, Literal, Required, TypedDict
 
 from triskele.types import Origin, Role, Sensitivity, Sort
@@ -146,6 +145,8 @@ def refuse_unknown(method: str, names: Iterable[str], request: Any) -> None:
     keywords = [*request.__required_keys__, *request.__optional_keys__]
     for name in names:
         if name not in keywords:
+            from difflib import get_close_matches
+
             near = get_close_matches(name, keywords, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f": choose from {', '.join(sorted(keywords))}"
             raise TypeError(f"{method}() has no keyword {name!r}{hint}")

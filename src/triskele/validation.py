@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeVar, get_args
 
 from triskele.errors import BadInput
-from triskele.replies import GranteeKind, Subject
 from triskele.requests import FusionName, LegName, OrderName, RerankName
 from triskele.text import timestamps
-from triskele.text.ids import ALPHABET, ID_LENGTH
 from triskele.text.words import SENTENCE_END
-from triskele.types import Link, LinkKind, Memory, Origin, Role, Scope, Sensitivity, Sort
+from triskele.types import ALPHABET, ID_LENGTH, Link, LinkKind, Memory, Origin, Role, Scope, Sensitivity, Sort
 
 if TYPE_CHECKING:
     from triskele.config import MemorySettings
+    from triskele.replies import GranteeKind, Subject
     from triskele.requests import Draft
 
 SHORTEST_PREFIX = 4

@@ -9,7 +9,8 @@ from typing import Any
 
 from triskele import config
 from triskele.engine.local import LocalEngine
-from triskele.replies import HookCall, Injection
+from triskele.replies import HookCall
+from triskele.types import Injection
 
 
 class Desk:

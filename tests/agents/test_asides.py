@@ -9,8 +9,7 @@ from triskele.agents.capture import capture, sorted_out
 from triskele.curation.amounts import other_amount
 from triskele.curation.compare import compare
 from triskele.curation.wording import words
-from triskele.replies import Verdict
-from triskele.types import SpokenTurn
+from triskele.types import SpokenTurn, Verdict
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ from triskele.agents import fence, injection, respond
 from triskele.curation.projects import project_of
 from triskele.edge.hook.explain import explain
 from triskele.errors import BadInput
-from triskele.replies import Injection
-from triskele.types import LinkKind, Memory, Origin, Sensitivity
+from triskele.types import Injection, LinkKind, Memory, Origin, Sensitivity
 
 
 def test_the_answer_is_one_document_with_the_keys_that_clients_know(desk: Desk) -> None:

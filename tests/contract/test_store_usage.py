@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from triskele.replies import ConversationUse, InjectedMemory, UseCount
+from triskele.replies import ConversationUse, InjectedMemory
 from triskele.store import usage as ledger
 from triskele.store.derived import Document, Use
 from triskele.store.protocols import VAULT, Maintenance, OwnerStore
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
-from triskele.types import Forget, Memory, Outcome, Sealed, Sensitivity
+from triskele.types import Forget, Memory, Outcome, Sealed, Sensitivity, UseCount
 
 Make = Callable[..., Memory]
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)

@@ -11,8 +11,7 @@ import pytest
 from triskele.bench.curation_pairs import SPOKEN, load_pairs, measure
 from triskele.curation.compare import Relation, compare
 from triskele.curation.decide import NearMemory, decide, related
-from triskele.replies import Verdict
-from triskele.types import Memory, Origin, Sensitivity
+from triskele.types import Memory, Origin, Sensitivity, Verdict
 
 MakeMemory = Callable[..., Memory]
 

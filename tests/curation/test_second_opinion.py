@@ -16,8 +16,7 @@ import pytest
 from triskele.config import CurationSettings, LlmSettings
 from triskele.curation.curator import Curator
 from triskele.engine.local import LocalEngine
-from triskele.replies import Verdict
-from triskele.types import Sensitivity
+from triskele.types import Sensitivity, Verdict
 
 OpenEngine = Callable[..., LocalEngine]
 Start = Callable[..., tuple[LocalEngine, loopback.Loopback]]

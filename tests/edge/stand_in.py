@@ -8,7 +8,8 @@ from pathlib import Path
 
 import triskele
 from triskele.agents.respond import LocalAgents
-from triskele.replies import HookCall, Injection
+from triskele.replies import HookCall
+from triskele.types import Injection
 
 
 def respond(agents: LocalAgents, call: HookCall) -> Injection:

@@ -23,7 +23,8 @@ from starlette.responses import PlainTextResponse
 from triskele import __version__
 from triskele.edge.http.app import MAX_ABANDONED, MAX_BODY, AppContext, Application, ListenerRules
 from triskele.errors import StoreNewer
-from triskele.replies import HookCall, Injection
+from triskele.replies import HookCall
+from triskele.types import Injection
 
 TOKEN = "a-token-of-the-test"
 ENGINE: Any = types.SimpleNamespace(agents=types.SimpleNamespace(respond=None))

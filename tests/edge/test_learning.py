@@ -12,8 +12,8 @@ import pytest
 
 from triskele.agents import echo, learning, respond
 from triskele.engine.local import LocalEngine
-from triskele.replies import HookCall, Injection
-from triskele.types import CURATION, Add, Origin, Role, Sensitivity
+from triskele.replies import HookCall
+from triskele.types import CURATION, Add, Injection, Origin, Role, Sensitivity
 
 pytestmark = pytest.mark.slow
 

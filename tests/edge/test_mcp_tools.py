@@ -17,8 +17,7 @@ from triskele.agents.injection import key_of
 from triskele.agents.respond import LocalAgents
 from triskele.edge.mcp import registry
 from triskele.engine.local import LocalEngine
-from triskele.replies import Injection
-from triskele.types import LinkKind, Origin, Sensitivity
+from triskele.types import Injection, LinkKind, Origin, Sensitivity
 
 pytestmark = pytest.mark.anyio
 Open = Callable[..., LocalEngine]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from triskele.errors import BadInput
 from triskele.text import timestamps
-from triskele.text.ids import ALPHABET, ID_LENGTH, IdMaker
+from triskele.text.ids import IdMaker
+from triskele.types import ALPHABET, ID_LENGTH
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
 

@@ -24,10 +24,10 @@ from triskele.exchange import transcripts
 from triskele.ingest import with_told_period
 from triskele.privacy import detect
 from triskele.privacy.findings import Finding, merge
-from triskele.replies import HookCall, Rationale, Verdict
+from triskele.replies import HookCall, Rationale
 from triskele.store.derived import Document
 from triskele.text import timestamps
-from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, SpokenTurn, is_secret
+from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, SpokenTurn, Verdict, is_secret
 
 if TYPE_CHECKING:
     from triskele.agents.capture import CapturedText

@@ -15,11 +15,11 @@ from triskele import validation
 from triskele.agents import echo, injection
 from triskele.agents.injection import Conversation, InjectedText, key_of
 from triskele.errors import TriskeleError, UnknownEvent
-from triskele.replies import ConversationUse, HookCall, Injection
+from triskele.replies import ConversationUse, HookCall
 from triskele.store.access import StoreAccess
 from triskele.store.derived import Document
 from triskele.store.protocols import OwnerStore
-from triskele.types import Memory
+from triskele.types import Injection, Memory
 
 # Sources of a session start with an empty context.
 _FRESH = frozenset({"startup", "clear"})

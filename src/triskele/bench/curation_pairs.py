@@ -9,8 +9,7 @@ from importlib import resources
 
 from triskele.agents import capture
 from triskele.curation.compare import Relation, compare
-from triskele.replies import Verdict
-from triskele.types import SpokenTurn
+from triskele.types import SpokenTurn, Verdict
 
 HALVES = ("tune", "test")
 # Pairs as people talk, written after the rules and looked at only once they were done.

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from triskele.curation import secrecy
 from triskele.curation.decide import PairDecision, begins
-from triskele.replies import Verdict
 from triskele.text import timestamps
 from triskele.types import (
     CLOSENESS,
@@ -19,6 +18,7 @@ from triskele.types import (
     Memory,
     Revise,
     Sensitivity,
+    Verdict,
     least_trusted,
 )
 

@@ -34,8 +34,9 @@ from triskele.curation.wording import (
     negations,
     words,
 )
-from triskele.replies import SURE, Rationale, Verdict
+from triskele.replies import Rationale
 from triskele.text.words import fold
+from triskele.types import SURE, Verdict
 
 # From this confidence on a rule counts more than the share of common words.
 _LIKELY = 0.6

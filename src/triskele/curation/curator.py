@@ -12,12 +12,11 @@ from triskele.curation.decide import NEAREST, NearMemory, PairDecision, related
 from triskele.curation.proposals import Proposals
 from triskele.curation.wording import content, forms, words
 from triskele.errors import Conflict, NotFound
-from triskele.replies import Verdict
 from triskele.store.derived import Document
 from triskele.store.protocols import START, Cursor
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
-from triskele.types import CURATION, Action, Memory, Outcome, Scope, Sort, is_secret
+from triskele.types import CURATION, Action, Memory, Outcome, Scope, Sort, Verdict, is_secret
 
 if TYPE_CHECKING:
     from triskele.store.access import StoreAccess

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from triskele.curation.compare import compare
-from triskele.replies import SURE, Rationale, RelationName, Verdict
-from triskele.types import TRUST, Memory, is_secret
+from triskele.replies import Rationale
+from triskele.types import SURE, TRUST, Memory, RelationName, Verdict, is_secret
 
 # A relation that is doubtful for a reason besides the words is proposed, never applied.
 _DOUBTFUL = 0.6

@@ -11,10 +11,10 @@ from triskele.curation.apply import changes_of
 from triskele.curation.decide import PairDecision
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
 from triskele.ingest import with_told_period
-from triskele.replies import Proposal, Rationale, Verdict
+from triskele.replies import Proposal, Rationale
 from triskele.store.derived import Document
 from triskele.text import timestamps
-from triskele.types import CURATION, SPOKEN, Add, Memory, Origin, Outcome, Role, is_client, is_secret
+from triskele.types import CURATION, SPOKEN, Add, Memory, Origin, Outcome, Role, Verdict, is_client, is_secret
 
 if TYPE_CHECKING:
     from triskele.store.access import StoreAccess

@@ -12,12 +12,12 @@ from typing import NamedTuple
 from triskele.curation.curator import Curator
 from triskele.curation.decide import NEAREST, NearMemory, PairDecision, begins, related
 from triskele.curation.wording import content, forms, words
-from triskele.replies import Rationale, Verdict
+from triskele.replies import Rationale
 from triskele.store.access import StoreAccess
 from triskele.store.derived import Document
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
-from triskele.types import LinkKind, Memory, Scope, Sort, is_secret
+from triskele.types import LinkKind, Memory, Scope, Sort, Verdict, is_secret
 
 _PAGE = 500
 _STEP = 100

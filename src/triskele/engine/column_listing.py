@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.replies import Facets
 from triskele.text import periods, timestamps
-from triskele.types import LinkKind, Memory, Scope, Sort
+from triskele.types import Facets, LinkKind, Memory, Scope, Sort
 
 if TYPE_CHECKING:
     from triskele.engine.listing import ListRequest

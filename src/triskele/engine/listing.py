@@ -12,8 +12,8 @@ from triskele.types import Memory, Scope, Sort
 
 if TYPE_CHECKING:
     from triskele.index.catalog import Columns
-    from triskele.replies import Facets
     from triskele.requests import ListOptions
+    from triskele.types import Facets
 
 CURRENT, VALID = "current", "valid"
 STATES = (CURRENT, VALID, "ended", "superseded", "forgotten")

@@ -20,16 +20,7 @@ from triskele.engine.models import Models
 from triskele.errors import AmbiguousId, BadInput, NotFound
 from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, candidates_per_leg
-from triskele.replies import (
-    Erasure,
-    History,
-    MemoryDetails,
-    MemoryView,
-    Page,
-    Related,
-    Secret,
-    Undone,
-)
+from triskele.replies import Secret, Undone
 from triskele.store import open as stores
 from triskele.store.protocols import Maintenance, OwnerStore, Store
 from triskele.text import timestamps
@@ -43,12 +34,18 @@ from triskele.types import (
     Change,
     Connect,
     Disconnect,
+    Erasure,
     Forget,
+    History,
     LinkKind,
     Memory,
+    MemoryDetails,
+    MemoryView,
     Origin,
     Outcome,
+    Page,
     Query,
+    Related,
     Reveal,
     Scope,
     Sort,

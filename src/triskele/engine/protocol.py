@@ -15,21 +15,14 @@ if TYPE_CHECKING:
         ConceptPath,
         ConversationUse,
         EndedShare,
-        Erasure,
         ExportReport,
         GranteeKind,
-        History,
         HookCall,
         ImportReport,
-        Injection,
-        MemoryDetails,
-        MemoryView,
         Neighbourhood,
         NewShare,
-        Page,
         Proposal,
         Regrouped,
-        Related,
         Reviewed,
         Secret,
         Shares,
@@ -39,7 +32,19 @@ if TYPE_CHECKING:
         UserGroup,
     )
     from triskele.requests import AskOptions, Changes, Details, Draft, ListOptions, Moment, Place, RecallOptions
-    from triskele.types import Answer, Memory, Outcome, WhyNot
+    from triskele.types import (
+        Answer,
+        Erasure,
+        History,
+        Injection,
+        Memory,
+        MemoryDetails,
+        MemoryView,
+        Outcome,
+        Page,
+        Related,
+        WhyNot,
+    )
     from triskele.validation import FilePath
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from triskele.curation.proposals import Proposals
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.replies import Proposal, Reviewed, Verdict
+from triskele.replies import Proposal, Reviewed
 from triskele.store.access import StoreAccess
 from triskele.sync import CONFLICTS, notes
 from triskele.text.ids import new_batch
-from triskele.types import is_client
+from triskele.types import Verdict, is_client
 
 
 class LocalCuration:

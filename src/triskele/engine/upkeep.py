@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from triskele import validation
 from triskele.curation import projects, secrecy
 from triskele.engine import model_choice, views
-from triskele.replies import Erasure
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
-from triskele.types import Action, Sensitivity
+from triskele.types import Action, Erasure, Sensitivity
 
 if TYPE_CHECKING:
     from triskele.agents.learning import Learned
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
     from triskele.engine.model_choice import Comparison, ModelsInUse, ModelSwitch, Rollback
     from triskele.graph.relations import Estimate, Extracted, RelationEdge, RelationReader
     from triskele.index.local import ModelIndexes
-    from triskele.replies import NameCounts, Sent
+    from triskele.replies import NameCounts
     from triskele.store.protocols import Maintenance
     from triskele.store.vault import Rotation
     from triskele.sync.loop import SyncReport, SyncServer
-    from triskele.types import Outcome
+    from triskele.types import Outcome, Sent
 
 _CLOSED = (Sensitivity.PRIVATE, Sensitivity.SECRET)
 

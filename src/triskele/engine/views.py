@@ -6,10 +6,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 from triskele.errors import BadInput
-from triskele.replies import History, MemoryDetails, MemoryView, RegisteredFolder, Sent
 from triskele.store.protocols import OwnerStore
 from triskele.sync import CONFLICTS
-from triskele.types import Action, JournalEntry, LinkKind, Memory, Origin
+from triskele.types import (
+    Action,
+    History,
+    JournalEntry,
+    LinkKind,
+    Memory,
+    MemoryDetails,
+    MemoryView,
+    Origin,
+    RegisteredFolder,
+    Sent,
+)
 
 _UNTRUSTED = (Origin.TOOL, Origin.WEB)
 

@@ -26,8 +26,8 @@ from triskele.replies import Problem
 from triskele.store import archive
 from triskele.store.rows import LATER_COLUMNS, VERSION_LISTS
 from triskele.text import timestamps
-from triskele.text.ids import ALPHABET, ID_LENGTH, content_hash
-from triskele.types import Link, Memory, is_secret
+from triskele.text.ids import content_hash
+from triskele.types import ALPHABET, ID_LENGTH, Link, Memory, is_secret
 
 # The last checkout before the first release wrote format 2, with the first list of columns only.
 _FIRST_FORMAT = 2

@@ -16,19 +16,7 @@ from triskele.recall.question import Question, Sources
 from triskele.recall.scores import DENSE, GRAPH, LEXICAL, SPEAKER, TIME, Candidates, Served
 from triskele.recall.supersession import is_allowed
 from triskele.store.protocols import OwnerStore
-from triskele.types import (
-    Answer,
-    Hit,
-    HitEvidence,
-    LegEvidence,
-    Link,
-    LinkKind,
-    Memory,
-    Path,
-    Period,
-    Scope,
-    Term,
-)
+from triskele.types import Answer, Hit, HitEvidence, LegEvidence, Link, LinkKind, Memory, Path, Period, Scope, Term
 
 MAX_WORDS_NAMED = 8
 MAX_RESOLUTIONS = 3

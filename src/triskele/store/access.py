@@ -10,11 +10,10 @@ if TYPE_CHECKING:
     from triskele.models.embedder import Embedder
     from triskele.models.llm import Llm
     from triskele.privacy.clearance import ClearedText
-    from triskele.replies import Erasure
     from triskele.requests import Details, RecallOptions
     from triskele.store.protocols import Maintenance, OwnerStore
     from triskele.store.vault import StoreVault
-    from triskele.types import Answer, Change, Memory, Outcome, Scope
+    from triskele.types import Answer, Change, Erasure, Memory, Outcome, Scope
 
 
 class LaterWrites(Protocol):

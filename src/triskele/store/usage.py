@@ -10,11 +10,12 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from triskele.errors import StoreUnavailable
-from triskele.replies import ConversationUse, DayCount, InjectedMemory, UseCount
+from triskele.replies import ConversationUse, DayCount, InjectedMemory
 from triskele.store.derived import Use
 from triskele.store.statements import OwnerDatabase, Rows
 from triskele.text import timestamps
 from triskele.text.timestamps import from_micros, to_micros
+from triskele.types import UseCount
 
 MOST_CONVERSATIONS = 500
 KEPT, KEPT_WHEN_OVER = timedelta(days=30), timedelta(days=7)

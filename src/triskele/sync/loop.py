@@ -16,29 +16,10 @@ from triskele.store.derived import Document
 from triskele.sync import merge, states
 from triskele.sync.merge import CLOSED, ERASED, NEVER, Links, LocalState, MergeStep, Push, Standing, SyncedState
 from triskele.sync.notes import RETRY, Notes, plain_record
-from triskele.sync.states import (
-    MOST_TIES,
-    Outgoing,
-    ProjectNames,
-    PulledPage,
-    PushReply,
-    PushResult,
-    Shown,
-    Status,
-)
+from triskele.sync.states import MOST_TIES, Outgoing, ProjectNames, PulledPage, PushReply, PushResult, Shown, Status
 from triskele.text import timestamps
 from triskele.text.ids import same_words
-from triskele.types import (
-    Change,
-    Connect,
-    Disconnect,
-    Forget,
-    Link,
-    MakePrivate,
-    Memory,
-    Revise,
-    Sensitivity,
-)
+from triskele.types import Change, Connect, Disconnect, Forget, Link, MakePrivate, Memory, Revise, Sensitivity
 
 _Item = TypeVar("_Item")
 _ROUNDS, _TRIES = 4, 3

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from triskele.errors import BadInput, NotFound
-from triskele.replies import Proposal, Verdict
+from triskele.replies import Proposal
 from triskele.store.access import StoreAccess
 from triskele.store.derived import Document
 from triskele.store.protocols import START, Cursor, OwnerStore
@@ -17,7 +17,7 @@ from triskele.sync.merge import NEVER, Links, Push, SyncedState
 from triskele.sync.states import ProjectNames, Record
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
-from triskele.types import Origin, Role
+from triskele.types import Origin, Role, Verdict
 
 # The kinds of the documents that sync keeps.
 STATE, SYNCED, WAITING, TAKING = "sync", "synced", "sync-waiting", "sync-taking"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -25,6 +24,8 @@ def is_full(error: OSError) -> bool:
 
 def has_no_room(folder: Path) -> bool:
     """Whether the disk of a folder is as good as full."""
+    import shutil
+
     try:
         return shutil.disk_usage(folder).free < _LITTLE_BYTES
     except OSError:

@@ -8,12 +8,10 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from triskele.types import Memory
+from triskele.types import ALPHABET, ID_LENGTH, Memory
 
-ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 TIME_CHARACTERS = 7
-RANDOM_CHARACTERS = 9
-ID_LENGTH = TIME_CHARACTERS + RANDOM_CHARACTERS
+RANDOM_CHARACTERS = ID_LENGTH - TIME_CHARACTERS
 
 _START = datetime(2020, 1, 1, tzinfo=UTC)
 _TICKS_PER_SECOND = 8

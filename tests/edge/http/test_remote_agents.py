@@ -13,7 +13,8 @@ from triskele import config
 from triskele.edge.http.client import RemoteEngine
 from triskele.edge.http.connections import ServerConnection
 from triskele.errors import BadInput
-from triskele.replies import HookCall, Injection
+from triskele.replies import HookCall
+from triskele.types import Injection
 
 PROMPT = HookCall(
     event="user-prompt-submit",

@@ -13,8 +13,7 @@ from triskele.edge.web.memory_page import difference
 from triskele.edge.web.rendering import facets_of
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
-from triskele.replies import Page
-from triskele.types import Action, LinkKind, Origin, Sensitivity
+from triskele.types import Action, LinkKind, Origin, Page, Sensitivity
 from triskele.validation import MAX_LISTED
 
 pytestmark = pytest.mark.slow

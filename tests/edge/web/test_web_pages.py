@@ -16,12 +16,13 @@ from triskele.edge.web.code_page import highlighted
 from triskele.edge.web.quality_page import drift
 from triskele.models.egress import Departure
 from triskele.recall.hosted.egress_log import StoreLedger
-from triskele.replies import Rationale, Verdict
+from triskele.replies import Rationale
 from triskele.store.derived import Document, Use
 from triskele.sync import notes as sync_notes
 from triskele.sync import states
 from triskele.sync.states import ProjectNames
 from triskele.text import timestamps
+from triskele.types import Verdict
 
 
 def test_every_page_has_an_empty_state(browser: Browser) -> None:

@@ -23,11 +23,11 @@ from triskele.edge.web import site
 from triskele.edge.web.rendering import PageRoute
 from triskele.edge.web.sessions import KeySessions
 from triskele.index.name_linking import read_names
-from triskele.replies import Rationale, Verdict
+from triskele.replies import Rationale
 from triskele.server.tenants import Tenants
 from triskele.store.derived import Use
 from triskele.text import timestamps
-from triskele.types import LinkKind
+from triskele.types import LinkKind, Verdict
 
 pytestmark = pytest.mark.slow
 

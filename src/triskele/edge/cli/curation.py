@@ -12,8 +12,8 @@ from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, common, examples, global_options, progress_bar
 from triskele.edge.cli.options import OrderedGroup, writing_place, written_project
 from triskele.errors import BadInput
-from triskele.replies import Verdict
 from triskele.text.ids import new_batch
+from triskele.types import Verdict
 
 if TYPE_CHECKING:
     from triskele.engine.protocol import Engine

@@ -20,8 +20,9 @@ from triskele.edge.cli.view import (
     table,
 )
 from triskele.edge.wording import shown_content
-from triskele.replies import Rationale, Verdict
+from triskele.replies import Rationale
 from triskele.text import timestamps
+from triskele.types import Verdict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

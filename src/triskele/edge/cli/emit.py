@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from triskele.edge.http.codec import to_json
 from triskele.edge.wording import mark, query_change, shown_content
-from triskele.replies import MemoryView, Statistics, UseCount
 from triskele.text import timestamps
-from triskele.types import Answer, Hit, LegEvidence, Link, Memory, Outcome, Period, WhyNot
+from triskele.types import Answer, Hit, LegEvidence, Link, Memory, MemoryView, Outcome, Period, UseCount, WhyNot
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from triskele.edge.cli.invocation import Invocation
+    from triskele.replies import Statistics
 
 Document = dict[str, Any]
 View = Callable[[], str | Iterable["RenderableType"]]
@@ -140,8 +140,8 @@ def _use_count(count: UseCount) -> Document:
     return {"recalled": count.recalled, "injected": count.injected, "tokens": count.tokens, "last": to_json(count.last)}
 
 
-@shown.register(Statistics)
-def _statistics(counts: Statistics) -> Document:
+def statistics_document(counts: Statistics) -> Document:
+    """The counts of a whole memory."""
     most_used = [{"id": count.id, **_use_count(count)} for count in counts.most_used]
     return {
         **{name: to_json(getattr(counts, name)) for name in _COUNTS},

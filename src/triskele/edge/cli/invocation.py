@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -127,22 +127,20 @@ class Invocation:
         self.has_resident = engine is not None
         return engine
 
-    @contextmanager
-    def open_local(self) -> Iterator[LocalEngine]:
+    def open_local(self) -> AbstractContextManager[LocalEngine]:
         """Open the store of this run; refused if the memory is on a server."""
-        from triskele.edge.process import connect
+        return self._local(self.open(at_store=True))
 
-        connect.require_store(self.chosen())
-        with self.open(at_store=True) as engine:
-            yield connect.store_of(engine)
+    def open_local_existing(self, *, is_needed: bool = False) -> AbstractContextManager[LocalEngine]:
+        """Open the store; without a store open a temporary empty one, or raise if one is needed."""
+        return self._local(self.open_existing(is_needed=is_needed, at_store=True))
 
     @contextmanager
-    def open_local_existing(self, *, is_needed: bool = False) -> Iterator[LocalEngine]:
-        """Open the store; without a store open a temporary empty one, or raise if one is needed."""
+    def _local(self, opening: AbstractContextManager[Engine]) -> Iterator[LocalEngine]:
         from triskele.edge.process import connect
 
         connect.require_store(self.chosen())
-        with self.open_existing(is_needed=is_needed, at_store=True) as engine:
+        with opening as engine:
             yield connect.store_of(engine)
 
     @contextmanager
@@ -197,11 +195,12 @@ class Invocation:
     def write_json(self, document: dict[str, Any]) -> None:
         """Write one JSON document to standard output."""
         self.has_answered = True
-        self.echo(json.dumps(document, ensure_ascii=not self.encodes_all(), indent=2, allow_nan=False))
+        takes_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+        self.echo(json.dumps(document, ensure_ascii=not takes_all, indent=2, allow_nan=False))
 
     def write(self, *parts: RenderableType, is_list: bool = False) -> None:
         """Write for a person; a list in a file or a pipe has each text whole, on one line."""
-        screen = self.console()
+        screen = console()
         if screen.is_terminal:
             return screen.print(*parts, sep="\n")
         if is_list and not os.environ.get("COLUMNS"):
@@ -214,14 +213,6 @@ class Invocation:
     def echo(self, text: str) -> None:
         """Write a line to standard output."""
         click.echo(text)
-
-    def encodes_all(self) -> bool:
-        """Whether standard output takes every character."""
-        return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
-
-    def console(self) -> Console:
-        """The console of standard output."""
-        return console()
 
 
 def _fits_request(arguments: Sequence[str]) -> bool:
@@ -243,7 +234,6 @@ def warn_of_variables() -> None:
     if not any(name.startswith("TRISKELE_") and name not in _NEVER_IGNORED for name in os.environ):
         return
     from triskele import config
-    from triskele.errors import BadInput
 
     with suppress(BadInput):
         settings = config.load()

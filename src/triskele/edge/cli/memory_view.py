@@ -27,7 +27,6 @@ from triskele.edge.cli.view import (
     table,
 )
 from triskele.edge.wording import SECRET_PREFIX, mark, shown_content
-from triskele.text import periods
 from triskele.text.folders import REMOTE
 from triskele.types import (
     CURATION,
@@ -50,8 +49,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from triskele.replies import History, MemoryDetails, MemoryView, Proposal, RegisteredFolder, Sent, Undone, UseCount
-    from triskele.types import WhyNot
+    from triskele.replies import Proposal, Undone
+    from triskele.types import History, MemoryDetails, MemoryView, RegisteredFolder, Sent, UseCount, WhyNot
 
 SETTLE = "`triskele list --conflicts` shows both versions, `triskele sync --resolve ID --keep mine|theirs` settles one"
 SHOWN_OUTCOMES = 10
@@ -149,6 +148,9 @@ def answer_view(
 
 def _times(answer: Answer) -> Iterator[Text]:
     """The times that the question names and the options allow."""
+    # Imported here: its patterns take time to compile, and few answers name a time.
+    if answer.period or answer.within:
+        from triskele.text import periods
     if answer.period:
         yield note(f"Time in the question: {periods.label(answer.period)}", QUIET)
     if answer.within:
@@ -349,16 +351,6 @@ def added_view(outcomes: Sequence[Outcome], short: ShortIds) -> Iterator[Rendera
     for outcome in outcomes[:SHOWN_OUTCOMES]:
         yield _outcome(outcome, short, f" ({project_label(outcome.project)}).")
     yield from more(len(outcomes) - SHOWN_OUTCOMES)
-
-
-def dated_view(memories: Sequence[Memory], short: ShortIds) -> Iterator[Text]:
-    """Validity read from the words of memories, and how to remove it."""
-    for memory in memories[:SHOWN_OUTCOMES]:
-        period = periods.held(memory)
-        if period is not None:
-            option = "--valid-from" if memory.valid_from else "--valid-to"
-            command = f"`triskele edit {short[memory.id]} {option} none`"
-            yield note(f"Valid {periods.describe(period)}, as its text says; {command} removes that.", QUIET)
 
 
 def detected_secrets_view(memories: Sequence[Memory], short: ShortIds) -> Iterator[Text]:

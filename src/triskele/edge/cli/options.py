@@ -5,25 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
-from click.shell_completion import CompletionItem
 
 from triskele.edge.cli.help import unknown_command
 from triskele.edge.cli.invocation import Invocation, examples, global_options
 from triskele.errors import BadInput, TriskeleError
-from triskele.recall.plan import AS_RANKED, FUSIONS, LEGS, NEAR, ORDERS, RERANKS
+from triskele.requests import FusionName, LegName, OrderName, RerankName
 from triskele.text.files import check_utf8, expanded
 from triskele.types import Sensitivity
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from triskele.engine.protocol import Engine
 
 MAX_LISTED = 1000
 # A list without an end.
 EVERY = 2**31 - 1
-_FUSIONS = tuple(method for method in FUSIONS if method != "share")
+_LEGS: tuple[str, ...] = get_args(LegName)
+_FUSIONS = tuple(method for method in get_args(FusionName) if method != "share")
 _COMPLETIONS = 25
 _HINT_CHARACTERS = 60
 
@@ -95,6 +97,8 @@ def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> l
         id: "forgotten" if memory.forgotten else " ".join(memory.content.split())[:_HINT_CHARACTERS]
         for id, memory in memories.items()
     }
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(id, help=hint) for id, hint in hints.items()]
 
 
@@ -174,7 +178,7 @@ def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _ranking(command: Callable[..., Any]) -> Callable[..., Any]:
     """Ranking options, to compare methods."""
-    legs = click.option("--legs", metavar="A,B", callback=_legs, help=f"The legs to use, of {', '.join(LEGS)}.")
+    legs = click.option("--legs", metavar="A,B", callback=_legs, help=f"The legs to use, of {', '.join(_LEGS)}.")
     fusion = click.option(
         "--fusion",
         type=click.Choice(_FUSIONS),
@@ -184,15 +188,15 @@ def _ranking(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     rerank = click.option(
         "--rerank",
-        type=click.Choice(RERANKS),
+        type=click.Choice(get_args(RerankName)),
         default="default",
         show_default=True,
         help="Rerank by late interaction, by a cross-encoder (gated: only unsure answers), or not at all.",
     )
     order = click.option(
         "--order",
-        type=click.Choice([order for order in ORDERS if order != NEAR]),
-        default=AS_RANKED,
+        type=click.Choice(get_args(OrderName)),
+        default="ranked",
         show_default=True,
         help="Reorder the top hits by diversity or by how often their names are mentioned.",
     )
@@ -204,9 +208,9 @@ def _legs(_: click.Context, __: click.Parameter, value: str | None) -> list[str]
     if value is None:
         return None
     names = listed(value)
-    unknown = [name for name in names if name not in LEGS]
+    unknown = [name for name in names if name not in _LEGS]
     if unknown or not names:
-        raise click.BadParameter(f"choose among {', '.join(LEGS)}, not {value!r}")
+        raise click.BadParameter(f"choose among {', '.join(_LEGS)}, not {value!r}")
     return names
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triskele.edge.cli.emit import Document, change_in_options, emit, memory_document, shown, times
+from triskele.edge.cli.emit import Document, change_in_options, emit, memory_document, shown, statistics_document, times
 from triskele.edge.cli.help import EverydayCommand
 from triskele.edge.cli.invocation import Invocation, common, examples
 from triskele.edge.cli.memory_view import (
@@ -37,8 +37,7 @@ from triskele.edge.cli.options import (
 from triskele.edge.cli.store_view import stats_view
 from triskele.edge.cli.view import note
 from triskele.edge.wording import shown_content
-from triskele.replies import Verdict
-from triskele.types import JournalEntry, LinkKind, Memory, Sort
+from triskele.types import JournalEntry, LinkKind, Memory, Sort, Verdict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -270,7 +269,7 @@ def stats(invocation: Invocation) -> None:
         counts, address = engine.stats(), invocation.address()
         emit(
             invocation,
-            counts,
+            statistics_document(counts),
             lambda: stats_view(counts, engine.shorten(count.id for count in counts.most_used), address, engine.project),
             store=address,
             project=engine.project,

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from triskele.engine.health import Health
     from triskele.engine.upkeep import SyncedServer
     from triskele.recall.hosted.egress_log import Day
-    from triskele.replies import DayCount, JobCounts, Statistics, UseCount
+    from triskele.replies import DayCount, JobCounts, Statistics
+    from triskele.types import UseCount
 
 _SHOWN_PROBLEMS = 10
 _USES = ("recalled", "injected", "tokens")

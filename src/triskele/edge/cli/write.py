@@ -16,7 +16,6 @@ from triskele.edge.cli.invocation import Invocation, common, examples, standard_
 from triskele.edge.cli.memory_view import (
     added_view,
     changes_view,
-    dated_view,
     detected_secrets_view,
     example_keys_view,
     time_lines,
@@ -37,17 +36,17 @@ from triskele.edge.cli.options import (
 from triskele.edge.cli.view import QUIET, excerpt, more, note, one_line, plural
 from triskele.edge.wording import shown_content
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError, Unavailable
-from triskele.replies import Erasure, History
 from triskele.text import periods
-from triskele.types import Action, JournalEntry, LinkKind, Memory, Outcome, Role, Sensitivity, is_secret
+from triskele.types import Action, Erasure, History, LinkKind, Memory, Outcome, Role, Sensitivity, is_secret
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from triskele.edge.cli.view import ShortIds
     from triskele.engine.protocol import Engine
-    from triskele.replies import MemoryDetails, Related, Undone
+    from triskele.replies import Undone
     from triskele.requests import Draft
+    from triskele.types import JournalEntry, MemoryDetails, Related
 
 MAX_BYTES = 4_000_000
 _SHOWN_MEMORIES = 10
@@ -202,14 +201,15 @@ class _Added:
         self._detected = [] if details["sensitivity"] is Sensitivity.SECRET else self._secrets
         is_dated = bool(details["valid_from"] or details["valid_to"])
         new = [outcome.id for outcome in outcomes if outcome.action is Action.ADDED and not is_dated]
-        self._dated = [self._memories[id] for id in new if id in self._memories and periods.held(self._memories[id])]
+        held = {id: periods.held(self._memories[id]) for id in new if id in self._memories}
+        self._periods = {id: period for id, period in held.items() if period is not None}
 
     def document(self, *, is_split: bool) -> Document:
         """The first outcome with its details; with `--split` all outcomes."""
         first = next((outcome for outcome in self._outcomes if outcome.action is Action.ADDED), self._outcomes[0])
         document = {**shown(first), "project": first.project, "batch": _batch(self._outcomes)}
         document |= {"secret": bool(self._secrets), "detected": bool(self._detected), "times": self._times}
-        document["valid"] = next((periods.held(memory) for memory in self._dated if memory.id == first.id), None)
+        document["valid"] = self._periods.get(first.id)
         if self._related:
             document["similar"] = list(map(_related_document, self._related))
         if is_split:
@@ -223,10 +223,16 @@ class _Added:
         yield from added_view(self._outcomes, short)
         yield from (note(f"It supersedes {short[id]}.", QUIET) for id in replaced)
         yield from time_lines(self._times)
-        yield from dated_view(self._dated, short)
+        yield from (self._dated(id, short) for id in list(self._periods)[:_SHOWN_MEMORIES])
         yield from detected_secrets_view([self._memories[id] for id in self._detected], short)
         yield from example_keys_view(self._memories.values())
         yield from _related_view(self._related, self._engine, self._outcomes[0].id)
+
+    def _dated(self, id: str, short: ShortIds) -> RenderableType:
+        """The validity read from the words of a memory, and how to remove it."""
+        option = "--valid-from" if self._memories[id].valid_from else "--valid-to"
+        period = periods.describe(self._periods[id])
+        return note(f"Valid {period}, as its text says; `triskele edit {short[id]} {option} none` removes that.", QUIET)
 
 
 @click.command(

@@ -30,18 +30,17 @@ from triskele.edge.http.connections import (
 from triskele.edge.http.operations import BY_METHOD, Operation
 from triskele.engine.protocol import Agents, Concepts, Curation, Engine, Sharing
 from triskele.errors import AccessDenied, BadInput, NotFound, TriskeleError, Unavailable
-from triskele.replies import ExportReport, Injection
 from triskele.requests import MAX_BATCH
 from triskele.text import folders
-from triskele.types import EVERYWHERE, USER
+from triskele.types import EVERYWHERE, USER, Injection
 from triskele.validation import check_drafts, check_name, check_path, check_texts
 
 if TYPE_CHECKING:
     from triskele.config import Settings
     from triskele.edge.hook.client import Address
-    from triskele.replies import HookCall, ImportReport, MemoryView
+    from triskele.replies import ExportReport, HookCall, ImportReport
     from triskele.requests import Draft
-    from triskele.types import Outcome
+    from triskele.types import MemoryView, Outcome
     from triskele.validation import FilePath
 
 _HOOK_PATIENCE_S = 10.0
@@ -188,7 +187,8 @@ class RemoteEngine:
         reply = self._request("GET", address, wait_s=_TRANSFER_S, target=path)
         if reply.status != OK:
             raise self._raised(reply)
-        report: ExportReport = self._read(ExportReport, reply, reply.headers.get(REPORT_HEADER.lower(), ""))
+        kind = BY_METHOD[Engine.export_memories].reply
+        report: ExportReport = self._read(kind, reply, reply.headers.get(REPORT_HEADER.lower(), ""))
         return report
 
     def import_memories(

@@ -11,13 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from triskele import replies
 from triskele import types as values
 from triskele.text import timestamps
 from triskele.types import Hit, HitEvidence, LegEvidence, Memory
 
-# The names that annotations of values use, which some modules import for type checkers alone.
-NAMES: Mapping[str, Any] = {**vars(values), **vars(replies)}
 _MEMORY = tuple(each.name for each in fields(Memory))
 
 Decoder = Callable[[Any], Any]
@@ -58,7 +55,17 @@ def from_json(kind: Any, value: Any) -> Any:
 def reply_type(method: Callable[..., Any]) -> Any:
     """The type of a method's result; its module may import names for type checkers alone."""
     result = types.SimpleNamespace(__annotations__={"return": method.__annotations__["return"]})
-    return get_type_hints(result, globalns=method.__globals__, localns=dict(NAMES))["return"]
+    return _hints(result, method.__globals__)["return"]
+
+
+def _hints(annotated: Any, names: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The types of annotations; everyday commands read none of `replies`, whose classes take time to make."""
+    try:
+        return get_type_hints(annotated, names, vars(values))
+    except NameError:
+        from triskele import replies
+
+        return get_type_hints(annotated, names, {**vars(values), **vars(replies)})
 
 
 def _owned(shape: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +134,7 @@ def _decoder(kind: Any) -> Decoder:
 
 
 def _record(kind: Any, names: Sequence[str], required: set[str]) -> Decoder:
-    hints = get_type_hints(kind, localns=dict(NAMES))
+    hints = _hints(kind)
     decoders = {name: _decoder(hints[name]) for name in names}
 
     def decode(value: Any) -> Any:

@@ -34,10 +34,10 @@ from triskele.engine.local import LocalEngine
 from triskele.engine.protocol import Engine
 from triskele.errors import AccessDenied, BadInput, Unavailable
 from triskele.recall.scores import timed
-from triskele.replies import Erasure, Undone
+from triskele.replies import Undone
 from triskele.server import operations as server_operations
 from triskele.server.operations import Administration, Process, SyncRoom
-from triskele.types import Answer, Memory, Outcome, client_actor
+from triskele.types import Answer, Erasure, Memory, Outcome, client_actor
 
 MAX_BODY = 64 * 1024
 MAX_QUERY_BYTES = 4096

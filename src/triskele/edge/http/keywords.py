@@ -17,15 +17,15 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict
 
-from triskele import requests, validation
+from triskele import replies, requests, validation
+from triskele import types as values
 from triskele.config import MemorySettings, Settings
-from triskele.edge.http import codec
 from triskele.errors import BadInput
 
 if TYPE_CHECKING:
     from triskele.edge.http.operations import Operation
 
-_NAMES = {**vars(requests), **codec.NAMES, "Settings": Settings, "FilePath": str}
+_NAMES = {**vars(requests), **vars(values), **vars(replies), "Settings": Settings, "FilePath": str}
 # Parameters of a method that a request carries in another way.
 _BODILESS = ("source", "target")
 _COMPLAINTS = 5

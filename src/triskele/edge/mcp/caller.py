@@ -14,8 +14,7 @@ from triskele.edge.http.access import OWNER, PRINCIPAL, READ, AccessPolicy, Prin
 from triskele.edge.install.config_files import TokenFile
 from triskele.engine.protocol import Engine
 from triskele.errors import BadInput
-from triskele.replies import MemoryDetails
-from triskele.types import EVERYWHERE, Memory, Sensitivity, client_actor
+from triskele.types import EVERYWHERE, Memory, MemoryDetails, Sensitivity, client_actor
 
 # Protocol names of clients that differ from the name they are installed by.
 _INSTALLED_AS = {

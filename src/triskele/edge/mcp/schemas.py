@@ -11,9 +11,9 @@ from triskele import types
 from triskele.edge.mcp import descriptions
 from triskele.edge.wording import share_line, shown_content
 from triskele.replies import EndedShare, NewShare, Share, Statistics
-from triskele.replies import MemoryDetails as StoredMemory
 from triskele.text import timestamps
 from triskele.types import Memory, Outcome
+from triskele.types import MemoryDetails as StoredMemory
 from triskele.validation import MAX_LIMIT
 
 # About 8,000 tokens: clients pass that on uncut.

@@ -12,9 +12,8 @@ from starlette.responses import Response
 from triskele.edge.http.access import WRITE
 from triskele.edge.web.rendering import PageRequest, PageRoute, gone_to, page
 from triskele.errors import BadInput
-from triskele.replies import MemoryView
 from triskele.text import periods
-from triskele.types import Memory, Outcome, Sensitivity
+from triskele.types import Memory, MemoryView, Outcome, Sensitivity
 from triskele.validation import MAX_LISTED
 
 PAGE = 50

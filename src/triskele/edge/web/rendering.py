@@ -29,7 +29,7 @@ from triskele.types import LASTING, Action, JournalEntry
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine
     from triskele.engine.protocol import Engine
-    from triskele.replies import Facets
+    from triskele.types import Facets
 
 MAX_TEXT = 4000
 _FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}

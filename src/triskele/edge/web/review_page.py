@@ -13,7 +13,7 @@ from triskele.edge.http.access import WRITE
 from triskele.edge.web.memory_page import Piece, difference
 from triskele.edge.web.rendering import PageRequest, PageRoute, gone_to, page
 from triskele.errors import NotFound
-from triskele.replies import Verdict
+from triskele.types import Verdict
 
 if TYPE_CHECKING:
     from triskele.replies import Proposal

@@ -8,10 +8,10 @@ from typing import Any
 
 from triskele.errors import StoreUnavailable
 from triskele.models.egress import Bill, Departure
-from triskele.replies import Sent
 from triskele.store.derived import Document
 from triskele.store.protocols import OwnerStore
 from triskele.text import timestamps
+from triskele.types import Sent
 
 _DAYS, _SENT = "departures", "sent"
 _ATTEMPTS = 50
