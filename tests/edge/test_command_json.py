@@ -362,7 +362,7 @@ def test_everyday_commands_answer_the_same_through_the_resident(
         def run_and_settle(*arguments: str, **details: Any) -> Any:
             ran = run(*arguments, **details)
             host.write_notes()
-            host._store.models.work_off(0.0)
+            host._store.background.process(0.0)
             return ran
 
         ask._run = run_and_settle
