@@ -12,7 +12,7 @@ from typing import NamedTuple
 import Stemmer
 
 from triskele.errors import BadInput
-from triskele.text.words import IS_UNSPACED, MARKS, STOP_WORDS, UNSPACED, fold
+from triskele.text.words import MARKS, STOP_WORDS, UNSPACED, fold
 from triskele.types import Memory
 
 MAX_TERM_CHARACTERS = 100
@@ -35,6 +35,7 @@ _NUMBERED = re.compile(r"(?=[^\W\d_])(?=.*[\d_]).{3,}")
 # A run that is one name or number: an assignment, the query of a URL, a path, digits in groups.
 _JOINED = re.compile(r"\w(?:[\\=&?~]|->)\w|\w/(?:[\[{<]|\W*$)|\d,\d|^\W*[~/\\]\w")
 _DIGITS = re.compile(r"\d+")
+_IS_UNSPACED = re.compile(f"[{UNSPACED}]")
 _JOINTS = re.compile(r"[-_]")
 _LONGEST_RESPELLED = 30
 _HALF = re.compile(r"[^']+")
@@ -106,7 +107,7 @@ class Analyzer:
         tokens: list[Token] = []
         for match in _token().finditer(text):
             start, end = match.span()
-            if IS_UNSPACED.match(match.group()):
+            if _IS_UNSPACED.match(match.group()):
                 tokens += [Token(t, start + a, start + b) for t, a, b in _grams(match.group())]
             else:
                 tokens += [Token(term, start, end) for term in self._terms_of[match.group()]]
@@ -132,7 +133,7 @@ class Analyzer:
         return self.plain_terms(words) - self.plain_terms(text)
 
     def _whole_terms(self, word: str) -> Sequence[str]:
-        if IS_UNSPACED.match(word):
+        if _IS_UNSPACED.match(word):
             return [term for term, _, _ in _grams(word)]
         if "'" in word:
             return [term for _, half in _halves(word) for term in self._whole_terms(half)]
@@ -179,7 +180,7 @@ class Analyzer:
     def _unpaired(tokens: Sequence[Token]) -> list[str]:
         # A pair of characters says more than either alone, so single ones are asked for only when alone.
         paired = {
-            place for t in tokens if IS_UNSPACED.match(t.text) and len(t.text) == 2 for place in (t.start, t.end - 1)
+            place for t in tokens if _IS_UNSPACED.match(t.text) and len(t.text) == 2 for place in (t.start, t.end - 1)
         }
         return [t.text for t in tokens if not (_is_single(t) and t.start in paired)]
 
@@ -247,7 +248,7 @@ def has_identifier(text: str) -> bool:
 def _words(run: str) -> Iterator[str]:
     """The words of a run without spaces; if it is one name, only words of scripts without spaces."""
     is_name = _JOINED.search(run) is not None
-    return (word for word in (_spaced(run) or _token()).findall(run) if not is_name or IS_UNSPACED.match(word))
+    return (word for word in (_spaced(run) or _token()).findall(run) if not is_name or _IS_UNSPACED.match(word))
 
 
 def spellings(identifier: str) -> list[str]:
@@ -271,7 +272,7 @@ def _spaced(text: str) -> re.Pattern[str] | None:
     """The pattern that finds the words of a text; None if some are not set apart by spaces."""
     if text.isascii():
         return _ASCII_TOKEN
-    return None if IS_UNSPACED.search(text) else _token()
+    return None if _IS_UNSPACED.search(text) else _token()
 
 
 # Compiled when a text needs them: their large classes take longer than all other patterns of a start together.
@@ -334,4 +335,4 @@ def _grams(run: str) -> list[tuple[str, int, int]]:
 
 
 def _is_single(token: Token) -> bool:
-    return token.end - token.start == 1 and IS_UNSPACED.match(token.text) is not None
+    return token.end - token.start == 1 and _IS_UNSPACED.match(token.text) is not None

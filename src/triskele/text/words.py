@@ -8,7 +8,6 @@ import unicodedata
 
 # Scripts written without spaces: Thai to Khmer, kana, Han, Hangul.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
 # Scripts whose runs of characters are whole sentences: a quotation is compared by their pieces.
 DENSE_SCRIPTS = r"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\u3040-\u30ff"
 # Vowel signs and accents that Python's \w leaves out would break words apart.
@@ -121,5 +120,5 @@ def fold(word: str) -> str:
 
 def tokens_of(text: str) -> int:
     """About how many tokens of a language model a text takes; scripts without spaces take one per character."""
-    unspaced = 0 if text.isascii() else len(IS_UNSPACED.findall(text))
+    unspaced = 0 if text.isascii() else len(re.findall(f"[{UNSPACED}]", text))
     return max(1, unspaced + math.ceil((len(text) - unspaced) / _CHARACTERS_PER_TOKEN))

@@ -240,7 +240,9 @@ def _described(error: BaseException, arguments: Sequence[str]) -> tuple[str, int
         message = error.format_message().removesuffix(".")
         if isinstance(error, click.UsageError) and (extra := _EXTRA.search(message)) is not None:
             message = _too_much(extra[1], error.ctx)
-        return printable_line(message[:1].lower() + message[1:] + _help_hint(error)), BAD_INPUT
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        advice = f" (see {context.command_path} --help)" if context else ""
+        return printable_line(message[:1].lower() + message[1:] + advice), BAD_INPUT
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
             remedy = getattr(error, "remedy", "")
@@ -280,11 +282,6 @@ def _too_much(words: str, context: click.Context | None) -> str:
     return f"{command.name} takes no words ({words}){hint}"
 
 
-def _help_hint(error: click.ClickException) -> str:
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    return f" (see {context.command_path} --help)" if context else ""
-
-
 def _silence_output() -> None:
     """The pipe is closed: discard the interpreter's last flush."""
     try:
@@ -317,4 +314,11 @@ def main() -> None:
     """The entry point of the `triskele` program."""
     # Queries run one at a time, and their small matrix products are slower with more threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    cli(obj=Invocation())
+    invocation = Invocation()
+    try:
+        cli(obj=invocation)
+    except SystemExit as end:
+        # The background process answered: the output is flushed, and an orderly exit has nothing else to close.
+        if invocation.has_resident and invocation.asks_resident:
+            os._exit(int(end.code or DONE))
+        raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,7 +37,7 @@ from triskele.edge.cli.options import (
 from triskele.edge.cli.store_view import stats_view
 from triskele.edge.cli.view import note
 from triskele.edge.wording import shown_content
-from triskele.types import JournalEntry, LinkKind, Memory, Sort, Verdict
+from triskele.types import JournalEntry, LinkKind, Sort, Verdict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -238,7 +238,8 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
         own = None if id is None else engine.get(id).id
         changes = engine.journal(limit=limit) if own is None else engine.journal(id=own, limit=EVERY)
         entries, versions = changes.entries[::-1], numbered(changes.versions)
-        document: Document = {} if own is None else {"id": own, "versions": _versions(own, changes.versions)}
+        oldest_first = sorted((each for each in changes.versions if each.id == own), key=lambda each: each.version)
+        document: Document = {} if own is None else {"id": own, "versions": oldest_first}
         ids = {id for entry in entries for id in entry.memories}
         emit(
             invocation,
@@ -246,11 +247,6 @@ def history(invocation: Invocation, id: str | None, limit: int) -> None:
             lambda: history_view(entries, versions, changes.folders, engine.shorten(ids)),
             is_list=True,
         )
-
-
-def _versions(id: str, versions: Sequence[Memory]) -> list[Memory]:
-    """All versions of a memory, oldest first."""
-    return sorted((memory for memory in versions if memory.id == id), key=lambda memory: memory.version)
 
 
 def _entry(entry: JournalEntry, versions: Versions) -> Document:
