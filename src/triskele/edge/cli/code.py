@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -167,6 +166,8 @@ def _located(invocation: Invocation, path: str) -> tuple[CodeSearch, str]:
 
 def _embed_later(invocation: Invocation, root: Path) -> bool:
     """Start a process that embeds in the background, if allowed."""
+    import subprocess
+
     settings = invocation.settings()
     if not settings.agents.background or settings.recall.model == NO_MODEL:
         return False
@@ -202,8 +203,7 @@ def named_code(invocation: Invocation, memory: Memory) -> list[Document]:
     if is_secret(memory) or not (invocation.settings().home / "code").is_dir():
         return []
     try:
-        searcher, _ = _located(invocation, ".")
-        return list(map(_definition_document, searcher.mentioned(memory.content)))
+        return list(map(_definition_document, _located(invocation, ".")[0].mentioned(memory.content)))
     except TriskeleError:
         return []
 
