@@ -59,10 +59,10 @@ class _Vectors:
         if not len(self.tail):
             return self._of_file(at)
         in_file = at < len(self.rows)
-        found = np.empty((len(at), self.tail.shape[1]), dtype=np.float32)
-        found[in_file] = self._of_file(at[in_file])
-        found[~in_file] = self.tail[at[~in_file] - len(self.rows)]
-        return found
+        vectors = np.empty((len(at), self.tail.shape[1]), dtype=np.float32)
+        vectors[in_file] = self._of_file(at[in_file])
+        vectors[~in_file] = self.tail[at[~in_file] - len(self.rows)]
+        return vectors
 
     def _of_file(self, at: Ints) -> Floats:
         if self.file is not None:
@@ -74,27 +74,27 @@ class _Vectors:
         if self.file is None:
             return self.products(vector, np.arange(len(self.rows)))
         # Row by row takes half as long as a product of matrices, and a row has the same product in any company.
-        found: Floats = np.vecdot(self.file, vector)
-        return found
+        products: Floats = np.vecdot(self.file, vector)
+        return products
 
     def products(self, vector: Floats, at: Ints) -> Floats:
         """The products of a vector with those at some places, a few at a time: they stay in the processor's cache."""
-        found = np.empty(len(at), dtype=np.float32)
+        products = np.empty(len(at), dtype=np.float32)
         for first in range(0, len(at), _GATHERED):
             some = slice(first, first + _GATHERED)
-            found[some] = self._products(vector, at[some])
-        return found
+            products[some] = self._products(vector, at[some])
+        return products
 
     def _products(self, vector: Floats, at: Ints) -> Floats:
-        found = np.empty(len(at), dtype=np.float32)
+        products = np.empty(len(at), dtype=np.float32)
         if self.file is not None:
-            return np.vecdot(self.gather(at), vector, out=found)
+            return np.vecdot(self.gather(at), vector, out=products)
         if not len(self.tail):
             return cosines(self.rows.take(at, axis=0), vector)
         in_file = at < len(self.rows)
-        found[in_file] = cosines(self.rows.take(at[in_file], axis=0), vector)
-        found[~in_file] = np.vecdot(self.tail[at[~in_file] - len(self.rows)], vector)
-        return found
+        products[in_file] = cosines(self.rows.take(at[in_file], axis=0), vector)
+        products[~in_file] = np.vecdot(self.tail[at[~in_file] - len(self.rows)], vector)
+        return products
 
     def places(self, slots: Ints) -> Ints:
         """The places of slots; −1 for unknown ones."""
@@ -135,16 +135,16 @@ class PlacedVectors:
     def cosines(self, vector: Floats, at: Ints) -> Floats:
         """The cosines of some entries of the catalog; NaN if an entry has no sound vector."""
         own = self.places[at]
-        found = np.full(len(at), np.nan, dtype=np.float32)
-        found[own >= 0] = self.vectors.products(vector, own[own >= 0])
-        return np.where(_is_cosine(found), found, np.float32(np.nan))
+        products = np.full(len(at), np.nan, dtype=np.float32)
+        products[own >= 0] = self.vectors.products(vector, own[own >= 0])
+        return np.where(_is_cosine(products), products, np.float32(np.nan))
 
     def gather(self, at: Ints) -> Floats:
         """The vectors of some entries of the catalog; NaN if an entry has none."""
         own = self.places[at]
-        found = np.full((len(at), self.vectors.tail.shape[1]), np.nan, dtype=np.float32)
-        found[own >= 0] = self.vectors.gather(own[own >= 0])
-        return found
+        vectors = np.full((len(at), self.vectors.tail.shape[1]), np.nan, dtype=np.float32)
+        vectors[own >= 0] = self.vectors.gather(own[own >= 0])
+        return vectors
 
 
 class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
@@ -198,22 +198,22 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
     def _open(self, epoch: str) -> Records | None:
         return self._file.open(epoch)
 
-    def _since(self, kept: Records | None) -> dict[int, Bits]:
-        return self._read_past(kept.last_slot if kept else 0)[0]
+    def _since(self, records: Records | None) -> dict[int, Bits]:
+        return self._read_past(records.last_slot if records else 0)[0]
 
-    def _append(self, epoch: str, kept: Records | None) -> None:
-        self._file.append(epoch, self._since(kept))
+    def _append(self, epoch: str, records: Records | None) -> None:
+        self._file.append(epoch, self._since(records))
         self._append_bits(epoch)
 
-    def _join(self, kept: Records | None, tail: dict[int, Bits]) -> _Vectors:
-        known = kept.slots if kept else np.empty(0, dtype=np.int64)
-        rows = kept.values if kept else np.empty((0, self._file.width), dtype=np.uint8)
+    def _join(self, records: Records | None, tail: dict[int, Bits]) -> _Vectors:
+        file_slots = records.slots if records else np.empty(0, dtype=np.int64)
+        rows = records.values if records else np.empty((0, self._file.width), dtype=np.uint8)
         fresh = np.array(list(tail.values()), dtype=np.uint8).reshape(-1, self._file.width)
         vectors = restored(fresh)
-        slots = np.concatenate([known, np.array(list(tail), dtype=np.int64)])
+        slots = np.concatenate([file_slots, np.array(list(tail), dtype=np.int64)])
         if len(slots) <= EXACT_LIMIT:
-            return _Vectors(slots, rows, self._in_floats(rows, kept.state if kept else None), vectors, None)
-        bits = _by_uint64(np.concatenate([self._kept_bits(kept), _bits(vectors)]))
+            return _Vectors(slots, rows, self._in_floats(rows, records.state if records else None), vectors, None)
+        bits = _by_uint64(np.concatenate([self._kept_bits(records), _bits(vectors)]))
         return _Vectors(slots, rows, None, vectors, bits)
 
     def _in_floats(self, rows: Bits, state: object) -> Floats:
@@ -226,41 +226,41 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
         """The bits of the file's vectors; those that their own file lacks are computed."""
         if records is None:
             return np.empty((0, self._bit_file.width), dtype=np.uint8)
-        kept = self._sound_bits(records)
-        return np.concatenate([kept, self._bits_of(records.values[len(kept) :])])
+        bits = self._sound_bits(records)
+        return np.concatenate([bits, self._bits_of(records.values[len(bits) :])])
 
     def _sound_bits(self, records: Records) -> NDArray[np.uint8]:
         """The bits that their file has for the first of some records."""
-        kept = self._bit_file.open(self._store.epoch())
-        if kept is None or not np.array_equal(kept.slots, records.slots[: len(kept.slots)]):
+        stored = self._bit_file.open(self._store.epoch())
+        if stored is None or not np.array_equal(stored.slots, records.slots[: len(stored.slots)]):
             return np.empty((0, self._bit_file.width), dtype=np.uint8)
-        return kept.values
+        return stored.values
 
     def _bits_of(self, rows: Bits) -> NDArray[np.uint8]:
         pieces = (rows[first : first + _AT_ONCE] for first in range(0, len(rows), _AT_ONCE))
-        made = [_bits(restored(piece)) for piece in pieces]
-        return np.concatenate([np.empty((0, self._bit_file.width), dtype=np.uint8), *made])
+        bits = [_bits(restored(piece)) for piece in pieces]
+        return np.concatenate([np.empty((0, self._bit_file.width), dtype=np.uint8), *bits])
 
     def _read_past(self, slot: int) -> tuple[dict[int, Bits], list[int]]:
         """The store's sound vectors past a slot, and the slots of unsound ones: damaged, or of another size."""
-        found: dict[int, Bits] = {}
+        rows_by_slot: dict[int, Bits] = {}
         unsound: list[int] = []
         while page := self._store.vectors.page(self.fingerprint, after=slot):
             rows, is_sound = sound_rows([raw for _, _, raw in page], self._dimensions)
             slots = np.array([number for number, _, _ in page], dtype=np.int64)
-            found |= zip(slots[is_sound].tolist(), rows, strict=True)
+            rows_by_slot |= zip(slots[is_sound].tolist(), rows, strict=True)
             unsound += slots[~is_sound].tolist()
             slot = page[-1][0]
-        return found, unsound
+        return rows_by_slot, unsound
 
     def _append_bits(self, epoch: str) -> None:
         """Bring the file of bits up to the file of vectors, where there are enough for bits to be asked."""
         records = self._file.open(epoch)
         if records is not None and len(records.slots) > EXACT_LIMIT:
-            known = len(self._sound_bits(records))
-            if not known:
+            count = len(self._sound_bits(records))
+            if not count:
                 shutil.rmtree(self._bit_file.path, ignore_errors=True)
-            fresh = zip(records.slots[known:].tolist(), self._bits_of(records.values[known:])[:, None], strict=True)
+            fresh = zip(records.slots[count:].tolist(), self._bits_of(records.values[count:])[:, None], strict=True)
             self._bit_file.append(epoch, dict(fresh))
 
 
@@ -283,8 +283,8 @@ def _nearest_by_bits(bits: NDArray[np.uint64], vector: Floats, places: Ints | No
     """The nearest of some places, or of all: their vectors differ in the fewest bits."""
     distances = np.zeros(bits.shape[1], dtype=np.uint16)
     # One integer after the other over all vectors: sums over the few integers of each are far slower.
-    for column, asked in zip(bits, _by_uint64(_bits(vector[None])), strict=True):
-        distances += np.bitwise_count(column ^ asked)
+    for column, question_bits in zip(bits, _by_uint64(_bits(vector[None])), strict=True):
+        distances += np.bitwise_count(column ^ question_bits)
     distance = distances if places is None else distances[places]
     # Distances are few: counting them takes a fraction of a partition. Those as far as the last one count too.
     farthest = np.bincount(distance).cumsum().searchsorted(BIT_CANDIDATES)

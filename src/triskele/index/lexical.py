@@ -66,11 +66,11 @@ class Shards:
     def search(self, terms: Sequence[str], scope: Scope, *, limit: int, sort: Sort = Sort.RELEVANCE) -> list[Found]:
         """The best rows for any of the terms inside the scope, in the order asked for."""
         shards = self.filled
-        found: list[Found] = []
+        results: list[Found] = []
         for shard, own in zip(shards, _weights(terms, shards), strict=True):
             masked = self.masked if shard is self.disk else frozenset[str]()
-            found += shard.search(own, scope, masked, limit=limit, sort=sort)
-        return sorted(found, key=_ORDERS[sort])[:limit]
+            results += shard.search(own, scope, masked, limit=limit, sort=sort)
+        return sorted(results, key=_ORDERS[sort])[:limit]
 
     def rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """The inverse document frequency of each term over both shards."""
@@ -120,14 +120,14 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
         """
         with self._lock(0) as is_held:
             epoch = self._store.epoch()
-            kept = self._open(epoch) if is_held else None
-            is_current = kept is not None and not self._since(kept)
-            if kept is None or (is_current and kept.is_of_one_piece):
+            shard = self._open(epoch) if is_held else None
+            is_current = shard is not None and not self._since(shard)
+            if shard is None or (is_current and shard.is_of_one_piece):
                 return is_held
-            is_worth = kept.live <= max(MOST_SETTLED, quiet_s * SETTLED_PER_S)
+            is_worth = shard.live <= max(MOST_SETTLED, quiet_s * SETTLED_PER_S)
             if is_current and not is_worth:
                 return False
-            self._build(None) if is_worth else self._append(epoch, kept)
+            self._build(None) if is_worth else self._append(epoch, shard)
         self.close()
         return is_worth
 
@@ -138,23 +138,23 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
         if disk is None or damaged:
             return damaged
         changed = self._since(disk).ids
-        known = {row for row, memory in self._store.versions() if memory.id not in changed}
+        rows = {row for row, memory in self._store.versions() if memory.id not in changed}
         past = {row for row, memory in self._store.versions(sorted(changed))}
-        return len(set(disk.rows()) - past ^ known)
+        return len(set(disk.rows()) - past ^ rows)
 
     def ahead(self) -> dict[Path, int]:
         """The indexes that reach beyond the journal, because writes were lost, and how many versions only they have."""
-        found = [path for path in (self.path, *self._folder.glob(f"{_AHEAD}*")) if self._is_ahead(path)]
-        known = {row for row, _ in self._store.versions()} if found else set()
-        shards = {path: Shard.open(path, set()) for path in found}
-        return {path: len(set(shard.rows()) - known) for path, shard in shards.items() if shard is not None}
+        paths = [path for path in (self.path, *self._folder.glob(f"{_AHEAD}*")) if self._is_ahead(path)]
+        rows = {row for row, _ in self._store.versions()} if paths else set()
+        shards = {path: Shard.open(path, set()) for path in paths}
+        return {path: len(set(shard.rows()) - rows) for path, shard in shards.items() if shard is not None}
 
     def drop_ahead(self) -> list[Path]:
         """Remove kept indexes that reach beyond the journal: they hold words of lost and of erased memories."""
-        kept = list(self._folder.glob(f"{_AHEAD}*"))
-        for path in kept:
+        paths = list(self._folder.glob(f"{_AHEAD}*"))
+        for path in paths:
             shutil.rmtree(path, ignore_errors=True)
-        return kept
+        return paths
 
     def _is_ahead(self, path: Path) -> bool:
         shard = Shard.open(path, set()) if path.exists() else None
@@ -171,8 +171,8 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
         # A stamp that the journal does not have hides what is written under the same numbers again.
         return shard if shard is not None and is_known and self._store.holds(shard.stamp.cursor) else None
 
-    def _since(self, kept: Shard | None) -> _Changes:
-        cursor = kept.stamp.cursor if kept else START
+    def _since(self, disk: Shard | None) -> _Changes:
+        cursor = disk.stamp.cursor if disk else START
         ids: set[str] = set()
         has_erased = False
         while (page := self._store.changes_since(cursor)).entries:
@@ -181,25 +181,25 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
             cursor = page.cursor
         return _Changes(frozenset(ids), cursor, has_erased)
 
-    def _append(self, epoch: str, kept: Shard | None) -> None:
-        tail = self._since(kept)
-        if kept is None or tail.has_erased:
+    def _append(self, epoch: str, disk: Shard | None) -> None:
+        tail = self._since(disk)
+        if disk is None or tail.has_erased:
             # A merge would leave the terms of erased memories in the files; only a new index is free of them.
             self._build(None)
-        elif tail.cursor != kept.stamp.cursor:
+        elif tail.cursor != disk.stamp.cursor:
             try:
-                kept.update(tail.ids, self._documents(sorted(tail.ids)), stamp=Stamp(epoch, tail.cursor))
+                disk.update(tail.ids, self._documents(sorted(tail.ids)), stamp=Stamp(epoch, tail.cursor))
             except IndexUnavailable:
                 # A killed writer may have left a file with the name that this commit needs.
                 self._build(None)
 
-    def _join(self, kept: Shard | None, tail: _Changes) -> Shards:
+    def _join(self, disk: Shard | None, tail: _Changes) -> Shards:
         if not tail:
-            return Shards(kept, None, frozenset())
-        average = kept.statistics.average_lengths if kept and kept.live else None
+            return Shards(disk, None, frozenset())
+        average = disk.statistics.average_lengths if disk and disk.live else None
         stamp = Stamp(self._store.epoch(), tail.cursor)
         shard = Shard.in_memory(self._documents(sorted(tail.ids)), stamp=stamp, average_lengths=average)
-        return Shards(kept, shard, tail.ids)
+        return Shards(disk, shard, tail.ids)
 
     def _entries_since(self, cursor: Cursor) -> Iterator[JournalEntry]:
         while (page := self._store.changes_since(cursor)).entries:
@@ -218,9 +218,9 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
         stamp = Stamp(self._store.epoch(), self._store.position())
         Shard.build(fresh, self._documents(None, progress), stamp=stamp)
         if self._is_ahead(self.path):
-            kept = self._folder / f"{_AHEAD}{self.path.name}"
-            shutil.rmtree(kept, ignore_errors=True)
-            self.path.rename(kept)
+            aside = self._folder / f"{_AHEAD}{self.path.name}"
+            shutil.rmtree(aside, ignore_errors=True)
+            self.path.rename(aside)
         for old in self.files(self._folder):
             if old != fresh:
                 shutil.rmtree(old, ignore_errors=True)

@@ -211,17 +211,17 @@ def concept_edges(corpus: Corpus, nodes: Ints, most: int) -> tuple[Edges, Edges]
     usable = np.flatnonzero(is_title | is_shared)
     if not len(usable):
         return _NO_EDGES, _NO_EDGES
-    at, others, is_theirs = corpus.holders(mentions.concepts[usable], _MOST_HOLDERS)
+    at, ends, is_theirs = corpus.holders(mentions.concepts[usable], _MOST_HOLDERS)
     # One entry per mention and other row that mentions the same concept.
     own = usable[at]
-    position, is_other = mentions.position[own], others != nodes[mentions.position[own]]
+    position, is_other = mentions.position[own], ends != nodes[mentions.position[own]]
     titled = is_title[own] & (mentions.is_subject[own] | is_theirs) & is_other
     by_title = (1 / mentions.subject_of[own[titled]]).astype(np.float32)
     shared = is_shared[own] & is_other
     by_shared = (1 / (mentions.frequency[own[shared]] - 1)).astype(np.float32)
     return (
-        _summed(position[titled], others[titled], by_title, np.maximum),
-        _best(*_summed(position[shared], others[shared], by_shared, np.add)),
+        _summed(position[titled], ends[titled], by_title, np.maximum),
+        _best(*_summed(position[shared], ends[shared], by_shared, np.add)),
     )
 
 
@@ -232,20 +232,20 @@ def max_concept_frequency(memories: int) -> int:
 
 def _mixed(titles: Edges, shared: Edges) -> Edges:
     """Title edges and a part of shared edges as one."""
-    position, others = np.concatenate([titles[0], shared[0]]), np.concatenate([titles[1], shared[1]])
+    position, ends = np.concatenate([titles[0], shared[0]]), np.concatenate([titles[1], shared[1]])
     weights = np.concatenate([titles[2], np.float32(SHARED_IN_WALK) * shared[2]])
-    return _summed(position, others, weights, np.add)
+    return _summed(position, ends, weights, np.add)
 
 
-def _summed(place: Ints, others: Ints, weights: Floats, by: np.ufunc) -> Edges:
+def _summed(position: Ints, ends: Ints, weights: Floats, by: np.ufunc) -> Edges:
     """Every pair once, in their order.
 
     Weights are a few powers of two apart: in double precision their sums are exact, so that equal ones stay equal
     whatever the order of their terms.
     """
-    order, begins = _runs(place * (int(others.max(initial=-1)) + 1) + others)
+    order, begins = _runs(position * (int(ends.max(initial=-1)) + 1) + ends)
     firsts = order[begins]
-    return place[firsts], others[firsts], by.reduceat(weights[order], begins, dtype=np.float64).astype(np.float32)
+    return position[firsts], ends[firsts], by.reduceat(weights[order], begins, dtype=np.float64).astype(np.float32)
 
 
 def _runs(values: Ints) -> tuple[Ints, Ints]:
@@ -258,13 +258,13 @@ def _runs(values: Ints) -> tuple[Ints, Ints]:
     return order, is_first.nonzero()[0]
 
 
-def _best(place: Ints, others: Ints, weights: Floats) -> Edges:
+def _best(position: Ints, ends: Ints, weights: Floats) -> Edges:
     """The heaviest edges of each place; the others of a place come in their order, which a stable sort keeps."""
-    order = np.lexsort((-weights, place))
-    place, others, weights = place[order], others[order], weights[order]
-    begins = np.searchsorted(place, place)
-    kept = np.arange(len(place)) - begins < _BEST_SHARED
-    return place[kept], others[kept], weights[kept]
+    order = np.lexsort((-weights, position))
+    position, ends, weights = position[order], ends[order], weights[order]
+    begins = np.searchsorted(position, position)
+    is_best = np.arange(len(position)) - begins < _BEST_SHARED
+    return position[is_best], ends[is_best], weights[is_best]
 
 
 def pagerank(
@@ -305,8 +305,8 @@ def _passed_on(around: Around, nodes: Ints, mass: Floats) -> tuple[Ints, Floats]
     if len(nodes) > MAX_FRONTIER:
         order = np.argsort(-mass, kind="stable")
         moving, resting = order[:MAX_FRONTIER], order[MAX_FRONTIER:]
-        stays, kept = _passed_on(around, nodes[moving], mass[moving])
-        return np.concatenate([stays, nodes[resting]]), np.concatenate([kept, mass[resting]])
+        stays, moved = _passed_on(around, nodes[moving], mass[moving])
+        return np.concatenate([stays, nodes[resting]]), np.concatenate([moved, mass[resting]])
     owner, targets, weights = around(nodes)
     sums = np.bincount(owner, weights, len(nodes))
     ending = sums <= 0
@@ -359,14 +359,14 @@ def titles(text: str, corpus: Corpus) -> list[Title]:
     runs = [
         [words[begin : end - 1] for end in ends[at + 1 : at + 1 + MAX_PARTS]] for at, begin in enumerate(ends[:count])
     ]
-    known = corpus.named({run for each in runs for run in each if len(run) >= _SHORTEST_TITLE} - COMMON_WORDS)
+    concepts = corpus.named({run for each in runs for run in each if len(run) >= _SHORTEST_TITLE} - COMMON_WORDS)
     # The longest from each place: they come in order of length.
-    longest = {at: at + size for at, each in enumerate(runs) for size, run in enumerate(each, 1) if run in known}
+    longest = {at: at + size for at, each in enumerate(runs) for size, run in enumerate(each, 1) if run in concepts}
     spans, at = list[tuple[int, int, int]](), 0
     while longest and at < count:
         if (end := longest.get(at)) is not None:
             start, stop = listed[at].start, listed[end - 1].end
-            concept, any_case = known[runs[at][end - at - 1]]
+            concept, any_case = concepts[runs[at][end - at - 1]]
             # The query may write a common word alike.
             if any_case or not all(word[0].islower() for word in text[start:stop].split()):
                 spans.append((concept, start, stop))
@@ -400,7 +400,7 @@ class SeedNeighbours:
 
     def nearest(self, corpus: Corpus) -> list[int]:
         """The rows nearest to the query among those that an edge connects with each seed."""
-        found: list[int] = []
+        nearest: list[int] = []
         for (places, rows, _), least in ((self.by_title, -1.0), (self.by_shared, LEAST_SIMILARITY)):
             is_visible = corpus.facts(rows).is_visible
             places, rows = places[is_visible], rows[is_visible]
@@ -409,8 +409,8 @@ class SeedNeighbours:
             near = np.flatnonzero(cosines >= least)
             order = near[np.lexsort((-cosines[near], places[near]))]
             rank = np.arange(len(order)) - np.searchsorted(places[order], places[order])
-            found += rows[order][rank < _MOST_NEIGHBOURS].tolist()
-        return found
+            nearest += rows[order][rank < _MOST_NEIGHBOURS].tolist()
+        return nearest
 
 
 def best_seeds(rows: Ints, scores: Doubles, named: Mapping[int, float]) -> Ints:
@@ -440,8 +440,8 @@ def walk_gains(
     claims = (scores[places] / max(float(scores[0]), 1e-9)).astype(np.float32)
     more = np.maximum(matches[:, None, :] - matches[None, places, :], 0).mean(axis=2) * claims
     gained = np.zeros(len(rows), dtype=np.float32)
-    for seeds, others, _ in (neighbours.by_title, neighbours.by_shared):
-        is_there, linked = _known(others, ordered, order)
+    for seeds, ends, _ in (neighbours.by_title, neighbours.by_shared):
+        is_there, linked = _known(ends, ordered, order)
         # The most that a candidate matches beyond a seed that an edge connects it with.
         np.maximum.at(gained, linked, more[linked, seeds[is_there]])
     # The mixed walk first: it passes every node of the other, whose edges are then known.
@@ -504,8 +504,8 @@ def _relevance_gate(cosines: Doubles, named: Ints) -> Floats:
 
 def _named_rows(by_title: Edges) -> Ints:
     """The rows that a title edge of few owners connects with a seed."""
-    _, others, weights = by_title
-    return others[weights >= 1 / _FEW_OWNERS]
+    _, ends, weights = by_title
+    return ends[weights >= 1 / _FEW_OWNERS]
 
 
 def _known(wanted: Ints, ordered: Ints, order: Ints) -> tuple[Bools, Ints]:
@@ -545,10 +545,10 @@ def shared_concepts(corpus: Corpus, starts: Sequence[int], rows: Sequence[int]) 
     concepts: list[set[int]] = [set() for _ in (*starts, *wanted)]
     for position, concept in zip(mentions.position.tolist(), mentions.concepts.tolist(), strict=True):
         concepts[position].add(concept)
-    found: dict[int, tuple[int, int]] = {}
+    shared: dict[int, tuple[int, int]] = {}
     for row, own in zip(wanted, concepts[len(starts) :], strict=True):
         for seed, theirs in zip(starts, concepts, strict=False):
             if seed != row and (both := own & theirs):
-                found[row] = seed, min(both, key=lambda concept: (frequency[concept], concept))
+                shared[row] = seed, min(both, key=lambda concept: (frequency[concept], concept))
                 break
-    return found
+    return shared
