@@ -382,7 +382,7 @@ CORPUS: Calls = {
     ],
     "facts": [_in_corpus(lambda corpus, scope, known: len(corpus.facts(known.rows, scope, 2)))],
     "speakers": [_in_corpus(lambda corpus, scope, _: corpus.speakers(scope))],
-    "said_by": [_in_corpus(lambda corpus, scope, _: len(corpus.rows_of_speaker([SPEAKER], scope, 5)))],
+    "rows_of_speaker": [_in_corpus(lambda corpus, scope, _: len(corpus.rows_of_speaker([SPEAKER], scope, 5)))],
     "vectors": [_in_corpus(lambda corpus, _, known: list(corpus.vectors(MODEL, known.rows).values()))],
     "tokens": [_in_corpus(lambda corpus, _, known: list(corpus.tokens(MODEL, known.rows).values()))],
 }

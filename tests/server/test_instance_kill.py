@@ -39,7 +39,7 @@ while True:
     engine.upkeep.embed(limit=4)
     engine.recall("who owns the release of the service?", limit=5, logged=False)
     if step % 3 == 2:
-        engine.lexical.settle()
+        engine.lexical.flush()
     step += 1
 """
 
