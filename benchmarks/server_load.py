@@ -31,7 +31,7 @@ from typing import Any
 import triskele
 from triskele.bench.datasets import windows
 from triskele.bench.loaders import load_dataset
-from triskele.edge.http.client import RemoteMemory
+from triskele.edge.http.client import RemoteEngine
 from triskele.errors import TriskeleError
 from triskele.index.worker import LEASE_S, QUIET_S
 from triskele.server.accounts import Accounts
@@ -69,7 +69,7 @@ def instance(url: str) -> Iterator[str]:
                 process.wait()
 
 
-def work(memory: RemoteMemory, until: float, seed: int, times: dict[str, list[float]], errors: Counter[str]) -> None:
+def work(memory: RemoteEngine, until: float, seed: int, times: dict[str, list[float]], errors: Counter[str]) -> None:
     """One user: four recalls for each memory stored."""
     draw = random.Random(seed)
     number = seed * 1_000_000
@@ -161,8 +161,8 @@ def agree(first: str, second: str, key: str, questions: Sequence[str]) -> dict[s
         return {"questions": len(questions), "same": lists, "same_scores": scores, "largest_difference": largest}
 
 
-def _is_busy(memory: RemoteMemory, question: str) -> bool:
-    jobs = memory.statistics()[1].jobs
+def _is_busy(memory: RemoteEngine, question: str) -> bool:
+    jobs = memory.stats().jobs
     return bool(memory.recall(question).waiting or jobs.embed or jobs.names)
 
 
