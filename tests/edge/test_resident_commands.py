@@ -32,6 +32,7 @@ from triskele.errors import BadInput, Conflict, NotAllowed, Unavailable, VaultLo
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., Any]
+FailRequests = Callable[[str, OSError], None]
 KNOWN = "We deploy the shop with Argo CD every Monday"
 PROGRAM = [sys.executable, "-m", "triskele"]
 
@@ -56,6 +57,22 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[RemoteEngine]:
 
     monkeypatch.setattr(command_line, "open_resident", open_resident)
     return engines
+
+
+@pytest.fixture
+def fail_requests(monkeypatch: pytest.MonkeyPatch) -> FailRequests:
+    """Fails requests to the background process whose line holds a text."""
+    real = client.exchange
+
+    def fail(part: str, error: OSError) -> None:
+        def exchange(address: Any, line: str, *details: Any) -> Any:
+            if part in line:
+                raise error
+            return real(address, line, *details)
+
+        monkeypatch.setattr(client, "exchange", exchange)
+
+    return fail
 
 
 def timeless(output: str) -> str:
@@ -264,30 +281,16 @@ def test_a_locked_vault_lets_the_command_open_the_store(
 
 
 def test_a_resident_that_ends_before_it_answers_is_reported(
-    run: Run, resident: EngineHost, monkeypatch: pytest.MonkeyPatch
+    run: Run, resident: EngineHost, fail_requests: FailRequests
 ) -> None:
-    real = client.exchange
-
-    def exchange(address: Any, line: str, *details: Any) -> Any:
-        if "/v1/" in line:
-            raise ConnectionResetError
-        return real(address, line, *details)
-
-    monkeypatch.setattr(client, "exchange", exchange)
+    fail_requests("/v1/", ConnectionResetError())
     assert run("add", KNOWN).is_refused(3, "ended before it answered", "triskele history")
 
 
 def test_a_request_that_no_resident_received_may_be_repeated(
-    run: Run, resident: EngineHost, monkeypatch: pytest.MonkeyPatch
+    run: Run, resident: EngineHost, fail_requests: FailRequests
 ) -> None:
-    real = client.exchange
-
-    def exchange(address: Any, line: str, *details: Any) -> Any:
-        if "/v1/" in line:
-            raise FileNotFoundError
-        return real(address, line, *details)
-
-    monkeypatch.setattr(client, "exchange", exchange)
+    fail_requests("/v1/", FileNotFoundError())
     assert run("add", KNOWN).is_refused(3, "nothing was sent", "run the command again")
 
 
@@ -303,16 +306,9 @@ def test_half_an_answer_is_reported_as_an_end(run: Run, resident: EngineHost, mo
 
 
 def test_add_succeeds_if_the_resident_ends_after_it_stored(
-    run: Run, resident: EngineHost, monkeypatch: pytest.MonkeyPatch
+    run: Run, resident: EngineHost, fail_requests: FailRequests
 ) -> None:
-    real = client.exchange
-
-    def exchange(address: Any, line: str, *details: Any) -> Any:
-        if "/v1/related" in line:
-            raise ConnectionResetError
-        return real(address, line, *details)
-
-    monkeypatch.setattr(client, "exchange", exchange)
+    fail_requests("/v1/related", ConnectionResetError())
     assert run("add", KNOWN, "--json").json["action"] == "added"
 
 
