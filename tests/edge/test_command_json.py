@@ -331,13 +331,17 @@ def clock(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     time.tzset()
 
 
-def test_json_of_every_command_is_as_agreed(
-    run: Run, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ask = Session(run, clock, tmp_path)
-    ask("list")
+@pytest.fixture
+def ask(run: Run, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """A session of commands over the sample memories."""
+    session = Session(run, clock, tmp_path)
+    session("list")
     monkeypatch.setenv("TRISKELE_PROJECT", "demo")
     store_samples(config.load())
+    return session
+
+
+def test_json_of_every_command_is_as_agreed(ask: Session) -> None:
     id, secret, private = _remember(ask)
     _recall(ask, id)
     _read(ask, id, secret)
@@ -350,13 +354,7 @@ def test_json_of_every_command_is_as_agreed(
     frozen.check(ask.records, LOCAL)
 
 
-def test_everyday_commands_answer_the_same_through_the_resident(
-    run: Run, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ask = Session(run, clock, tmp_path)
-    ask("list")
-    monkeypatch.setenv("TRISKELE_PROJECT", "demo")
-    store_samples(config.load())
+def test_everyday_commands_answer_the_same_through_the_resident(ask: Session, run: Run) -> None:
     with resident_in_thread() as host:
 
         def run_and_settle(*arguments: str, **details: Any) -> Any:
