@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,7 +22,9 @@ from triskele.edge.http.dispatch import OPERATIONS
 from triskele.edge.http.operations import BY_METHOD, Operation
 from triskele.edge.mcp.registry import tools
 from triskele.engine.local import LocalEngine
-from triskele.engine.protocol import Agents, Concepts, Curation, Engine
+from triskele.engine.protocol import Agents, Concepts, Curation, Engine, Sharing
+from triskele.server import operations as server_operations
+from triskele.server.operations import Administration, Process, SyncRoom
 from triskele.types import Answer
 
 pytestmark = pytest.mark.slow
@@ -47,6 +50,19 @@ READS: dict[Callable[..., Any], dict[str, Any]] = {
     Agents.digest: {},
     Agents.conversations: {"limit": 3},
 }
+
+# Events of hooks have a path of their own, and each side opens and closes its own memory.
+WITHOUT_ROW = {Agents.respond, Engine.acting_as, Engine.working_in, Engine.close}
+
+
+def test_every_method_of_the_protocol_has_a_row() -> None:
+    assert _methods(Engine, Concepts, Curation, Agents, Sharing) - BY_METHOD.keys() == WITHOUT_ROW
+    assert _methods(Process, Administration, SyncRoom) == server_operations.BY_METHOD.keys()
+
+
+def _methods(*rooms: type) -> set[Callable[..., Any]]:
+    named = (pair for room in rooms for pair in vars(room).items())
+    return {method for name, method in named if inspect.isfunction(method) and not name.startswith("_")}
 
 
 @BY_NAME
