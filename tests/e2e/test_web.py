@@ -161,7 +161,10 @@ def test_search_explains_reranks_and_says_why_not(small: Pages) -> None:
 
 
 def test_a_memory_is_written_edited_and_undone_by_keys(large: Pages) -> None:
-    page = large.open("/browse")
+    page = large.open("/health")
+    page.keyboard.press("g")
+    page.keyboard.press("b")
+    page.wait_for_url("**/ui/browse")
     page.keyboard.press("n")
     page.wait_for_url("**/ui/new")
     page.fill("textarea[name=content]", "The lighthouse is painted every spring")

@@ -12,6 +12,8 @@ from triskele.bench.own import gate, run
 from triskele.bench.own.questions import Label, make_question, save_labels, save_questions
 from triskele.code.search import opened
 from triskele.curation.decide import PairDecision
+from triskele.edge.http.access import ADMIN
+from triskele.edge.web import site
 from triskele.edge.web.code_page import highlighted
 from triskele.edge.web.quality_page import drift
 from triskele.models.egress import Departure
@@ -23,6 +25,15 @@ from triskele.sync import states
 from triskele.sync.states import ProjectNames
 from triskele.text import timestamps
 from triskele.types import Verdict
+
+
+def test_every_page_has_a_key_of_its_own(browser: Browser) -> None:
+    titled = [route for route in site.ROUTES if route.title]
+    assert len({route.key for route in titled}) == len(titled)
+    html = browser.get("/ui").text
+    for route in titled:
+        if route.scope != ADMIN:
+            assert f'<a href="/ui{route.path}" data-key="{route.key}"' in html and f"<kbd>{route.key}</kbd>" in html
 
 
 def test_every_page_has_an_empty_state(browser: Browser) -> None:

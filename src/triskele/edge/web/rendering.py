@@ -159,6 +159,11 @@ class PageRoute(NamedTuple):
     is_local: bool = False
     title: str = ""
 
+    @property
+    def key(self) -> str:
+        """The key that opens it, after `g`."""
+        return self.title[:1].lower()
+
 
 def viewer_of(principal: Principal | None) -> Viewer:
     """The viewer of a principal; without one nothing is allowed."""

@@ -46,7 +46,6 @@
 
   // Keys
 
-  const pages = { s: "", b: "/browse", g: "/graph", c: "/code", r: "/review", q: "/quality", h: "/health", u: "/admin" };
   let isGoing = false;
 
   const toSearch = () => {
@@ -90,7 +89,7 @@
       return $(event.target.dataset.enter).click();
     }
     if (inField || $("dialog[open]")) return;
-    const page = isGoing && event.key in pages && $(`nav a[href="/ui${pages[event.key]}"]`);
+    const page = isGoing && $(`nav a[data-key="${CSS.escape(event.key)}"]`);
     const action = page ? () => page.click() : keys[event.key];
     if (!action) return;
     event.preventDefault();
