@@ -109,8 +109,8 @@ class DatabaseIndexes:
             return ScopeSize(documents, documents)
         # Neither the moment nor the day that a question is asked changes how many there are.
         key = replace(scope, as_of=scope.since or scope.as_of.replace(hour=0, minute=0, second=0, microsecond=0))
-        known, size = self.sizes.get(key, (0, ScopeSize(0, 0)))
-        if not known or documents > known * _GROWTH:
+        counted_at, size = self.sizes.get(key, (0, ScopeSize(0, 0)))
+        if not counted_at or documents > counted_at * _GROWTH:
             counted = self.rows.count(scope)
             size = counted._replace(vectors=max(counted.vectors, documents))
             if len(self.sizes) >= _MOST_SIZES:
@@ -174,9 +174,9 @@ class DatabaseCorpus:
         """Read the statistics of terms that are not cached yet."""
         unknown = [term for term in terms if term not in self._frequencies]
         if unknown or self._documents < 0:
-            found = self._rows.statistics(unknown)
-            self._documents, self._lengths = found.documents, found.lengths
-            self._frequencies |= dict.fromkeys(unknown, (0, 0)) | dict(found.frequencies)
+            statistics = self._rows.statistics(unknown)
+            self._documents, self._lengths = statistics.documents, statistics.lengths
+            self._frequencies |= dict.fromkeys(unknown, (0, 0)) | dict(statistics.frequencies)
 
     def rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """The inverse document frequency of each term over the whole corpus."""
@@ -200,8 +200,8 @@ class DatabaseCorpus:
         weights: dict[str, tuple[float, float]] = {}
         for frequency, term, field in sorted(counted)[:MAX_TERMS]:
             weight = list(FIELDS.values())[field] * self._idf(frequency) * (_K1 + 1)
-            known = weights.get(term, (0.0, 0.0))
-            weights[term] = (weight, known[1]) if field == 0 else (known[0], weight)
+            by_field = weights.get(term, (0.0, 0.0))
+            weights[term] = (weight, by_field[1]) if field == 0 else (by_field[0], weight)
         content, labels = (_K1 * _B / self._average(total) for total in self._lengths)
         return WeightedTerms(weights, ((_K1 * (1 - _B), content), (_K1 * (1 - _B), labels)))
 
@@ -228,11 +228,11 @@ class DatabaseCorpus:
         if self.size > EXACT_LIMIT >= self._indexes.size(scope, self.size).versions:
             return self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort, is_narrow=True)
         cut = _LOOKED_UP * limit if sort is Sort.RELEVANCE else None
-        found = self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort, cut=cut)
+        candidates = self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort, cut=cut)
         matches = sum(sum(self._frequencies[term]) for term in words.weights)
-        has_words = sum(each.score is not None for each in found)
+        has_words = sum(candidate.score is not None for candidate in candidates)
         if cut is None or has_words >= limit or matches <= cut:
-            return found
+            return candidates
         return self._rows.candidates(scope, model, words, vector, limit=limit, sort=sort)
 
     @cached_property
@@ -271,11 +271,11 @@ class DatabaseCorpus:
 
     def _nearest(self, vector: Floats, limit: int) -> Ints:
         query = self._query(vector, limit)
-        found = self._rows.candidates(self.scope, self._indexes.fingerprint, None, query, limit=limit)
-        if len(found) < limit and not query.is_exact:
+        candidates = self._rows.candidates(self.scope, self._indexes.fingerprint, None, query, limit=limit)
+        if len(candidates) < limit and not query.is_exact:
             query = self._query(vector, limit, is_exact=True)
-            found = self._rows.candidates(self.scope, self._indexes.fingerprint, None, query, limit=limit)
-        return np.array([each.row for each in found], dtype=np.int64)
+            candidates = self._rows.candidates(self.scope, self._indexes.fingerprint, None, query, limit=limit)
+        return np.array([candidate.row for candidate in candidates], dtype=np.int64)
 
     def cosines(self, rows: Ints) -> Floats:
         """The cosines of some rows; NaN if a row has no vector."""
@@ -295,11 +295,11 @@ class DatabaseCorpus:
         """The sentence vectors of some rows; NaN if a row has none."""
         listed = rows.tolist()
         self._load_vectors(listed)
-        found = np.full((len(listed), self._indexes.dimensions), np.nan, dtype=np.float32)
-        for place, row in enumerate(listed):
+        vectors = np.full((len(listed), self._indexes.dimensions), np.nan, dtype=np.float32)
+        for position, row in enumerate(listed):
             if (vector := self._vectors[row]) is not None:
-                found[place] = vector
-        return found
+                vectors[position] = vector
+        return vectors
 
     def _load_vectors(self, rows: Iterable[int]) -> None:
         missing = [row for row in dict.fromkeys(rows) if row not in self._vectors]
@@ -310,9 +310,9 @@ class DatabaseCorpus:
             self._vectors |= dict.fromkeys(missing)
 
     def _keep_vectors(self, raw: Mapping[int, bytes | None]) -> None:
-        known = {row: value for row, value in raw.items() if value is not None}
-        vectors = _sound_vectors(list(known.values()), self._indexes.dimensions)
-        self._vectors |= dict.fromkeys(raw) | dict(zip(known, vectors, strict=True))
+        stored = {row: value for row, value in raw.items() if value is not None}
+        vectors = _sound_vectors(list(stored.values()), self._indexes.dimensions)
+        self._vectors |= dict.fromkeys(raw) | dict(zip(stored, vectors, strict=True))
 
     def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
         """The token vectors of some rows in one array, two bits per dimension, and how many each row has."""
@@ -321,10 +321,10 @@ class DatabaseCorpus:
         missing = [row for row in dict.fromkeys(listed) if row not in self._tokens]
         if missing and self._indexes.fingerprint:
             self._tokens |= self._rows.tokens(self._indexes.fingerprint, missing)
-        known = [self._tokens.get(row) for row in listed]
-        made = [None if raw is None else from_row(raw, width) for raw in known]
-        counts = np.array([0 if each is None else len(each) for each in made], dtype=np.int64)
-        pieces = [each for each in made if each is not None]
+        stored = [self._tokens.get(row) for row in listed]
+        vectors = [None if raw is None else from_row(raw, width) for raw in stored]
+        counts = np.array([0 if each is None else len(each) for each in vectors], dtype=np.int64)
+        pieces = [each for each in vectors if each is not None]
         return np.concatenate([np.empty((0, bytes_of(width)), dtype=np.uint8), *pieces]), counts
 
     # Facts
@@ -335,37 +335,37 @@ class DatabaseCorpus:
         if not missing:
             return
         model = self._indexes.fingerprint if with_vectors else ""
-        found = {each.row: each for each in self._rows.facts(missing, self.scope, reach, model)}
-        self._facts |= {row: (reach, found.get(row)) for row in missing}
+        facts = {fact.row: fact for fact in self._rows.facts(missing, self.scope, reach, model)}
+        self._facts |= {row: (reach, facts.get(row)) for row in missing}
         if model:
-            self._tokens |= {row: each.tokens for row, each in found.items()}
-            self._keep_vectors({row: each.vector for row, each in found.items()})
+            self._tokens |= {row: fact.tokens for row, fact in facts.items()}
+            self._keep_vectors({row: fact.vector for row, fact in facts.items()})
 
     def facts(self, rows: Ints, *, reach: int = 0) -> Facts:
         """Visibility, importance, session and speaker of some rows, with the neighbours up to `reach` turns away."""
         listed = rows.tolist()
         self._load_facts(listed, reach)
-        known = [self._facts[row][1] for row in listed]
-        beside = [_beside(each, reach) for each in known]
+        facts = [self._facts[row][1] for row in listed]
+        beside = [_beside(fact, reach) for fact in facts]
         return Facts(
-            np.array([each is not None and each.is_visible for each in known], dtype=np.bool_),
-            np.array([0.0 if each is None else each.importance for each in known]),
-            np.array([self._session(each) for each in known], dtype=np.int64),
+            np.array([fact is not None and fact.is_visible for fact in facts], dtype=np.bool_),
+            np.array([0.0 if fact is None else fact.importance for fact in facts]),
+            np.array([self._session(fact) for fact in facts], dtype=np.int64),
             np.array(beside, dtype=np.int64).reshape(len(listed), 2 * reach),
-            np.array([self._speaker(each) for each in known], dtype=np.int64),
-            np.array([-1 if each is None else _ROLES.get(each.role or "", -1) for each in known], dtype=np.int64),
-            np.array([-1 if each is None else each.time for each in known], dtype=np.int64),
+            np.array([self._speaker(fact) for fact in facts], dtype=np.int64),
+            np.array([-1 if fact is None else _ROLES.get(fact.role or "", -1) for fact in facts], dtype=np.int64),
+            np.array([-1 if fact is None else fact.time for fact in facts], dtype=np.int64),
         )
 
-    def _session(self, known: FactRow | None) -> int:
-        if known is None or known.session is None:
+    def _session(self, fact: FactRow | None) -> int:
+        if fact is None or fact.session is None:
             return -1
-        return self._sessions.setdefault((known.project, known.session), len(self._sessions))
+        return self._sessions.setdefault((fact.project, fact.session), len(self._sessions))
 
-    def _speaker(self, known: FactRow | None) -> int:
-        if known is None or known.speaker is None:
+    def _speaker(self, fact: FactRow | None) -> int:
+        if fact is None or fact.speaker is None:
             return -1
-        return self._speakers.setdefault(known.speaker, len(self._speakers))
+        return self._speakers.setdefault(fact.speaker, len(self._speakers))
 
     def speakers(self, codes: Iterable[int]) -> dict[int, str]:
         """The names of some speakers."""
@@ -374,11 +374,11 @@ class DatabaseCorpus:
 
     def rows_of_speaker(self, name: str, most: int) -> Ints:
         """The newest rows of those who are called by a name; none if the owner has very many versions."""
-        found: list[int] = []
+        rows: list[int] = []
         if self.size <= READ_WHOLE_LIMIT:
             called = [speaker for speaker in self._rows.speakers(self.scope) if is_called(speaker, name)]
-            found = self._rows.rows_of_speaker(called, self.scope, most) if called else []
-        return np.array(found, dtype=np.int64)
+            rows = self._rows.rows_of_speaker(called, self.scope, most) if called else []
+        return np.array(rows, dtype=np.int64)
 
     # Mentions
 
@@ -387,20 +387,20 @@ class DatabaseCorpus:
         return self._layers.mentions(rows, most)
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
-        """The place of the concept in the request, a row that mentions it, and whether it is the row's subject."""
+        """The position of the concept in the request, a row that mentions it, and whether it is the row's subject."""
         if self.scope.sensitivities is None and self.scope.origins is None:
             return self._layers.holders(concepts, most)
         holders = self._layers.holders(concepts)
         rows = holders[1].tolist()
         self._load_facts(rows, 0)
-        known = [self._facts[row][1] for row in rows]
-        is_allowed = np.array([each is not None and each.is_readable for each in known], dtype=np.bool_)
+        facts = [self._facts[row][1] for row in rows]
+        is_allowed = np.array([fact is not None and fact.is_readable for fact in facts], dtype=np.bool_)
         return allowed(holders, is_allowed, most)
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
         """The concepts known under some keys, and whether the name is written in any case."""
-        found = self._indexes.store.names.find(keys)
-        return {key: (name.concept, name.any_case) for key, name in found.items()}
+        names = self._indexes.store.names.find(keys)
+        return {key: (name.concept, name.any_case) for key, name in names.items()}
 
     def names(self, concepts: Iterable[int]) -> dict[int, str]:
         """The names of some concepts."""
@@ -422,13 +422,13 @@ def search_list(size: ScopeSize, limit: int) -> int:
     return min(_LONGEST_LIST, round(max(_SHORTEST_LIST, _LIST_PER_CANDIDATE * limit, by_size)))
 
 
-def _hit(found: CandidateRow) -> DatabaseHit:
-    return DatabaseHit(found.row, float(found.score or 0), float(found.importance or 0))
+def _hit(candidate: CandidateRow) -> DatabaseHit:
+    return DatabaseHit(candidate.row, float(candidate.score or 0), float(candidate.importance or 0))
 
 
-def _beside(known: FactRow | None, reach: int) -> list[int]:
+def _beside(fact: FactRow | None, reach: int) -> list[int]:
     """The turns next to a row: one before, one after, two before, …"""
-    sides: tuple[Sequence[int], ...] = () if known is None else (known.before, known.after)
+    sides: tuple[Sequence[int], ...] = () if fact is None else (fact.before, fact.after)
     if not sides:
         return [-1] * (2 * reach)
     return [side[distance] if distance < len(side) else -1 for distance in range(reach) for side in sides]
