@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from copy import copy
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -21,7 +22,6 @@ from triskele.edge.http.connections import (
     PROJECT_HEADER,
     REPORT_HEADER,
     VERSION_HEADER,
-    Body,
     Connection,
     Reply,
     ResidentConnection,
@@ -38,10 +38,9 @@ from triskele.validation import check_drafts, check_name, check_path, check_text
 if TYPE_CHECKING:
     from triskele.config import Settings
     from triskele.edge.hook.client import Address
-    from triskele.replies import ExportReport, HookCall, ImportReport
+    from triskele.replies import HookCall
     from triskele.requests import Draft
     from triskele.types import MemoryView, Outcome
-    from triskele.validation import FilePath
 
 _HOOK_PATIENCE_S = 10.0
 # A process that starts answers when its store is open.
@@ -152,6 +151,8 @@ class RemoteEngine:
     browse = forwarded(Engine.browse, placed=True)
     journal = forwarded(Engine.journal)
     stats = forwarded(Engine.stats)
+    export_memories = forwarded(Engine.export_memories)
+    import_memories = forwarded(Engine.import_memories)
 
     def remember_all(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """Store up to 100 memories in one transaction."""
@@ -166,53 +167,6 @@ class RemoteEngine:
     def shorten(self, ids: Iterable[str]) -> dict[str, str]:
         """Give the shortest unique prefix of each id, for display."""
         return self._in_batches(Engine.shorten, ids)
-
-    # Files
-
-    def export_memories(
-        self,
-        target: FilePath,
-        *,
-        format: str = "jsonl",
-        private: bool = False,
-        with_secrets: bool = False,
-        current_only: bool = False,
-    ) -> ExportReport:
-        """Write all memories to a new file."""
-        path = check_path(target)
-        options = {
-            "format": format, "private": private, "with_secrets": with_secrets, "current_only": current_only,
-        }  # fmt: skip
-        address = f"/v1/export?{_query(options)}"
-        reply = self._request("GET", address, wait_s=_TRANSFER_S, target=path)
-        if reply.status != OK:
-            raise self._raised(reply)
-        kind = BY_METHOD[Engine.export_memories].reply
-        report: ExportReport = self._read(kind, reply, reply.headers.get(REPORT_HEADER.lower(), ""))
-        return report
-
-    def import_memories(
-        self,
-        source: FilePath,
-        *,
-        format: str | None = None,
-        dry_run: bool = False,
-        project: str | None = None,
-        keep_origin: bool = False,
-    ) -> ImportReport:
-        """Import the memories of a file, all or none; notes that name no project get this memory's."""
-        self.connection.refuse_closed()
-        path = check_path(source)
-        if path.is_dir():
-            raise BadInput(f"a server takes one file at a time, and {path} is a folder: import its files")
-        with path.open("rb") as file:
-            options = {"format": format, "dry_run": dry_run, "project": project, "keep_origin": keep_origin}
-            headers = {PROJECT_HEADER: quote(self.project)}
-            operation = BY_METHOD[Engine.import_memories]
-            report: ImportReport = self.send(
-                operation, options, headers=headers, body=_pieces(file), wait_s=_TRANSFER_S
-            )
-            return report
 
     # Rooms
 
@@ -279,29 +233,31 @@ class RemoteEngine:
             values |= self.send(BY_METHOD[method], {"ids": wanted[start : start + MAX_BATCH]})
         return values
 
-    def send(
-        self,
-        operation: Operation,
-        options: Mapping[str, Any],
-        *,
-        headers: Mapping[str, str] = NO_HEADERS,
-        body: Body = b"",
-        wait_s: float = 0,
-    ) -> Any:
+    def send(self, operation: Operation, options: Mapping[str, Any]) -> Any:
         """Carry out an operation; an option that is absent is not sent."""
+        self.connection.refuse_closed()
         lists = {name: check_texts(options[name], name) for name in _LISTS if options.get(name) is not None}
-        path, rest = operation.fill(codec.to_json({**options, **lists}))
+        named = {**options, **lists}
+        file = check_path(named.pop(operation.file)) if operation.file else None
+        path, rest = operation.fill(codec.to_json(named))
+        headers, body, wait_s = NO_HEADERS, b"", _TRANSFER_S if file else 0
         if operation.has_body:
-            headers, body = {**headers, **_JSON}, json.dumps(rest, ensure_ascii=False).encode("utf-8", "surrogatepass")
+            headers, body = _JSON, json.dumps(rest, ensure_ascii=False).encode("utf-8", "surrogatepass")
         elif query := _query(rest):
             path = f"{path}?{query}"
-        reply = self._request(operation.verb, path, headers=headers, body=body, wait_s=wait_s)
+        if operation.takes_file:
+            # Notes that name no project get this memory's.
+            headers = {PROJECT_HEADER: quote(self.project)}
+        target = file if operation.gives_file else None
+        with _pieces(file) if file and not target else nullcontext(body) as content:
+            reply = self._request(operation.verb, path, headers=headers, body=content, wait_s=wait_s, target=target)
         if reply.status != OK:
             raise self._raised(reply)
         if position := reply.headers.get(POSITION_HEADER.lower()):
             # Another instance may answer next, and must have replayed the write.
             self._position[POSITION_HEADER] = position
-        return self._read(operation.reply, reply, reply.content.decode("utf-8", "replace"))
+        report = reply.headers.get(REPORT_HEADER.lower(), "")
+        return self._read(operation.reply, reply, report if target else reply.content.decode("utf-8", "replace"))
 
     def _request(self, verb: str, path: str, *, headers: Mapping[str, str] = NO_HEADERS, **details: Any) -> Reply:
         return self.connection.request(verb, path, headers={**self._headers, **self._position, **headers}, **details)
@@ -400,9 +356,13 @@ def _query(options: Mapping[str, Any]) -> str:
     return urlencode({name: value for name, value in words.items() if value is not None}, doseq=True)
 
 
-def _pieces(file: Any) -> Iterator[bytes]:
-    while piece := file.read(_PIECE):
-        yield piece
+@contextmanager
+def _pieces(path: Path) -> Iterator[Iterator[bytes]]:
+    """Open a file for a request that sends it."""
+    if path.is_dir():
+        raise BadInput(f"a server takes one file at a time, and {path} is a folder: import its files")
+    with path.open("rb") as file:
+        yield iter(partial(file.read, _PIECE), b"")
 
 
 if TYPE_CHECKING:

@@ -139,7 +139,9 @@ class _Served:
             with tempfile.TemporaryDirectory(prefix="triskele-") as folder:
                 file = Path(folder) / f"import{'.md' if options.get('format') == 'markdown' else '.jsonl'}"
                 await _receive(request, file)
-                return await to_thread.run_sync(self._answer, operation, request, {**options, "source": file})
+                return await to_thread.run_sync(
+                    self._answer, operation, request, {**options, operation.takes_file: file}
+                )
         parameters = await _body(request) if operation.has_body else _parameters(operation, request)
         path = {name: request.path_params[name] for name in operation.in_path}
         options = operation.request.checked(path, parameters)

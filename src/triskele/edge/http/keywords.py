@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from triskele.edge.http.operations import Operation
 
 _NAMES = {**vars(requests), **vars(values), **vars(replies), "Settings": Settings, "FilePath": str}
-# Parameters of a method that a request carries in another way.
-_BODILESS = ("source", "target")
 _COMPLAINTS = 5
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -72,7 +70,7 @@ def _parameters(operation: Operation) -> Iterable[tuple[str, Any]]:
     hints = type_hints(operation.method, localns=_NAMES, include_extras=True)
     for name, parameter in list(operation.signature.parameters.items())[1:]:
         kind = hints[name]
-        if name in _BODILESS and (operation.takes_file or operation.gives_file):
+        if name == operation.file:
             continue
         if parameter.kind is parameter.VAR_KEYWORD:
             yield from _keywords(get_args(kind)[0])

@@ -32,8 +32,8 @@ _IN_PATH = re.compile(r"{(\w+)}")
 class Operation:
     """A method, the request that calls it, and the scope it needs.
 
-    `asks_model`: it counts against the quota of hosted models. `takes_file` and `gives_file`: the body is a file.
-    `tool` and `command` name the same operation for agents and on the command line.
+    `asks_model`: it counts against the quota of hosted models. `takes_file` and `gives_file`: the parameter whose file
+    is the body of the request or of the reply. `tool` and `command` name the operation for agents and in a terminal.
     """
 
     method: Callable[..., Any]
@@ -41,8 +41,8 @@ class Operation:
     path: str
     scope: str = READ
     asks_model: bool = False
-    takes_file: bool = False
-    gives_file: bool = False
+    takes_file: str = ""
+    gives_file: str = ""
     tool: str = ""
     command: str = ""
 
@@ -68,6 +68,11 @@ class Operation:
     def summary(self) -> str:
         """What it does: the first line of the method's docstring."""
         return (self.method.__doc__ or "").partition("\n")[0].removesuffix(".")
+
+    @property
+    def file(self) -> str:
+        """The parameter that is a file; empty without one."""
+        return self.takes_file or self.gives_file
 
     @property
     def has_body(self) -> bool:
@@ -151,8 +156,8 @@ OPERATIONS: Sequence[Operation] = (
     Operation(Engine.journal, "GET", "/v1/journal", command="history"),
     Operation(Engine.shorten, "POST", "/v1/shorten"),
     Operation(Engine.stats, "GET", "/v1/stats", tool="memory_stats", command="stats"),
-    Operation(Engine.export_memories, "GET", "/v1/export", gives_file=True, command="export"),
-    Operation(Engine.import_memories, "POST", "/v1/import", WRITE, takes_file=True, command="import"),
+    Operation(Engine.export_memories, "GET", "/v1/export", gives_file="target", command="export"),
+    Operation(Engine.import_memories, "POST", "/v1/import", WRITE, takes_file="source", command="import"),
     Operation(Concepts.show, "GET", "/v1/concept", command="graph show"),
     Operation(Concepts.path, "GET", "/v1/concept-path", command="graph path"),
     Operation(Concepts.overview, "GET", "/v1/concepts", command="graph stats"),
