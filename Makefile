@@ -17,7 +17,7 @@ test: lint  ## everything that must hold
 quick: $(VENV)/dev.done  ## style, types and the tests that start no process, database or model
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
 	$(MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not e2e and not slow' \
-		-k 'not postgres' -p no:schemathesis --hypothesis-profile quick -o tmp_path_retention_policy=failed; tests=$$?; wait $$lint && exit $$tests
+		-p no:schemathesis --hypothesis-profile quick -o tmp_path_retention_policy=failed; tests=$$?; wait $$lint && exit $$tests
 
 e2e: $(VENV)/dev.done  ## real clients from npm in a scratch folder, and the pages in Chromium (pictures in build/e2e)
 	TRISKELE_SCREENSHOTS=$(CURDIR)/build/e2e $(BIN)/python -m pytest tests/e2e -m e2e

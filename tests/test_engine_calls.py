@@ -173,6 +173,7 @@ def test_a_misspelt_keyword_names_the_method_and_the_nearest_keyword(
         call(engine)
 
 
+@pytest.mark.slow
 def test_mypy_refuses_a_misspelt_keyword(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

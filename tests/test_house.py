@@ -15,6 +15,7 @@ def report() -> house.Report:
     return house.measure()
 
 
+@pytest.mark.slow
 def test_every_number_is_within_its_bound(report: house.Report) -> None:
     problems = [bound.problem(name, report[name]) for name, bound in BOUNDS.items()]
     assert not any(problems), "\n".join(filter(None, problems))

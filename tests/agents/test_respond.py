@@ -363,6 +363,7 @@ def test_prompts_of_a_person_and_of_a_script_get_memories(open_desk: Callable[..
     assert ROSES in desk.said("user-prompt-submit", prompt="when are the roses watered?", source=source)
 
 
+@pytest.mark.slow
 def test_a_prompt_loads_neither_the_rules_of_learning_nor_masked_arrays(tmp_path: Path) -> None:
     code = f"""
 import sys

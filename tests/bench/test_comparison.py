@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from triskele.bench import comparison, metrics
 
@@ -42,6 +41,9 @@ def test_identical_arms_do_not_differ(baseline: np.ndarray) -> None:
 
 
 def test_agrees_with_scipy(baseline: np.ndarray) -> None:
+    # Imported here: it takes a second.
+    from scipy import stats
+
     rng = np.random.default_rng(5)
     differences = rng.choice([-0.5, 0.0, 0.0, 0.5, 1.0], size=(2, 60))
     for row, ours in zip(differences, comparison.paired(differences, seed=1), strict=True):
@@ -52,6 +54,9 @@ def test_agrees_with_scipy(baseline: np.ndarray) -> None:
 
 
 def test_skewed_differences_have_the_interval_that_scipy_gives() -> None:
+    # Imported here: it takes a second.
+    from scipy import stats
+
     row = np.random.default_rng(9).gamma(0.2, size=40)
     (ours,) = comparison.paired(row[None], seed=1, resamples=40_000)
     theirs = stats.bootstrap((row,), np.mean, n_resamples=40_000, batch=1000, rng=2).confidence_interval

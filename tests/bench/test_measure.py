@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from triskele.bench.measure import LegRank, LegStatistics, RankedDocument, changing_legs, moments
 from triskele.types import LegEvidence
@@ -52,6 +51,9 @@ def test_a_leg_changes_the_top_or_does_not() -> None:
 
 
 def test_moments_agree_with_scipy() -> None:
+    # Imported here: it takes a second.
+    from scipy import stats
+
     values = np.random.default_rng(2).gamma(0.7, size=500)
     found = moments(values)
     assert (found["n"], found["mean"]) == (500, pytest.approx(values.mean()))

@@ -31,6 +31,7 @@ def test_with_table_refuses_a_page_without_marks(quality: ModuleType) -> None:
         quality.with_table("# Benchmarks\n", "| set |")
 
 
+@pytest.mark.slow
 def test_summary_has_a_row_for_each_set(quality: ModuleType) -> None:
     figures = {"overall": {"recall@5": 0.5, "ndcg@10": 0.25}}
     report = {

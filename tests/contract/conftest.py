@@ -45,7 +45,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test over every store that can pass it."""
     if "store_kind" in metafunc.fixturenames:
         kinds = WHOLE | TRUTH_ALONE if getattr(metafunc.module, "TRUTH", False) else WHOLE
-        metafunc.parametrize("store_kind", sorted(kinds))
+        marked = [pytest.param(kind, marks=pytest.mark.slow) if kind == "postgres" else kind for kind in sorted(kinds)]
+        metafunc.parametrize("store_kind", marked)
 
 
 @pytest.fixture

@@ -46,7 +46,12 @@ CORPORA: dict[str, Callable[[LocalEngine, Encoded, Scope], Corpus]] = {
     "database": _database,
 }
 # The corpora over each kind of store.
-KINDS = [("file", "local"), ("file", "brute force"), ("postgres", "local"), ("postgres", "database")]
+KINDS = [
+    ("file", "local"),
+    ("file", "brute force"),
+    pytest.param(("postgres", "local"), marks=pytest.mark.slow),
+    pytest.param(("postgres", "database"), marks=pytest.mark.slow),
+]
 
 
 def encodings(engine: LocalEngine) -> Encoded:

@@ -10,6 +10,8 @@ import pytest
 
 from triskele.engine.local import LocalEngine
 
+pytestmark = pytest.mark.slow
+
 CROWD = 8
 ADDS = 100
 READERS = 2
@@ -19,7 +21,6 @@ MakeGate = Callable[[], Path]
 Gate = Callable[[Path], Any]
 
 
-@pytest.mark.slow
 def test_eight_processes_add_at_once_while_others_read(
     tmp_path: Path,
     nursery: Any,

@@ -14,6 +14,8 @@ import pytest
 from triskele.curation import projects
 from triskele.engine.local import LocalEngine
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("TRISKELE_KILLS", "200"))
 WRITERS = 4
 LONGEST_WAIT_S = 0.1
@@ -26,7 +28,6 @@ Lines = list[dict[str, Any]]
 ReadLog = Callable[[Path], Lines]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120 + 5 * KILLS)
 def test_no_acknowledged_write_is_lost_however_often_writers_are_killed(
     tmp_path: Path, nursery: Any, read_log: ReadLog, open_engine: Callable[..., LocalEngine]

@@ -153,6 +153,7 @@ def test_the_budget_of_a_day_ends_the_calls(start: Start) -> None:
     assert Curator(engine).today() == {"calls": 1}
 
 
+@pytest.mark.slow
 def test_a_command_on_this_machine_may_judge_too(open_engine: OpenEngine, tmp_path: Path) -> None:
     code = f"import sys; sys.stdin.read(); print({opinion('replaced')!r})"
     llm = LlmSettings(service="command", command=(sys.executable, "-c", code), timeout_s=30.0)

@@ -364,6 +364,7 @@ def test_mcp_is_imported_when_it_is_first_asked_for(home: Home, monkeypatch: pyt
     assert happened == ["entered", "left"] * 2
 
 
+@pytest.mark.slow
 def test_the_service_does_not_import_mcp() -> None:
     code = "import sys, triskele.edge.process.service; print('mcp' in sys.modules, 'triskele.engine' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

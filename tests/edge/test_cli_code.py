@@ -145,6 +145,7 @@ def test_show_lists_code_that_a_memory_names(run: Run, add: Add, tree: Path, mon
     assert "payment.py:2" in run("show", id).out
 
 
+@pytest.mark.slow
 def test_code_embed_imports_no_file_of_the_tree(
     run: Run, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,6 +168,7 @@ def test_graph_counts_unread_memories(run: Run, ids: list[str], monkeypatch: pyt
     assert run("graph", "show", "plants").is_refused(1, "1 still to be read")
 
 
+@pytest.mark.slow
 def test_graph_extract_reads_relations(run: Run, add: Add, home: Path) -> None:
     id = add("Juno Temple looks after the Heron service")
     program = home / "model.py"

@@ -23,6 +23,7 @@ HEAVY = ("numpy", "tantivy", "onnxruntime", "tokenizers", "triskele.bench", "tri
 PATIENCE_S = 60
 
 
+@pytest.mark.slow
 def test_add_loads_no_index_and_no_model(home: Path) -> None:
     code = (
         "import sys\nfrom triskele.edge.cli import invocation\nfrom triskele.edge.cli.main import main\n"

@@ -155,6 +155,7 @@ def test_config_creates_no_store(run: Run, home: Path) -> None:
     assert not home.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script(run: Run, shell: str) -> None:
     script = run("completion", shell).out

@@ -325,6 +325,7 @@ def test_files_that_teams_commit_hold_nothing_of_this_machine(run: Run, user: Pa
     assert run("install", client, "--yes", "--project").out.startswith("Nothing to change")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "calls"), [("2.1.325 (Claude Code)", True), ("2.1.117 (Claude Code)", False), ("?", False)]
 )

@@ -115,12 +115,14 @@ def _path(name: str, imports: Imports) -> str:
 pytestmark = pytest.mark.filterwarnings("default:.*no longer imports")
 
 
+@pytest.mark.slow
 def test_version_imports_no_more(record: Recorder) -> None:
     output, imports = record(PROGRAM, "--version")
     assert output.startswith("triskele ")
     _check("triskele --version", imports)
 
 
+@pytest.mark.slow
 def test_a_cold_add_imports_no_more(record: Recorder, resident_lock: None) -> None:
     output, imports = record(PROGRAM, "add", "We deploy with Argo CD", "--json")
     assert json.loads(output)["action"] == "added"
@@ -132,6 +134,7 @@ ADDED = Outcome(action=Action.ADDED, id="1kpn46aaaaaaaaaa", batch="b", project="
 REPLIES: dict[str, list[object]] = {"recall": [RECALLED], "add": [ADDED, [], {}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", REPLIES)
 def test_a_command_that_the_resident_answers_imports_no_more(
     record: Recorder,
@@ -144,6 +147,7 @@ def test_a_command_that_the_resident_answers_imports_no_more(
     _check(f"triskele {command}, answered by the background process", imports)
 
 
+@pytest.mark.slow
 def test_the_hook_imports_no_more(record: Recorder, listener: FakeResident) -> None:  # noqa: F811
     listener.answers = [said(ANSWER)]
     output, imports = record(CLIENT, "user-prompt-submit", flags="-I -S", stdin='{"prompt": "deploy?"}')

@@ -11,7 +11,7 @@ import pytest
 
 Run = Callable[..., Any]
 
-pytestmark = pytest.mark.needs("mount")
+pytestmark = [pytest.mark.slow, pytest.mark.needs("mount")]
 
 
 @pytest.fixture

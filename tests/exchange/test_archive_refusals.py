@@ -53,7 +53,7 @@ def _refused(engine: LocalEngine, path: Path, match: str) -> None:
             import_archive(engine, path, **MINE, dry_run=dry_run)
 
 
-@pytest.fixture(params=["file", "database"])
+@pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.slow)])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """An engine over an empty store."""
     url = request.getfixturevalue("postgres_url") if request.param == "database" else ""

@@ -179,6 +179,7 @@ def die(folder: str, *lines: str) -> None:
     KilledIndex(Path(folder), ToyStore(*lines)).catch_up()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [(), ("one", "two", "three")], ids=["first write", "later write"])
 def test_a_kill_in_the_middle_of_a_write_loses_nothing(folder: Path, first: tuple[str, ...]) -> None:
     store = ToyStore(*first)

@@ -310,6 +310,7 @@ def test_what_a_model_thinks_is_not_its_answer(hosted: Start, question: ClearedT
 ECHO = "print('heard', sys.stdin.read())"
 
 
+@pytest.mark.slow
 def test_a_command_reads_its_input_and_prints_its_answer(
     run: Run, book: Book, question: ClearedText, make_memory: Callable[..., Memory]
 ) -> None:
@@ -321,6 +322,7 @@ def test_a_command_reads_its_input_and_prints_its_answer(
     assert departure.memories == {memory.id} and TEXT not in repr(departure)
 
 
+@pytest.mark.slow
 def test_a_command_sees_the_text_in_its_input_alone(
     run: Run, question: ClearedText, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -372,6 +374,7 @@ FAILING: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FAILING, ids=lambda name: name.replace(" ", "-"))
 def test_a_command_that_fails_is_told_without_text_or_arguments(
     run: Run, question: ClearedText, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], kind: str
@@ -399,6 +402,7 @@ LINGERING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LINGERING, ids=lambda name: name.replace(" ", "-"))
 def test_nothing_of_a_command_lives_on(run: Run, question: ClearedText, tmp_path: Path, kind: str) -> None:
     code, told = LINGERING[kind]
@@ -417,6 +421,7 @@ def test_nothing_of_a_command_lives_on(run: Run, question: ClearedText, tmp_path
             assert not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_a_command_has_the_time_that_the_settings_give(
     run: Run, question: ClearedText, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,6 +436,7 @@ def test_a_command_has_the_time_that_the_settings_give(
     assert given == [7]
 
 
+@pytest.mark.slow
 def test_after_hanging_a_command_rests(run: Run, book: Book, question: ClearedText) -> None:
     now = [100.0]
     llm = run("time.sleep(600 if sys.stdin.read() else 0)", timeout_s=0.2, clock=lambda: now[0])
@@ -443,6 +449,7 @@ def test_after_hanging_a_command_rests(run: Run, book: Book, question: ClearedTe
         ask(llm, PROMPT, question)
 
 
+@pytest.mark.slow
 def test_a_command_may_ignore_its_input_or_print_before_reading(run: Run, make_memory: Callable[..., Memory]) -> None:
     long = clear_memory(make_memory("x" * 900_000))
     assert ask(run("print('early')"), long) == "early"
@@ -450,6 +457,7 @@ def test_a_command_may_ignore_its_input_or_print_before_reading(run: Run, make_m
     assert ask(run(chatty), long, most_tokens=20_000).split("\n")[1] == "900000"
 
 
+@pytest.mark.slow
 def test_lone_surrogates_do_not_stop_a_command(run: Run, make_memory: Callable[..., Memory]) -> None:
     memory = make_memory("x")
     object.__setattr__(memory, "content", "a\ud800b")
@@ -472,6 +480,7 @@ def test_commands_that_cannot_be_meant_are_refused(arguments: tuple[str, ...], t
         LlmCommand(arguments=arguments)
 
 
+@pytest.mark.slow
 def test_a_program_that_is_not_there_is_told(book: Book, question: ClearedText, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("no program")
@@ -482,6 +491,7 @@ def test_a_program_that_is_not_there_is_told(book: Book, question: ClearedText, 
         assert loopback.KEY not in _shown(caught.value) and Path(first).name in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_projects_folder_offers_no_program(
     book: Book, question: ClearedText, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

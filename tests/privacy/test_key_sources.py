@@ -119,6 +119,7 @@ def test_a_file_that_is_no_unfinished_key_is_left_alone(tmp_path: Path, written:
     assert path.read_bytes() == written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", [None, b"", b"QUJD"], ids=["no file", "empty", "partial"])
 def test_killed_at_any_step_a_key_file_is_whole_or_as_before(tmp_path: Path, written: bytes | None) -> None:
     for step in range(100):

@@ -76,6 +76,7 @@ def test_a_recall_is_bounded(threads: list[int], tmp_path: Path, monkeypatch: py
     assert seen == [1] and threads[-1] == 8
 
 
+@pytest.mark.slow
 def test_the_library_of_this_numpy_is_found() -> None:
     """In a process of its own without the variable that bounds it from outside."""
     code = (

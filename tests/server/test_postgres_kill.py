@@ -21,6 +21,8 @@ from triskele.server.postgres.connections import Connection, OwnerTransactions
 from triskele.server.postgres.truth import PostgresStore
 from triskele.types import Add, Memory
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("TRISKELE_POSTGRES_KILLS", "3"))
 _BETWEEN = 15
 OWNERS = ("alice", "alice", "bob")

@@ -138,6 +138,7 @@ def _paused(replica: str) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_write_is_read_by_its_instance_and_by_whoever_carries_its_position(
     open_as: Open, url: str, following: PostgresProcess
 ) -> None:
@@ -161,6 +162,7 @@ def test_a_write_is_read_by_its_instance_and_by_whoever_carries_its_position(
     assert len(_contents(open_as("third", url, there))) == 2
 
 
+@pytest.mark.slow
 def test_lag_of_five_seconds_hides_no_write(open_as: Open, url: str, following: PostgresProcess) -> None:
     there = _at(following, url)
     engine = open_as("writer", url, there)
@@ -175,6 +177,7 @@ def test_lag_of_five_seconds_hides_no_write(open_as: Open, url: str, following: 
     assert _ask(there, "SELECT pg_is_in_recovery()")
 
 
+@pytest.mark.slow
 def test_a_lost_replica_costs_no_answer(
     open_as: Open, url: str, replica: PostgresProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +218,7 @@ def test_a_lost_replica_costs_no_answer(
     assert len(_contents(again)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["candidates", "facts", "vectors", "tokens", "sealed", "folders", "counts"])
 def test_what_ranking_in_the_database_reads_survives_the_loss_of_the_replica(
     open_as: Open, url: str, following: PostgresProcess, monkeypatch: pytest.MonkeyPatch, name: str
@@ -251,6 +255,7 @@ def test_what_ranking_in_the_database_reads_survives_the_loss_of_the_replica(
         assert store._transactions.all("SELECT pg_is_in_recovery()") == [(False,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["local", "database"])
 def test_ends_of_shares_and_erasures_elsewhere_are_in_force_while_the_replica_lags(
     open_as: Open, url: str, following: PostgresProcess, corpus: str
@@ -282,6 +287,7 @@ def test_ends_of_shares_and_erasures_elsewhere_are_in_force_while_the_replica_la
             _ask(there, "SELECT pg_wal_replay_resume()::text")
 
 
+@pytest.mark.slow
 def test_nothing_is_written_to_a_replica(open_as: Open, url: str, following: PostgresProcess) -> None:
     there = _at(following, url)
     engine = open_as("writer", url, there)
@@ -298,6 +304,7 @@ def test_nothing_is_written_to_a_replica(open_as: Open, url: str, following: Pos
     assert str(engine.store.written) == position  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_position_in_a_header_leads_another_instance(open_as: Open, url: str, following: PostgresProcess) -> None:
     there = _at(following, url)
     first, second = open_as("first", url, there), open_as("second", url, there)
@@ -317,6 +324,7 @@ def test_a_position_in_a_header_leads_another_instance(open_as: Open, url: str, 
     assert len(other.post("/v1/recall", json=question, headers={POSITION_HEADER: position}).json()["hits"]) == 2
 
 
+@pytest.mark.slow
 def test_threads_share_one_position_of_an_owner(
     url: str, following: PostgresProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +346,7 @@ def _client(engine: LocalEngine) -> TestClient:
     return TestClient(listener, base_url="http://localhost", headers=BEARER)
 
 
+@pytest.mark.slow
 def test_failover_by_hand(open_as: Open, replica: PostgresProcess, primary: PostgresProcess, url: str) -> None:
     name = url.partition("@/")[2].partition("?")[0]
     both = f"postgresql://postgres@/{name}?host={primary.folder},{replica.folder}&target_session_attrs=read-write"
@@ -375,6 +384,7 @@ def test_a_closed_store_asks_its_replica_for_nothing(
             use()
 
 
+@pytest.mark.slow
 def test_another_database_is_no_replica(open_as: Open, url: str, primary: PostgresProcess) -> None:
     other = primary.create()
     open_as("stranger", other).remember("The lamp of somebody else")

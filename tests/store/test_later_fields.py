@@ -95,6 +95,7 @@ def later(tmp_path: Path) -> Path:
     return copy.parent
 
 
+@pytest.mark.slow
 def test_archives_exports_hashes_and_fingerprints_outlive_a_new_field(tmp_path: Path, later: Path) -> None:
     environment = {"TRISKELE_HOME": str(tmp_path / "old"), "TRISKELE_RECALL_MODEL": "none", "TRISKELE_PROJECT": "demo"}
     with LocalEngine(config.load(environment), tmp_path) as engine:

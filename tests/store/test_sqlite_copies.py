@@ -55,6 +55,7 @@ def _id(engine: LocalEngine, word: str) -> str:
     return next(memory.id for _, memory in engine.store.versions() if word in memory.content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["backup", "restore"])
 @pytest.mark.parametrize("by", ["erase", "doctor"])
 def test_what_a_killed_backup_or_restore_left_is_named_and_erased(
@@ -134,6 +135,7 @@ def test_the_users_own_backups_are_named(engine: LocalEngine, word: str, tmp_pat
     assert (tmp_path / "mine.db").exists()
 
 
+@pytest.mark.slow
 def test_sealing_reaches_the_copies_too(engine: LocalEngine, word: str, tmp_path: Path, traces: Traces) -> None:
     _die(Path(engine.settings.home), "backup", tmp_path / "home" / "copy.db")
     assert (".db", word) in traces(tmp_path, [word])

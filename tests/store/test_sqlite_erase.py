@@ -123,6 +123,7 @@ def test_an_open_reader_is_named_and_the_rest_is_done_when_it_has_gone(
     assert traces(tmp_path, words) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("deep", "is_caught_up"),
     [

@@ -126,6 +126,7 @@ def test_a_store_that_is_being_set_up_is_waited_for_and_then_told(tmp_path: Path
     SqliteStore(path, busy_timeout_s=0.1).close()
 
 
+@pytest.mark.slow
 def test_a_lock_is_exclusive_and_ends_with_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "some.lock"
     with file_lock(path, timeout_s=0) as first, file_lock(path, timeout_s=0) as second:
@@ -176,6 +177,7 @@ def common_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.slow
 def test_a_store_in_a_folder_that_may_only_be_read_is_read_and_refuses_writes(
     common_folder: Path, make_memory: Make
 ) -> None:
@@ -206,6 +208,7 @@ def test_a_store_in_a_folder_that_may_only_be_read_is_read_and_refuses_writes(
     assert {each.name for each in common_folder.iterdir()} == {"memories.db", "memories.db.ledger"}
 
 
+@pytest.mark.slow
 def test_a_log_beside_a_read_only_database_is_read_or_told(common_folder: Path, make_memory: Make) -> None:
     path, memory = common_folder / "memories.db", make_memory()
     unbound = SqliteStore(path)
@@ -232,6 +235,7 @@ def test_a_log_beside_a_read_only_database_is_read_or_told(common_folder: Path, 
     unbound.close()
 
 
+@pytest.mark.slow
 def test_an_old_store_that_may_only_be_read_is_refused(common_folder: Path) -> None:
     path = common_folder / "memories.db"
     SqliteStore(path).close()

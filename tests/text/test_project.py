@@ -36,12 +36,14 @@ def _pointing(folder: Path, content: bytes) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.needs("git")
 def test_a_worktree_made_by_git_belongs_to_its_repository(victim: Path) -> None:
     (victim.parent / "branch" / "deep").mkdir()
     assert folders.discover(victim.parent / "branch" / "deep").name == "victim"
 
 
+@pytest.mark.slow
 @pytest.mark.needs("git")
 def test_relative_pointers_work_both_ways(victim: Path) -> None:
     (victim.parent / "branch" / ".git").write_text("gitdir: ../victim/.git/worktrees/branch\n")
@@ -49,6 +51,7 @@ def test_relative_pointers_work_both_ways(victim: Path) -> None:
     assert folders.discover(victim.parent / "branch").name == "victim"
 
 
+@pytest.mark.slow
 @pytest.mark.needs("git")
 def test_a_submodule_made_by_git_keeps_its_own_name(victim: Path, tmp_path: Path) -> None:
     outer = tmp_path / "outer"
@@ -58,6 +61,7 @@ def test_a_submodule_made_by_git_keeps_its_own_name(victim: Path, tmp_path: Path
     assert folders.discover(outer / "inner").name == "inner"
 
 
+@pytest.mark.slow
 @pytest.mark.needs("git")
 def test_a_pointer_into_a_repository_that_does_not_point_back_is_not_followed(victim: Path, tmp_path: Path) -> None:
     target = victim / ".git" / "worktrees" / "branch"
@@ -67,6 +71,7 @@ def test_a_pointer_into_a_repository_that_does_not_point_back_is_not_followed(vi
     assert folders.discover(invented).name == "invented"
 
 
+@pytest.mark.slow
 @pytest.mark.needs("git")
 def test_a_link_to_the_pointer_of_a_worktree_is_not_that_worktree(victim: Path, tmp_path: Path) -> None:
     evil = tmp_path / "evil"
@@ -75,6 +80,7 @@ def test_a_link_to_the_pointer_of_a_worktree_is_not_that_worktree(victim: Path, 
     assert folders.discover(evil).name == "evil"
 
 
+@pytest.mark.slow
 @pytest.mark.needs("git")
 def test_a_pointer_back_is_read_as_carefully(victim: Path, tmp_path: Path) -> None:
     back = victim / ".git" / "worktrees" / "branch" / "gitdir"
@@ -214,6 +220,7 @@ def test_the_remote_is_read_from_the_beginning_of_the_configuration(
     assert folders.discover(tmp_path / "api").remote == said
 
 
+@pytest.mark.slow
 @pytest.mark.needs("git")
 def test_a_worktree_has_the_remote_and_the_root_of_its_repository(victim: Path) -> None:
     _git("remote", "add", "origin", "https://ada:s3cret@github.com/acme/victim.git", folder=victim)
@@ -222,6 +229,7 @@ def test_a_worktree_has_the_remote_and_the_root_of_its_repository(victim: Path) 
     assert place.keys == (f"path:{victim}", "git:github.com/acme/victim")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("git")
 def test_a_pointer_that_nothing_confirms_has_no_remote(victim: Path, tmp_path: Path) -> None:
     _git("remote", "add", "origin", "https://github.com/acme/victim", folder=victim)

@@ -96,6 +96,7 @@ def test_without_the_extra_the_demo_names_it(monkeypatch: pytest.MonkeyPatch) ->
     assert refused.exit_code == 2 and "triskele[demo]" in refused.stderr
 
 
+@pytest.mark.slow
 def test_programs_that_another_user_cannot_reach_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     user = getpass.getuser()
     assert not demo.programs_for(None, tmp_path).is_relative_to(tmp_path)

@@ -13,6 +13,8 @@ import httpx
 import pytest
 from residents import Host
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:

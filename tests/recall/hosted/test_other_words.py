@@ -65,6 +65,7 @@ def test_a_failure_leaves_the_answer(configured: Any, far: loopback.Loopback) ->
     assert answer.wordings == () and answer.missing[0].startswith("the question was not reworded")
 
 
+@pytest.mark.slow
 def test_a_command_of_the_users_may_answer(configured: Any, far: loopback.Loopback, tmp_path: Path) -> None:
     script = tmp_path / "answer.py"
     script.write_text("import sys\nsys.stdin.read()\nprint('the ferry timetable\\nwhen does the ferry leave')\n")
