@@ -36,7 +36,7 @@ async def main() -> None:
         sys.stdout.write(f"{port}\n")
         sys.stdout.flush()
         await uvicorn.Server(config).serve(sockets=[listening])
-        await app.mcp.close()
+        await app.close()
 
 
 asyncio.run(main())

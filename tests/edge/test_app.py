@@ -18,7 +18,9 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from triskele import __version__
 from triskele.edge.http.app import MAX_ABANDONED, MAX_BODY, AppContext, Application, ListenerRules
@@ -87,7 +89,7 @@ def send(
         transport = httpx.ASGITransport(app.for_listener(rules or ListenerRules.local(TOKEN, 8377)))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             answer = await client.request(method, path, headers=KNOWN if headers is None else headers, **details)
-        await app.mcp.close()
+        await app.close()
         return answer
 
     return asyncio.run(request())
@@ -111,7 +113,7 @@ def test_prompts_that_nobody_waits_for_any_more_are_bounded(home: Home, brain: C
             answers = [await client.post("/hook/stop", headers=headers, json={}) for _ in range(MAX_ABANDONED + 8)]
             found = {answer.status_code for answer in answers}
         gate.set()
-        await app.mcp.close()
+        await app.close()
         return found
 
     assert asyncio.run(ask()) == {204}
@@ -345,14 +347,16 @@ def test_mcp_is_imported_when_it_is_first_asked_for(home: Home, monkeypatch: pyt
     happened: list[str] = []
 
     @asynccontextmanager
-    async def lifespan() -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         happened.append("entered")
         yield
         happened.append("left")
 
-    def http_app(open_engine: Callable[[], Any], *_: Any) -> Any:
-        assert open_engine() is ENGINE
-        return PlainTextResponse("from mcp"), lifespan
+    def http_app(context: AppContext) -> Starlette:
+        assert context.open_engine() is ENGINE
+        return Starlette(
+            routes=[Route("/mcp", lambda _: PlainTextResponse("from mcp"), methods=["POST"])], lifespan=lifespan
+        )
 
     module = types.ModuleType("triskele.edge.mcp.server")
     module.http_app = http_app  # type: ignore[attr-defined]

@@ -11,8 +11,7 @@ import httpx
 import pytest
 from agents import installed
 
-from triskele.edge.http.app import MAX_BODY
-from triskele.edge.mcp import server
+from triskele.edge.http.app import MAX_BODY, AppContext, Application, ListenerRules
 from triskele.engine.local import LocalEngine
 
 pytestmark = pytest.mark.anyio
@@ -33,9 +32,11 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def client(engine: LocalEngine, host: str = "127.0.0.1:8377") -> AsyncIterator[httpx.AsyncClient]:
-    app, lifespan = server.http_app(lambda: engine)
-    async with lifespan(), httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{host}") as made:
+    app = Application(AppContext(lambda: engine, dict, print, lambda: None, lambda _: None))
+    guarded = httpx.ASGITransport(app.for_listener(ListenerRules.local(port=8377)))
+    async with httpx.AsyncClient(transport=guarded, base_url=f"http://{host}") as made:
         yield made
+    await app.close()
 
 
 def asked(method: str, **params: Any) -> dict[str, Any]:
@@ -110,7 +111,7 @@ async def test_other_sites_get_no_answer(open_engine: Open, version: str, header
         assert (await made.post("/mcp", content=body, headers=sent)).status_code == status
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:80", "[::1]:8377", "127.0.0.1"])
+@pytest.mark.parametrize("host", ["localhost", "localhost:8377", "[::1]:8377", "127.0.0.1"])
 async def test_this_machine_is_served_under_its_names(open_engine: Open, host: str) -> None:
     async with client(open_engine(), host) as made:
         origin = {"origin": f"http://{host}"}

@@ -24,7 +24,7 @@ def serving(application: Application, rules: Callable[[int], ListenerRules]) -> 
 
     async def serve() -> None:
         await HttpServer(application.for_listener(rules(port)), stopping).serve(sockets=[sock])
-        await application.mcp.close()
+        await application.close()
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()

@@ -140,9 +140,7 @@ def _behind(server: Server, limits: ServerSettings) -> Iterator[str]:  # noqa: F
     from triskele.edge.http.app import AppContext
 
     tenants = server.tenants
-    context = AppContext(
-        lambda: tenants.engine("me"), dict, print, lambda: None, lambda _: None, policy=tenants, verify=tenants.verify
-    )
+    context = AppContext(lambda: tenants.engine("me"), dict, print, lambda: None, lambda _: None, policy=tenants)
     with serving(Application(context), lambda port: server_rules(limits, tenants.verify, port)) as url:
         yield url
 
@@ -223,5 +221,6 @@ def test_tls_by_files(certificate: tuple[Path, Path], application: Application) 
     finally:
         loop.call_soon_threadsafe(stopping.set)
         thread.join()
+        loop.run_until_complete(application.close())
         sock.close()
         loop.close()

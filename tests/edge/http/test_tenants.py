@@ -84,8 +84,6 @@ def server(settings: Settings) -> Iterator[Server]:
             lambda: None,
             lambda _: None,
             policy=tenants,
-            verify=tenants.verify,
-            hosts=("memory.example.com",),
             waiting=tenants.waiting,
             open_engines=tenants.open_engines,
         )

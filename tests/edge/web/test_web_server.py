@@ -52,7 +52,6 @@ class Team:
                 lambda: None,
                 lambda _: None,
                 policy=tenants,
-                verify=tenants.verify,
                 sessions=KeySessions(tenants),
                 log_request=self.logged.append,
             )

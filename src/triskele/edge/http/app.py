@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from math import isfinite
@@ -29,7 +29,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from triskele import __version__
 from triskele.edge.error_messages import error_line
 from triskele.edge.hook.client import NO_CHOICE, OTHER_STORE, release
-from triskele.edge.http.access import IS_OWNER, OWNER, PRINCIPAL, READ, Access, AccessPolicy, Principal, SingleOwner
+from triskele.edge.http.access import (
+    IS_OWNER,
+    OWNER,
+    PRINCIPAL,
+    READ,
+    Access,
+    AccessPolicy,
+    Principal,
+    SingleOwner,
+)
 from triskele.edge.http.connections import PRIVATE_HEADER, VERSION_HEADER
 from triskele.edge.http.metrics import Metrics
 from triskele.edge.http.problems import refusal, refused, response_of
@@ -47,6 +56,8 @@ _HOOKS_AT_ONCE = 4
 MAX_ABANDONED = 32
 _MAX_DEADLINE_S = 30.0
 _HOOK = "/hook/"
+# The principal of the request that is served, for resources of MCP, which do not get it.
+SENDER: ContextVar[Principal | None] = ContextVar("triskele.sender", default=None)
 _API_PATHS = ("/v1/{rest:path}", "/openapi.json", "/docs", "/docs/{rest:path}", "/metrics")
 
 
@@ -66,11 +77,8 @@ class AppContext:
     """ends the process"""
     policy: AccessPolicy | None = None
     """what admits requests on a server with users; on a personal machine there is one owner"""
-    verify: Callable[[str], Principal | None] | None = None
     sessions: PageSessions | None = None
     """how users sign in to the pages of a server with users"""
-    hosts: Sequence[str] = ()
-    """the names of a server besides the names of this machine"""
     log_request: Callable[[dict[str, Any]], None] | None = None
     waiting: Callable[[], int] = lambda: 0
     """how many contents of the open memories wait for their vectors"""
@@ -115,7 +123,7 @@ class Application:
         self._context = context
         self._limiter = CapacityLimiter(_HOOKS_AT_ONCE)
         self._abandoned = threading.BoundedSemaphore(MAX_ABANDONED)
-        self.mcp = McpMount(context)
+        self._mcp = LazyApp("triskele.edge.mcp.server", context)
         self.sessions = Sessions()
         self._api = LazyApp("triskele.edge.http.dispatch", context)
         self._pages = LazyApp("triskele.edge.web.site", context)
@@ -136,14 +144,18 @@ class Application:
         sessions = self.sessions if rules.verify is None else self._context.sessions
         return Guard(self._routed, rules, self._context.note_use, sessions)
 
+    async def close(self) -> None:
+        """End what requests left running."""
+        for app in (self._mcp, self._api, self._pages):
+            await app.close()
+
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith(_HOOK):
             # Past the routes and their middleware: every prompt waits for this one.
             response = await self._hook(Request(scope, receive))
             await response(scope, receive, send)
-        # Mounted by hand: clients request /mcp, and a redirect to /mcp/ costs a second request.
         elif scope["path"] in ("/mcp", "/mcp/"):
-            await self.mcp({**scope, "path": "/mcp/", "root_path": "/mcp"}, receive, send)
+            await self._mcp({**scope, "path": "/mcp"}, receive, send)
         elif is_page(scope["path"]):
             await self._pages(scope, receive, send)
         else:
@@ -219,7 +231,7 @@ class Application:
             return refused(409, OTHER_STORE)
         address = f"{self._context.page_address()}{PREFIX}"
         # Where users have keys, a key opens the pages.
-        return JSONResponse({"url": f"{address}#{self.sessions.code()}" if self._context.verify is None else address})
+        return JSONResponse({"url": f"{address}#{self.sessions.code()}" if self._context.policy is None else address})
 
     def _serves(self, request: Request) -> bool:
         choice = [unquote(part) for part in request.headers.get("x-triskele-choice", ",,,").split(",")]
@@ -258,12 +270,13 @@ class Application:
             self._context.metrics.observe("triskele_inject_seconds", time.perf_counter() - started)
 
 
-class McpMount:
-    """MCP over HTTP, imported on the first request, because it is slow."""
+class LazyApp:
+    """An application that is imported on the first request, because that is slow; `close` ends its lifespan."""
 
-    def __init__(self, context: AppContext) -> None:
+    def __init__(self, module: str, context: AppContext) -> None:
+        self._module = module
         self._context = context
-        self._app: asyncio.Future[ASGIApp] | None = None
+        self._app: asyncio.Future[Starlette] | None = None
         self._stopping = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -281,14 +294,11 @@ class McpMount:
         if self._keeper is not None:
             await self._keeper
 
-    async def _keep(self, ready: asyncio.Future[ASGIApp]) -> None:
-        # The task that enters the context must be the one that leaves it.
+    async def _keep(self, ready: asyncio.Future[Starlette]) -> None:
+        # The task that enters the lifespan must be the one that leaves it.
         try:
-            async with AsyncExitStack() as stack:
-                server = await to_thread.run_sync(import_module, "triskele.edge.mcp.server")
-                context = self._context
-                app, lifespan = server.http_app(context.open_engine, context.policy, context.verify, context.hosts)
-                await stack.enter_async_context(lifespan())
+            app = await to_thread.run_sync(self._imported)
+            async with app.router.lifespan_context(app):
                 ready.set_result(app)
                 await self._stopping.wait()
         except Exception as error:
@@ -297,26 +307,8 @@ class McpMount:
             self._app = None
             ready.set_exception(error)
 
-
-class LazyApp:
-    """An application that is imported on the first request."""
-
-    def __init__(self, module: str, context: AppContext) -> None:
-        self._module = module
-        self._context = context
-        self._app: ASGIApp | None = None
-        self._opening = asyncio.Lock()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        async with self._opening:
-            if self._app is None:
-                self._app = await to_thread.run_sync(self._built)
-            app = self._app
-        await app(scope, receive, send)
-
-    def _built(self) -> ASGIApp:
-        app: ASGIApp = import_module(self._module).build(self._context)
+    def _imported(self) -> Starlette:
+        app: Starlette = import_module(self._module).http_app(self._context)
         return app
 
 
@@ -410,6 +402,7 @@ class Guard:
             await refusal(scope, receive, send)
             return
         self._note_use()
+        SENDER.set(principal)
         checked = {
             IS_OWNER: self._rules.is_owner,
             PRINCIPAL: principal,

@@ -85,7 +85,7 @@ class Call:
         return Process(lambda: self.engine)
 
 
-def build(context: AppContext) -> Starlette:
+def http_app(context: AppContext) -> Starlette:
     """The application of all operations, their document, and the metrics."""
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS:

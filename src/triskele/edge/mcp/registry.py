@@ -9,7 +9,6 @@ from functools import cache
 from typing import Annotated, Any
 
 from anyio import to_thread
-from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.tools import Tool
@@ -20,6 +19,7 @@ from starlette.requests import Request as HttpRequest
 
 from triskele.edge import error_messages
 from triskele.edge.http.access import READ, Access, Principal
+from triskele.edge.http.app import SENDER
 from triskele.edge.http.problems import problem_of
 from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import descriptions, schemas, tools_code, tools_read, tools_write
@@ -221,10 +221,8 @@ def add_resources(server: MCPServer[CallerContext], source: CallerContext) -> No
 
 def _reader() -> Principal:
     """The sender; resources without variables do not get their request."""
-    token = get_access_token()
-    if token is None:
+    if (principal := SENDER.get()) is None:
         raise AccessDenied("this resource needs a key")
-    principal = Principal(token.subject, token.client_id, frozenset(token.scopes))
     principal.require(READ)
     return principal
 

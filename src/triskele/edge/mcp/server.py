@@ -6,19 +6,14 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server import CacheHint
-from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
-from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend
-from mcp.server.auth.provider import AccessToken, TokenVerifier
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
@@ -35,14 +30,13 @@ from mcp.types import (
     jsonrpc_message_adapter,
 )
 from mcp.types import Tool as MCPTool
-from starlette.middleware.authentication import AuthenticationMiddleware
-from starlette.types import ASGIApp
+from starlette.applications import Starlette
 
 from triskele import __version__
 from triskele.edge import error_messages
 from triskele.edge.hook.client import NO_CHOICE, OTHER_STORE
-from triskele.edge.http.access import AccessPolicy, Principal
-from triskele.edge.http.app import MAX_BODY
+from triskele.edge.http.access import AccessPolicy
+from triskele.edge.http.app import MAX_BODY, AppContext
 from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import descriptions, registry
 from triskele.edge.mcp.caller import CallerContext
@@ -51,12 +45,19 @@ from triskele.edge.mcp.messages import MAX_LINE, not_a_message, refusal
 from triskele.edge.mcp.registry import tools
 from triskele.engine.protocol import Engine
 
+Inbound = SessionMessage | Exception
 # Descriptions are static as long as the version is.
 _STATIC = CacheHint(ttl_ms=LISTED_MS, scope="public")
 
 
 class MemoryServer(MCPServer[CallerContext]):
     """The SDK's server, without the hook tool in its list."""
+
+    async def converse(
+        self, inbound: MemoryObjectReceiveStream[Inbound], outbound: MemoryObjectSendStream[SessionMessage]
+    ) -> None:
+        """Serve one stream of messages until it ends."""
+        await self._lowlevel_server.run(inbound, outbound, self._lowlevel_server.create_initialization_options())
 
     async def list_tools(self) -> list[MCPTool]:
         """The tools for models, which need not pay for the hook tool."""
@@ -121,8 +122,6 @@ _HEADER_S = 10.0
 _DRAIN_S = 4.0
 _PIECE = 65536
 
-Inbound = SessionMessage | Exception
-
 
 async def serve_stream(
     open_engine: Callable[[], Engine],
@@ -158,21 +157,19 @@ async def _converse(
     writer: asyncio.StreamWriter,
 ) -> None:
     folder, project, token = header.get("folder"), header.get("project"), header.get("token")
-    server = _session_manager(
-        build(
-            open_engine,
-            folder=Path(folder) if isinstance(folder, str) and folder else None,
-            project=project if isinstance(project, str) else None,
-            token=token if isinstance(token, str) else "",
-        )
-    ).app
+    server = build(
+        open_engine,
+        folder=Path(folder) if isinstance(folder, str) and folder else None,
+        project=project if isinstance(project, str) else None,
+        token=token if isinstance(token, str) else "",
+    )
     inbound, to_serve = anyio.create_memory_object_stream[Inbound](0)
     answered, to_answer = anyio.create_memory_object_stream[SessionMessage](0)
     open_requests = _Requests()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_receive, lines, writer, inbound, open_requests)
         tasks.start_soon(_send, to_answer, writer, open_requests)
-        await server.run(to_serve, answered, server.create_initialization_options())
+        await server.converse(to_serve, answered)
         tasks.cancel_scope.cancel()
 
 
@@ -274,55 +271,11 @@ async def _piece(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-
-
-def security(*hosts: str) -> TransportSecuritySettings:
-    """The SDK's check of Host and Origin for the server's names."""
-    names = [name for host in (*_HOSTS, *hosts) for name in (host, f"{host}:*")]
-    schemes = ("http", "https") if hosts else ("http",)
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=True,
-        allowed_hosts=names,
-        allowed_origins=[f"{scheme}://{name}" for name in names for scheme in schemes],
+def http_app(context: AppContext) -> Starlette:
+    """The application for /mcp; the guard has checked host, origin and key."""
+    return build(context.open_engine, policy=context.policy).streamable_http_app(
+        json_response=True,
+        stateless_http=True,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        max_request_body_size=MAX_BODY,
     )
-
-
-class KeyVerifier(TokenVerifier):
-    """Verifies keys for the SDK; the user is the subject."""
-
-    def __init__(self, verify: Callable[[str], Principal | None]) -> None:
-        self._verify = verify
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        """The user of a key; None if it is not valid."""
-        principal = await to_thread.run_sync(self._verify, token)
-        if principal is None:
-            return None
-        scopes = sorted(principal.scopes)
-        return AccessToken(token=token, client_id=principal.key, subject=principal.user, scopes=scopes)
-
-
-Lifespan = Callable[[], AbstractAsyncContextManager[None]]
-
-
-def http_app(
-    open_engine: Callable[[], Engine],
-    policy: AccessPolicy | None = None,
-    verify: Callable[[str], Principal | None] | None = None,
-    hosts: Sequence[str] = (),
-) -> tuple[ASGIApp, Lifespan]:
-    """The application for /mcp and its context manager, entered once before use."""
-    manager = _session_manager(build(open_engine, policy=policy), hosts)
-    app: ASGIApp = StreamableHTTPASGIApp(manager)
-    if verify is not None:
-        app = AuthenticationMiddleware(AuthContextMiddleware(app), backend=BearerAuthBackend(KeyVerifier(verify)))
-    return app, manager.run
-
-
-def _session_manager(server: MemoryServer, hosts: Sequence[str] = ()) -> StreamableHTTPSessionManager:
-    """The SDK's stateless session manager, whose `app` is the low-level server."""
-    server.streamable_http_app(
-        json_response=True, stateless_http=True, transport_security=security(*hosts), max_request_body_size=MAX_BODY
-    )
-    return server.session_manager

@@ -123,7 +123,7 @@ class Service:
                 ready()
                 await self._watch(lock, stopping)
                 await streams.close()
-            await app.mcp.close()
+            await app.close()
 
     def _listeners(self) -> Iterator[tuple[Socket, ListenerRules]]:
         yield self._listener.http, replace(ListenerRules.local(self._listener.token), is_owner=True)
@@ -156,9 +156,7 @@ class Service:
             return {"waiting": self._host.waiting, "open_engines": self._host.open_engines}
         return {
             "policy": tenants,
-            "verify": tenants.verify,
             "sessions": KeySessions(tenants),
-            "hosts": [host.partition(":")[0] for host in self._settings.allowed_hosts],
             "log_request": _log_request,
             "waiting": tenants.waiting,
             "open_engines": tenants.open_engines,

@@ -12,7 +12,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from triskele.edge.http.access import PRINCIPAL, READ, Access, AccessPolicy, Principal
 from triskele.edge.http.app import error_place
@@ -48,8 +47,8 @@ ROUTES: tuple[PageRoute, ...] = (
 )
 
 
-def build(context: AppContext) -> ASGIApp:
-    """Build the application; the guard has checked host, origin and session."""
+def http_app(context: AppContext) -> Starlette:
+    """The application of the pages; the guard has checked host, origin and session."""
 
     async def exchange(request: Request) -> Response:
         proof = (await request.body())[:_MAX_PROOF].decode("utf-8", "replace")
