@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import frozen
 import pytest
 from agents import ERAS, connected
 from mcp.server.mcpserver import MCPServer
 
+from triskele.edge.http.access import AccessPolicy
 from triskele.edge.mcp import descriptions
 from triskele.edge.mcp.server import build
 from triskele.engine.local import LocalEngine
 
-if TYPE_CHECKING:
-    from triskele.edge.http.access import AccessPolicy
-
 GOLDEN = frozen.DATA / "mcp_surface.json"
 # The tools of a server with users, and the one for hooks.
 UNLISTED = frozen.DATA / "mcp_unlisted_tools.json"
+
+
+class WithUsers(AccessPolicy):
+    has_users = True
 
 
 def surface(engine: LocalEngine, era: str) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def test_the_surface_is_as_agreed(no_engine: Any, era: str) -> None:
 
 
 def test_the_tools_that_few_clients_see_are_as_agreed(no_engine: Any) -> None:
-    server: Any = build(lambda: no_engine, policy=cast("AccessPolicy", object()))
+    server: Any = build(lambda: no_engine, policy=WithUsers(lambda: no_engine))
     listed = _plain(asyncio.run(MCPServer.list_tools(server)))
     frozen.check([tool for tool in listed if tool["name"] not in tools()], UNLISTED)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from triskele.config import ServerSettings, Settings
-from triskele.edge.http.access import Access, Principal
+from triskele.edge.http.access import Access, AccessPolicy, Principal
 from triskele.engine.background import DeferredWrites
 from triskele.errors import QuotaExceeded
 from triskele.store import open as stores
@@ -39,8 +39,10 @@ class _Window:
     count: int = 0
 
 
-class Tenants:
+class Tenants(AccessPolicy):
     """The access policy of a server: one owner for each user of the database."""
+
+    has_users = True
 
     def __init__(self, settings: Settings, accounts: Accounts, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.accounts = accounts

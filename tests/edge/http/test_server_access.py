@@ -140,7 +140,7 @@ def _behind(server: Server, limits: ServerSettings) -> Iterator[str]:  # noqa: F
     from triskele.edge.http.app import AppContext
 
     tenants = server.tenants
-    context = AppContext(lambda: tenants.engine("me"), dict, print, lambda: None, lambda _: None, policy=tenants)
+    context = AppContext(lambda: tenants.engine("me"), dict, print, lambda: None, lambda _: None, users=tenants)
     with serving(Application(context), lambda port: server_rules(limits, tenants.verify, port)) as url:
         yield url
 

@@ -83,7 +83,7 @@ def server(settings: Settings) -> Iterator[Server]:
             print,
             lambda: None,
             lambda _: None,
-            policy=tenants,
+            users=tenants,
             waiting=tenants.waiting,
             open_engines=tenants.open_engines,
         )

@@ -51,7 +51,7 @@ class Team:
                 self.lines.append,
                 lambda: None,
                 lambda _: None,
-                policy=tenants,
+                users=tenants,
                 sessions=KeySessions(tenants),
                 log_request=self.logged.append,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from triskele.errors import AccessDenied
 
@@ -60,49 +60,27 @@ class Access:
     address: str
 
 
-class AccessPolicy(Protocol):
-    """The checks of the API before and after it serves a principal."""
+class AccessPolicy:
+    """The checks around each request; these are of a personal machine: one owner, no quotas, no audit."""
 
-    def engine_of(self, principal: Principal) -> Engine:
-        """The memory of the principal."""
-        ...
-
-    def admit(self, principal: Principal) -> None:
-        """Count a request; raise QuotaExceeded if the user has sent too many."""
-        ...
-
-    def admit_models(self, principal: Principal) -> None:
-        """Raise QuotaExceeded if today's hosted model tokens are used up."""
-        ...
-
-    def wrote(self, principal: Principal) -> None:
-        """Told that a request of the principal changed something."""
-        ...
-
-    def audit(self, access: Access) -> None:
-        """Record a request that changed something, revealed something or was refused."""
-        ...
-
-
-class SingleOwner:
-    """The policy of a personal machine: one owner, no quotas, no audit."""
+    has_users = False
 
     def __init__(self, open_engine: Callable[[], Engine]) -> None:
         self._open_engine = open_engine
 
     def engine_of(self, principal: Principal) -> Engine:
-        """The memory of the owner."""
+        """The memory of the principal."""
         del principal
         return self._open_engine()
 
     def admit(self, principal: Principal) -> None:
-        """Admit every request."""
+        """Count a request; refuse it if the user has sent too many."""
 
     def admit_models(self, principal: Principal) -> None:
-        """Admit every question."""
+        """Refuse a question if today's tokens of hosted models are used up."""
 
     def wrote(self, principal: Principal) -> None:
-        """Do nothing: this process curates new memories anyway."""
+        """Note that a request of the principal changed something."""
 
     def audit(self, access: Access) -> None:
-        """Record nothing."""
+        """Record a request that changed something, revealed something or was refused."""

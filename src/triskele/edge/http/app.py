@@ -37,7 +37,6 @@ from triskele.edge.http.access import (
     Access,
     AccessPolicy,
     Principal,
-    SingleOwner,
 )
 from triskele.edge.http.connections import PRIVATE_HEADER, VERSION_HEADER
 from triskele.edge.http.metrics import Metrics
@@ -57,7 +56,7 @@ MAX_ABANDONED = 32
 _MAX_DEADLINE_S = 30.0
 _HOOK = "/hook/"
 # The principal of the request that is served, for resources of MCP, which do not get it.
-SENDER: ContextVar[Principal | None] = ContextVar("triskele.sender", default=None)
+SENDER: ContextVar[Principal] = ContextVar("triskele.sender")
 _API_PATHS = ("/v1/{rest:path}", "/openapi.json", "/docs", "/docs/{rest:path}", "/metrics")
 
 
@@ -75,8 +74,8 @@ class AppContext:
     """where a browser reaches the pages; the first call opens the listener"""
     leave: Callable[[], object] = lambda: None
     """ends the process"""
-    policy: AccessPolicy | None = None
-    """what admits requests on a server with users; on a personal machine there is one owner"""
+    users: AccessPolicy | None = None
+    """what admits requests on a server with users"""
     sessions: PageSessions | None = None
     """how users sign in to the pages of a server with users"""
     log_request: Callable[[dict[str, Any]], None] | None = None
@@ -86,9 +85,9 @@ class AppContext:
     metrics: Metrics = field(default_factory=Metrics)
 
     @property
-    def single_owner(self) -> SingleOwner:
-        """The policy of the owner of this machine, whose store is here."""
-        return SingleOwner(lambda: connect.store_of(self.open_engine()))
+    def policy(self) -> AccessPolicy:
+        """What admits requests; on a personal machine there is one owner."""
+        return self.users or AccessPolicy(self.open_engine)
 
     def note(self, access: Access, response: Response, took_s: float, policy: AccessPolicy | None = None) -> None:
         """Count, log and, with a policy, audit a request."""
@@ -127,7 +126,6 @@ class Application:
         self.sessions = Sessions()
         self._api = LazyApp("triskele.edge.http.dispatch", context)
         self._pages = LazyApp("triskele.edge.web.site", context)
-        self._policy = context.policy or context.single_owner
         self._routes = Starlette(
             routes=[
                 Route("/health", self._health, methods=["GET"]),
@@ -221,7 +219,7 @@ class Application:
         command = command_line.CommandLine.of_headers(headers)
         if command is None:
             raise BadInput("the request names no command")
-        return command.engine(connect.store_of(self._policy.engine_of(OWNER))).project
+        return command.engine(connect.store_of(self._context.policy.engine_of(OWNER))).project
 
     async def _sign_in(self, request: Request) -> Response:
         """Give this user's own processes an address that opens the pages."""
@@ -231,19 +229,18 @@ class Application:
             return refused(409, OTHER_STORE)
         address = f"{self._context.page_address()}{PREFIX}"
         # Where users have keys, a key opens the pages.
-        return JSONResponse({"url": f"{address}#{self.sessions.code()}" if self._context.policy is None else address})
+        return JSONResponse({"url": f"{address}#{self.sessions.code()}" if self._context.users is None else address})
 
     def _serves(self, request: Request) -> bool:
         choice = [unquote(part) for part in request.headers.get("x-triskele-choice", ",,,").split(",")]
         return len(choice) == len(NO_CHOICE) and self._context.serves(choice)
 
     def _engine_of(self, principal: Principal) -> Engine:
-        policy = self._context.policy
-        if policy is None or principal.user is None:
+        if principal.user is None:
             return self._context.open_engine()
         principal.require(READ)
-        policy.admit(principal)
-        return policy.engine_of(principal)
+        self._context.policy.admit(principal)
+        return self._context.policy.engine_of(principal)
 
     def _respond(self, call: HookCall, ends: float, scope: Scope) -> str:
         """The text for an event; empty after an error, which is logged."""
@@ -261,7 +258,7 @@ class Application:
             # Neither of them quotes a prompt.
             why = f": {error_line(error)}" if isinstance(error, StoreUnavailable | UnknownEvent) else ""
             self._context.log(f"{call.event[:40]!r} failed: {error_place(error)}{why}")
-            if isinstance(error, StoreNewer) and self._context.policy is None:
+            if isinstance(error, StoreNewer) and self._context.users is None:
                 # A newer program has converted the store: the next hook starts that one.
                 self._context.leave()
             return ""
@@ -402,7 +399,8 @@ class Guard:
             await refusal(scope, receive, send)
             return
         self._note_use()
-        SENDER.set(principal)
+        if principal is not None:
+            SENDER.set(principal)
         checked = {
             IS_OWNER: self._rules.is_owner,
             PRINCIPAL: principal,

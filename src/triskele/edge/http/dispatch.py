@@ -105,7 +105,7 @@ class _Served:
     def __init__(self, methods: Mapping[str, Operation], context: AppContext) -> None:
         self._methods = methods
         self._context = context
-        self._policy = context.policy or context.single_owner
+        self._policy = context.policy
 
     async def respond(self, request: Request) -> Response:
         """Answer one request."""

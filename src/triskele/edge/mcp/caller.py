@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,10 @@ _INSTALLED_AS = {
 class CallerContext:
     """What a connection brings: folder or project, token, and policy."""
 
-    open_engine: Callable[[], Engine]
+    policy: AccessPolicy
     folder: Path | None = None
     project: str | None = None
     token: str = ""
-    policy: AccessPolicy | None = None
-    """what admits requests on a server with users"""
 
     def placed(self, engine: Engine) -> Engine:
         """The memory in the project of the requests."""
@@ -64,8 +61,7 @@ class Caller:
 
     def admit_models(self) -> None:
         """Refuse a question if today's hosted model tokens are used up."""
-        if self.source.policy is not None:
-            self.source.policy.admit_models(self.principal)
+        self.source.policy.admit_models(self.principal)
 
     @property
     def project(self) -> str:
@@ -108,10 +104,8 @@ def caller(request: Request, scope: str = READ) -> Caller:
     principal = principal_of(request)
     principal.require(scope)
     claimed = client_name(request)
-    if source.policy is not None:
-        source.policy.admit(principal)
-    opened = source.open_engine() if source.policy is None else source.policy.engine_of(principal)
-    engine = source.placed(opened.acting_as(client_actor(claimed)))
+    source.policy.admit(principal)
+    engine = source.placed(source.policy.engine_of(principal).acting_as(client_actor(claimed)))
     tokens, agents = TokenFile.of(engine.settings.home), engine.settings.agents
     token = source.token or _token_of(request)
     reads_private = agents.shows_private_to(tokens.client_of(token) if token else None)

@@ -18,13 +18,13 @@ from pydantic_core import ErrorDetails
 from starlette.requests import Request as HttpRequest
 
 from triskele.edge import error_messages
-from triskele.edge.http.access import READ, Access, Principal
+from triskele.edge.http.access import OWNER, READ, Access
 from triskele.edge.http.app import SENDER
 from triskele.edge.http.problems import problem_of
 from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import descriptions, schemas, tools_code, tools_read, tools_write
 from triskele.edge.mcp.caller import CallerContext, Request, caller, principal_of
-from triskele.errors import AccessDenied, BadInput, TriskeleError
+from triskele.errors import BadInput, TriskeleError
 
 logger = logging.getLogger(__name__)
 _COMPLAINTS = 3
@@ -93,8 +93,7 @@ class MemoryTool(Tool):
     def _note(self, context: Request, status: int) -> None:
         """Audit calls that change, reveal or were refused, if there are users."""
         policy = context.request_context.lifespan_context.policy
-        is_reading = self.annotations == READS and status not in (403, 429)
-        if policy is None or is_reading:
+        if self.annotations == READS and status not in (403, 429):
             return
         http = context.request_context.request
         client = http.client.host if isinstance(http, HttpRequest) and http.client else ""
@@ -219,17 +218,12 @@ def add_resources(server: MCPServer[CallerContext], source: CallerContext) -> No
         return descriptions.recall_request(topic)
 
 
-def _reader() -> Principal:
-    """The sender; resources without variables do not get their request."""
-    if (principal := SENDER.get()) is None:
-        raise AccessDenied("this resource needs a key")
-    principal.require(READ)
-    return principal
-
-
 def _digest(source: CallerContext) -> schemas.Listed:
     """The memories that a conversation in this project starts with."""
-    engine = source.open_engine() if source.policy is None else source.policy.engine_of(_reader())
+    # Resources without variables do not get their request, and a stream belongs to the owner of this machine.
+    principal = SENDER.get() if source.policy.has_users else OWNER
+    principal.require(READ)
+    engine = source.policy.engine_of(principal)
     project = source.placed(engine).project
     lines = [schemas.line(each) for each in engine.agents.digest(project=project)[:_DIGEST_LINES]]
     return schemas.Listed(memories=schemas.fitting(lines), next_offset=None, project=project)

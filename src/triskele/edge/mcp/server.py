@@ -82,7 +82,7 @@ def build(
     policy: AccessPolicy | None = None,
 ) -> MemoryServer:
     """Build a server; the first request opens the engine."""
-    source = CallerContext(open_engine, folder, project, token, policy)
+    source = CallerContext(policy or AccessPolicy(open_engine), folder, project, token)
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[CallerContext]) -> AsyncIterator[CallerContext]:
@@ -95,7 +95,7 @@ def build(
         description=descriptions.DESCRIPTION,
         instructions=descriptions.INSTRUCTIONS,
         version=__version__,
-        tools=list(tools(shares=policy is not None)),
+        tools=list(tools(shares=source.policy.has_users)),
         log_level="WARNING",
         lifespan=lifespan,
         cache_hints={

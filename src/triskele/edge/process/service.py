@@ -155,7 +155,7 @@ class Service:
         if tenants is None:
             return {"waiting": self._host.waiting, "open_engines": self._host.open_engines}
         return {
-            "policy": tenants,
+            "users": tenants,
             "sessions": KeySessions(tenants),
             "log_request": _log_request,
             "waiting": tenants.waiting,

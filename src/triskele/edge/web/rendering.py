@@ -100,7 +100,7 @@ class PageRequest:
     @cached_property
     def engine(self) -> Engine:
         """The memory of the user who sends the request."""
-        return self.policy.engine_of(self.principal)
+        return connect.store_of(self.policy.engine_of(self.principal))
 
     @property
     def local(self) -> LocalEngine:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from triskele.edge.http.access import PRINCIPAL, READ, Access, AccessPolicy, Principal
+from triskele.edge.http.access import PRINCIPAL, READ, Access, Principal
 from triskele.edge.http.app import error_place
 from triskele.edge.web import (
     admin_page,
@@ -102,7 +102,7 @@ class _Served:
 
     def _answer(self, request: Request, body: bytes) -> Response:
         principal: Principal = request.scope[PRINCIPAL]
-        policy, started = self._policy(principal), time.perf_counter()
+        policy, started = self._context.policy, time.perf_counter()
         try:
             response = self._allowed(PageRequest(policy, principal, request, body))
         except TriskeleError as error:
@@ -118,10 +118,6 @@ class _Served:
         is_audited = is_change or response.status_code in (403, 429)
         self._context.note(access, response, time.perf_counter() - started, policy if is_audited else None)
         return response
-
-    def _policy(self, principal: Principal) -> AccessPolicy:
-        policy = self._context.policy
-        return self._context.single_owner if policy is None or principal.user is None else policy
 
     def _allowed(self, request: PageRequest) -> Response:
         if self._route.is_local and request.principal.user is not None:
