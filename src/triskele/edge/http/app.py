@@ -42,7 +42,7 @@ from triskele.edge.http.connections import PRIVATE_HEADER, VERSION_HEADER
 from triskele.edge.http.metrics import Metrics
 from triskele.edge.http.problems import refusal, refused, response_of
 from triskele.edge.process import command_line, connect
-from triskele.edge.web.sessions import PREFIX, SESSIONS, PageSessions, Sessions, is_page
+from triskele.edge.web.sessions import PREFIX, SESSIONS, Sessions, is_page
 from triskele.errors import BadInput, StoreNewer, StoreUnavailable, UnknownEvent
 from triskele.replies import HookCall
 from triskele.text import timestamps
@@ -76,7 +76,7 @@ class AppContext:
     """ends the process"""
     users: AccessPolicy | None = None
     """what admits requests on a server with users"""
-    sessions: PageSessions | None = None
+    sessions: Sessions | None = None
     """how users sign in to the pages of a server with users"""
     log_request: Callable[[dict[str, Any]], None] | None = None
     waiting: Callable[[], int] = lambda: 0
@@ -373,13 +373,13 @@ class Guard:
     """Passes on requests that keep the rules, and reports them."""
 
     def __init__(
-        self, app: ASGIApp, rules: ListenerRules, note_use: Callable[[], None], sessions: PageSessions | None = None
+        self, app: ASGIApp, rules: ListenerRules, note_use: Callable[[], None], sessions: Sessions | None = None
     ) -> None:
         self._app = app
         self._rules = rules
         self._note_use = note_use
         # Without any, no page opens.
-        self._sessions: PageSessions = sessions or Sessions()
+        self._sessions = sessions or Sessions()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or refuse a request."""

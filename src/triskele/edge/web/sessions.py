@@ -6,7 +6,6 @@ import hashlib
 import secrets
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
@@ -57,10 +56,20 @@ class OpenedSession(NamedTuple):
     lasts_s: float
 
 
-class PageSessions(ABC):
-    """Admits requests of pages by a session cookie."""
+class Sessions:
+    """Admits requests of pages by a session cookie; the sessions of a personal machine end with the process."""
 
-    signed_out_page: str
+    signed_out_page = "signed-out.html"
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._codes: dict[str, float] = {}
+        self._sessions: dict[str, float] = {}
+
+    def code(self) -> str:
+        """A short-lived code for one sign-in."""
+        return self._new(self._codes, CODE_S)
 
     async def admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
         """Return a refusal or the sender; some files need no session."""
@@ -69,12 +78,13 @@ class PageSessions(ABC):
             return Response("This request does not come from a page of triskele.", 403, HEADERS), None
         if path.startswith(_STATIC) or path == _EXCHANGE:
             return None, None
-        principal = await self.principal(request.cookies.get(_cookie(request), ""))
+        principal = await to_thread.run_sync(self._principal, request.cookies.get(_cookie(request), ""))
         return (self._signed_out(), None) if principal is None else (None, principal)
 
     async def exchange(self, request: Request, proof: str) -> Response:
         """Exchange a valid code or key for a session cookie."""
-        session = await self.opened(request, proof)
+        address = request.client.host if request.client else ""
+        session = await to_thread.run_sync(self._open, proof, address)
         if session is None:
             return self._signed_out()
         response = Response(status_code=204, headers=HEADERS)
@@ -93,76 +103,71 @@ class PageSessions(ABC):
 
     async def end(self, request: Request) -> Response:
         """Close the session of a request."""
-        await self.closed(request.cookies.get(_cookie(request), ""))
+        await to_thread.run_sync(self._close, request.cookies.get(_cookie(request), ""))
         response = Response(status_code=204, headers={**HEADERS, "HX-Redirect": PREFIX})
         response.delete_cookie(_cookie(request), path=PREFIX, httponly=True, samesite="strict")
         return response
 
-    @abstractmethod
-    async def opened(self, request: Request, proof: str) -> OpenedSession | None:
-        """A new session; None if the code or key is not valid."""
+    def _open(self, proof: str, address: str) -> OpenedSession | None:
+        """A session for a valid proof, which is a code here."""
+        del address
+        with self._mutex:
+            self._drop_expired(self._codes)
+            if self._codes.pop(_digest(proof), None) is None:
+                return None
+        return OpenedSession(self._new(self._sessions, SESSION_S), SESSION_S)
 
-    @abstractmethod
-    async def principal(self, value: str) -> Principal | None:
+    def _principal(self, value: str) -> Principal | None:
         """The user of an open session; else None."""
+        with self._mutex:
+            self._drop_expired(self._sessions)
+            return OWNER if _digest(value) in self._sessions else None
 
-    @abstractmethod
-    async def closed(self, value: str) -> None:
-        """End the session of a cookie."""
+    def _close(self, value: str) -> None:
+        with self._mutex:
+            self._sessions.pop(_digest(value), None)
 
     def _signed_out(self) -> Response:
         text = resources.files(__package__).joinpath("static", self.signed_out_page).read_text(encoding="utf-8")
         # An open page requests parts of itself: make it reload as a whole, which shows the reason.
         return Response(text, 401, {**HEADERS, "HX-Refresh": "true"}, "text/html")
 
-
-class Sessions(PageSessions):
-    """Sessions of a personal machine; they end with the process."""
-
-    signed_out_page = "signed-out.html"
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._mutex = threading.Lock()
-        self._codes: dict[str, float] = {}
-        self._open: dict[str, float] = {}
-
-    def code(self) -> str:
-        """A short-lived code for one sign-in."""
-        return self._new(self._codes, CODE_S)
-
-    async def opened(self, request: Request, proof: str) -> OpenedSession | None:
-        """A session for a code."""
-        del request
-        with self._mutex:
-            self._drop_expired(self._codes)
-            if self._codes.pop(_digest(proof), None) is None:
-                return None
-        return OpenedSession(self._new(self._open, SESSION_S), SESSION_S)
-
-    async def principal(self, value: str) -> Principal | None:
-        """The owner, if the session is open."""
-        with self._mutex:
-            self._drop_expired(self._open)
-            return OWNER if _digest(value) in self._open else None
-
-    async def closed(self, value: str) -> None:
-        """Forget a session."""
-        with self._mutex:
-            self._open.pop(_digest(value), None)
-
-    def _new(self, kept: dict[str, float], seconds: float) -> str:
+    def _new(self, values: dict[str, float], seconds: float) -> str:
         value = secrets.token_urlsafe(32)
         with self._mutex:
-            self._drop_expired(kept)
-            while len(kept) >= _MAX_KEPT:
-                del kept[next(iter(kept))]
-            kept[_digest(value)] = self._clock() + seconds
+            self._drop_expired(values)
+            while len(values) >= _MAX_KEPT:
+                del values[next(iter(values))]
+            values[_digest(value)] = self._clock() + seconds
         return value
 
-    def _drop_expired(self, kept: dict[str, float]) -> None:
-        for value in [each for each, ends in kept.items() if ends <= self._clock()]:
-            del kept[value]
+    def _drop_expired(self, values: dict[str, float]) -> None:
+        for value in [each for each, ends in values.items() if ends <= self._clock()]:
+            del values[value]
+
+
+class KeySessions(Sessions):
+    """Sessions of users; one ends when its key expires or is revoked, and every instance of a server knows it."""
+
+    signed_out_page = "sign-in.html"
+
+    def __init__(self, tenants: Tenants) -> None:
+        super().__init__()
+        self._tenants = tenants
+
+    def _open(self, proof: str, address: str) -> OpenedSession | None:
+        session = self._tenants.sign_in(proof.strip(), SESSION_S)
+        if session is None:
+            return None
+        value, lasts_s, principal = session
+        self._tenants.audit(Access(principal, _SIGN_IN, "", 204, address))
+        return OpenedSession(value, lasts_s)
+
+    def _principal(self, value: str) -> Principal | None:
+        return self._tenants.session(value) if value else None
+
+    def _close(self, value: str) -> None:
+        self._tenants.sign_out(value)
 
 
 def _is_own(request: Request) -> bool:
@@ -178,32 +183,3 @@ def _digest(value: str) -> str:
 def _cookie(request: Request) -> str:
     # Cookies ignore ports: two processes on one machine must not overwrite each other's.
     return f"triskele_{request.url.port or 80}"
-
-
-class KeySessions(PageSessions):
-    """Sessions of users; one ends when its key expires or is revoked."""
-
-    signed_out_page = "sign-in.html"
-
-    def __init__(self, tenants: Tenants) -> None:
-        self._tenants = tenants
-
-    async def opened(self, request: Request, proof: str) -> OpenedSession | None:
-        """A session for a key, which the audit log notes."""
-        return await to_thread.run_sync(self._opened, proof.strip(), request.client.host if request.client else "")
-
-    def _opened(self, key: str, address: str) -> OpenedSession | None:
-        session = self._tenants.sign_in(key, SESSION_S)
-        if session is None:
-            return None
-        value, lasts_s, principal = session
-        self._tenants.audit(Access(principal, _SIGN_IN, "", 204, address))
-        return OpenedSession(value, lasts_s)
-
-    async def principal(self, value: str) -> Principal | None:
-        """The user of a session, with the present scopes of the key."""
-        return await to_thread.run_sync(self._tenants.session, value) if value else None
-
-    async def closed(self, value: str) -> None:
-        """End a session on every instance."""
-        await to_thread.run_sync(self._tenants.sign_out, value)
