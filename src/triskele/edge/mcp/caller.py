@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ class CallerContext:
     folder: Path | None = None
     project: str | None = None
     token: str = ""
+    sender: Callable[[], Principal] = lambda: OWNER
+    """who asks for a resource without variables, which does not get its request"""
 
     def placed(self, engine: Engine) -> Engine:
         """The memory in the project of the requests."""

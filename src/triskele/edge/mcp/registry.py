@@ -18,8 +18,7 @@ from pydantic_core import ErrorDetails
 from starlette.requests import Request as HttpRequest
 
 from triskele.edge import error_messages
-from triskele.edge.http.access import OWNER, READ, Access
-from triskele.edge.http.app import SENDER
+from triskele.edge.http.access import READ, Access
 from triskele.edge.http.problems import problem_of
 from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import descriptions, schemas, tools_code, tools_read, tools_write
@@ -220,8 +219,7 @@ def add_resources(server: MCPServer[CallerContext], source: CallerContext) -> No
 
 def _digest(source: CallerContext) -> schemas.Listed:
     """The memories that a conversation in this project starts with."""
-    # Resources without variables do not get their request, and a stream belongs to the owner of this machine.
-    principal = SENDER.get() if source.policy.has_users else OWNER
+    principal = source.sender()
     principal.require(READ)
     engine = source.policy.engine_of(principal)
     project = source.placed(engine).project

@@ -35,8 +35,8 @@ from starlette.applications import Starlette
 from triskele import __version__
 from triskele.edge import error_messages
 from triskele.edge.hook.client import NO_CHOICE, OTHER_STORE
-from triskele.edge.http.access import AccessPolicy
-from triskele.edge.http.app import MAX_BODY, AppContext
+from triskele.edge.http.access import OWNER, AccessPolicy, Principal
+from triskele.edge.http.app import MAX_BODY, SENDER, AppContext
 from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import descriptions, registry
 from triskele.edge.mcp.caller import CallerContext
@@ -80,9 +80,10 @@ def build(
     project: str | None = None,
     token: str = "",
     policy: AccessPolicy | None = None,
+    sender: Callable[[], Principal] = lambda: OWNER,
 ) -> MemoryServer:
     """Build a server; the first request opens the engine."""
-    source = CallerContext(policy or AccessPolicy(open_engine), folder, project, token)
+    source = CallerContext(policy or AccessPolicy(open_engine), folder, project, token, sender)
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[CallerContext]) -> AsyncIterator[CallerContext]:
@@ -273,7 +274,7 @@ async def _piece(reader: asyncio.StreamReader) -> bytes:
 
 def http_app(context: AppContext) -> Starlette:
     """The application for /mcp; the guard has checked host, origin and key."""
-    return build(context.open_engine, policy=context.policy).streamable_http_app(
+    return build(context.open_engine, policy=context.policy, sender=SENDER.get).streamable_http_app(
         json_response=True,
         stateless_http=True,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
