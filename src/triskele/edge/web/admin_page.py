@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -20,20 +19,6 @@ _MOST_DAYS = 36500
 _QUOTAS = ("memories", "requests_per_minute", "model_tokens_per_day")
 
 
-@dataclass(frozen=True, slots=True)
-class ShownKey:
-    """A key, its state, and whether it opened this page."""
-
-    key: AccessKey
-    state: str
-    is_own: bool
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it can be revoked."""
-        return self.state == ""
-
-
 def show(request: PageRequest) -> Response:
     """The page with all users and keys."""
     tenants = _tenants(request)
@@ -43,16 +28,17 @@ def show(request: PageRequest) -> Response:
         "admin.html",
         "Users",
         users=[(user, quotas_in_force(user.quotas, tenants.limits)) for user in users],
-        keys=[_shown(each, request) for each in reversed(tenants.accounts.keys())],
+        keys=[(key, _state(key)) for key in reversed(tenants.accounts.keys())],
+        own_key=request.principal.key,
         scopes=SCOPES,
         lines=tenants.accounts.audit(limit=_LINES),
     )
 
 
-def _shown(key: AccessKey, request: PageRequest) -> ShownKey:
+def _state(key: AccessKey) -> str:
+    """Why a key can no longer be used; empty if it can."""
     is_over = key.expires_at is not None and key.expires_at <= timestamps.now()
-    state = "revoked" if key.revoked_at is not None else "expired" if is_over else ""
-    return ShownKey(key, state, key.id == request.principal.key)
+    return "revoked" if key.revoked_at is not None else "expired" if is_over else ""
 
 
 def create_user(request: PageRequest) -> Response:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 from starlette.responses import Response
 
 from triskele.edge.http.access import WRITE
-from triskele.edge.web.rendering import PageRequest, PageRoute, gone_to, page
+from triskele.edge.web.rendering import PageForm, PageRequest, PageRoute, gone_to, page
 from triskele.errors import BadInput
 from triskele.text import periods
 from triskele.types import Memory, MemoryView, Outcome, Sensitivity
@@ -33,8 +33,8 @@ SORTS = {"recency": "changed last", "about": "newest", "oldest": "oldest", "impo
 _LABELS = ("category", "project")
 
 
-@dataclass(frozen=True, slots=True)
-class BrowseForm:
+@dataclass(frozen=True)
+class BrowseForm(PageForm):
     """The fields of the form; `*` stands for all projects."""
 
     project: str = ANY
@@ -45,19 +45,6 @@ class BrowseForm:
     since: str = ""
     until: str = ""
     sort: str = "recency"
-
-    @classmethod
-    def of(cls, request: PageRequest) -> BrowseForm:
-        """Read an address or a form; empty fields have their defaults."""
-        usual = cls()
-        texts = {
-            each.name: request.text(each.name, getattr(usual, each.name), most=200).strip() for each in fields(cls)
-        }
-        return replace(usual, **{name: text for name, text in texts.items() if text or name == "project"})
-
-    def values(self) -> dict[str, str]:
-        """The fields that differ from the default."""
-        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default}
 
     @property
     def is_narrowed(self) -> bool:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
 from triskele.code import symbols, tree_index
-from triskele.code.search import CodeAnswer, CodeHit, opened
+from triskele.code.search import CodeAnswer, opened
 from triskele.edge.web.rendering import PageRequest, PageRoute, fragment, page
 from triskele.edge.web.search_page import segments
 from triskele.errors import NotFound, TriskeleError
@@ -37,14 +36,6 @@ _WORD = re.compile(r"[A-Za-z]+|\d+")
 
 # The class of a piece, its text, and whether the question has its word.
 CodePiece = tuple[str, str, bool]
-
-
-@dataclass(frozen=True, slots=True)
-class ShownCode:
-    """A hit with its snippet in pieces."""
-
-    hit: CodeHit
-    pieces: Sequence[CodePiece]
 
 
 def show(request: PageRequest) -> Response:
@@ -86,7 +77,7 @@ def _answer(request: PageRequest, trees: Sequence[str], tree: str) -> dict[str, 
     return {
         **nothing,
         "answer": answer,
-        "shown": [ShownCode(hit, highlighted(hit.snippet, Path(hit.path).suffix[1:], text)) for hit in answer.hits],
+        "shown": [(hit, highlighted(hit.snippet, Path(hit.path).suffix[1:], text)) for hit in answer.hits],
         "memories": memories,
         "short": request.short([each.id for each in memories]),
     }

@@ -52,11 +52,6 @@ def difference(before: str, after: str) -> list[Piece]:
     return pieces
 
 
-def history(entries: Sequence[JournalEntry], versions: Mapping[int, Memory]) -> list[Step]:
-    """The journal of a memory, newest first, with the differences between versions."""
-    return [_step(entry, versions) for entry in entries]
-
-
 def _step(entry: JournalEntry, versions: Mapping[int, Memory]) -> Step:
     new, old = (versions.get(number or 0) for number in (entry.version, entry.previous))
     if new is None or old is None or entry.action is Action.FORGOTTEN:
@@ -84,7 +79,7 @@ def show(request: PageRequest) -> Response:
         "memory.html",
         "Browse",
         memory=memory,
-        steps=history(journal.entries, versions),
+        steps=[_step(entry, versions) for entry in journal.entries],
         first=journal.entries[-1] if journal.entries else None,
         is_trusted=memory.shared_by is not None and memory.shared_by in engine.sharing.shares().trusted,
         can_change=request.viewer.can_write and memory.writable,

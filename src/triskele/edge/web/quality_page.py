@@ -31,18 +31,6 @@ class ScoreCell:
     decision: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalMark:
-    """A difference to the baseline on a scale from 0 to 100."""
-
-    arm: str
-    low: float
-    middle: float
-    high: float
-    decision: str
-    text: str
-
-
 def show(request: PageRequest) -> Response:
     """Show the chosen run or the newest one."""
     engine = request.local
@@ -98,8 +86,9 @@ def _marks(compared: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, A
         return round(50 + 48 * value / reach, 2)
 
     drawn = [
-        IntervalMark(arm, percent(each["ci95"][0]), percent(each["delta"]), percent(each["ci95"][1]),
-                     str(decision(each)), f"{signed(each['delta'])} ({interval(each)})")
+        {"arm": arm, "low": percent(each["ci95"][0]), "middle": percent(each["delta"]),
+         "high": percent(each["ci95"][1]), "decision": str(decision(each)),
+         "text": f"{signed(each['delta'])} ({interval(each)})"}
         for arm, each in overall.items()
     ]  # fmt: skip
     return {"drawn": drawn, "reach": reach}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import mimetypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache, cached_property
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -35,12 +35,12 @@ MAX_TEXT = 4000
 _FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 _AGES = (("y", 365 * 86400), ("mo", 30 * 86400), ("d", 86400), ("h", 3600), ("min", 60))
 _NOTES = {
-    "unchanged": {"text": "Nothing changed.", "can_undo": False},
-    "settled": {"text": "Settled; the server knows it after the next sync.", "can_undo": False},
-    "rejected": {"text": "Rejected; it will not be proposed again.", "can_undo": False},
-    "user": {"text": "Added a user. Make a key for them next.", "can_undo": False},
-    "revoked": {"text": "Revoked; the key and its sessions no longer work.", "can_undo": False},
-    "duplicate": {"text": "This text is already stored as this memory.", "can_undo": False},
+    "unchanged": "Nothing changed.",
+    "settled": "Settled; the server knows it after the next sync.",
+    "rejected": "Rejected; it will not be proposed again.",
+    "user": "Added a user. Make a key for them next.",
+    "revoked": "Revoked; the key and its sessions no longer work.",
+    "duplicate": "This text is already stored as this memory.",
 }
 _DONE = {
     Action.ADDED: "Added",
@@ -143,6 +143,22 @@ class PageRequest:
         return self.engine.shorten(ids)
 
 
+@dataclass(frozen=True)
+class PageForm:
+    """Fields of a form, each named as in the address of its page; the project may be empty: everywhere."""
+
+    @classmethod
+    def of(cls, request: PageRequest) -> Self:
+        """Read an address or a form; empty fields have their defaults."""
+        usual = {each.name: each.default for each in fields(cls) if isinstance(each.default, str)}
+        texts = {name: request.text(name, default).strip() for name, default in usual.items()}
+        return cls(**{name: text for name, text in texts.items() if text or name == "project"})
+
+    def values(self) -> dict[str, Any]:
+        """The fields that differ from the default."""
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default}
+
+
 Handler = Callable[[PageRequest], Response]
 
 
@@ -188,7 +204,8 @@ def environment() -> Environment:
 def page(request: PageRequest, template: str, active: str, *, status: int = 200, **values: Any) -> Response:
     """Render a page; after a change it offers to undo it."""
     batch, note = request.text("done", most=64), request.text("said", most=20)
-    notice = change_notice(request.engine, batch) if batch else _NOTES.get(note)
+    plain = {"text": _NOTES[note], "can_undo": False} if note in _NOTES else None
+    notice = change_notice(request.engine, batch) if batch else plain
     return fragment(template, status=status, active=active, notice=notice, viewer=request.viewer, **values)
 
 

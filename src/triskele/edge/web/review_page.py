@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response
@@ -22,16 +21,6 @@ SHOWN = 50
 CONVERSATIONS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class ShownProposal:
-    """A proposal with its wording and the difference of its two texts."""
-
-    proposal: Proposal
-    verb: str
-    reasons: str
-    pieces: Sequence[Piece]
-
-
 def show(request: PageRequest) -> Response:
     """Show conflicts, the review queue, counts of use and conversations."""
     engine = request.engine
@@ -47,9 +36,12 @@ def show(request: PageRequest) -> Response:
         request,
         "review.html",
         "Review",
-        conflicts=[_shown(each) for each in conflicts],
+        conflicts=conflicts,
         waiting=len(waiting),
-        shown=[_shown(each) for each in waiting[:SHOWN]],
+        shown=waiting[:SHOWN],
+        pieces_of=_pieces,
+        verbs=VERBS,
+        reasons_text=reasons_text,
         used=[(memories[each.id], each) for each in stats.most_used if each.id in memories],
         days=stats.days,
         conversations=conversations[:CONVERSATIONS],
@@ -77,9 +69,9 @@ def conversation(request: PageRequest) -> Response:
     )
 
 
-def _shown(proposal: Proposal) -> ShownProposal:
-    pieces = difference(proposal.old.content, proposal.new.content) if proposal.old else []
-    return ShownProposal(proposal, VERBS.get(proposal.kind, ""), reasons_text(proposal.reasons), pieces)
+def _pieces(proposal: Proposal) -> Sequence[Piece]:
+    """The difference of the two texts of a proposal."""
+    return difference(proposal.old.content, proposal.new.content) if proposal.old else []
 
 
 def keep(request: PageRequest) -> Response:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.responses import Response
 
 from triskele.edge import wording
-from triskele.edge.web.rendering import PageRequest, PageRoute, facets_of, fragment, page, query
+from triskele.edge.web.rendering import PageForm, PageRequest, PageRoute, facets_of, fragment, page, query
 from triskele.edge.web.sessions import PREFIX
 from triskele.errors import BadInput, NotFound, TriskeleError
 from triskele.recall.explain import sentence
@@ -70,39 +70,27 @@ class ShownHit:
         return self.hit.memory
 
 
-@dataclass(frozen=True, slots=True)
-class SearchForm:
-    """The fields of the page and their options of recall."""
+@dataclass(frozen=True)
+class SearchForm(PageForm):
+    """The fields of the page; without any leg all of them are meant."""
 
-    text: str
-    project: str
-    category: str
-    tag: str
-    legs: tuple[str, ...]
-    fusion: str
-    rerank: str
-    as_of: str
-    known_at: str
-    superseded: bool
-    limit: int
+    q: str = ""
+    project: str = EVERY_PROJECT
+    category: str = ""
+    tag: str = ""
+    fusion: str = DEFAULT
+    rerank: str = DEFAULT
+    as_of: str = ""
+    known_at: str = ""
+    superseded: str = ""
+    legs: tuple[str, ...] = LEGS
+    limit: int = LIMITS[0]
 
     @classmethod
     def of(cls, request: PageRequest) -> SearchForm:
-        """What the browser sent; without any leg all of them are meant."""
+        """Read an address."""
         legs = tuple(leg for leg in LEGS if leg in request.many("leg")) or LEGS
-        return cls(
-            text=request.text("q").strip(),
-            project=request.text("project", EVERY_PROJECT, most=200),
-            category=request.text("category", most=200),
-            tag=request.text("tag", most=200),
-            legs=legs,
-            fusion=request.text("fusion", DEFAULT, most=40),
-            rerank=request.text("rerank", DEFAULT, most=40),
-            as_of=request.text("as_of", most=40),
-            known_at=request.text("known_at", most=40),
-            superseded=bool(request.text("superseded", most=8)),
-            limit=request.number("limit", LIMITS[0]),
-        )
+        return replace(super().of(request), legs=legs, limit=request.number("limit", LIMITS[0]))
 
     def options(self) -> dict[str, Any]:
         """The options of recall."""
@@ -114,7 +102,7 @@ class SearchForm:
             "as_of": self.as_of or None,
             "known_at": self.known_at or None,
             "limit": self.limit,
-            "show_superseded": self.superseded,
+            "show_superseded": bool(self.superseded),
             "legs": self.legs,
             "fusion": self.fusion,
             "rerank": self.rerank,
@@ -122,13 +110,8 @@ class SearchForm:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether anything but the text differs from the default."""
-        return self.options() != SearchForm.default().options()
-
-    @classmethod
-    def default(cls) -> SearchForm:
-        """The form as it opens."""
-        return cls("", EVERY_PROJECT, "", "", LEGS, DEFAULT, DEFAULT, "", "", False, LIMITS[0])
+        """Whether anything but the question differs from the default."""
+        return bool(self.values().keys() - {"q"})
 
 
 def show(request: PageRequest) -> Response:
@@ -163,12 +146,12 @@ def hits(request: PageRequest) -> Response:
 
 
 def _answer(request: PageRequest, form: SearchForm) -> dict[str, Any]:
-    if not form.text:
+    if not form.q:
         recent = request.engine.browse(all_projects=True, limit=_RECENT).memories
         return {"answer": None, "problem": "", "recent": recent, "short": request.short([each.id for each in recent])}
     request.policy.admit_models(request.principal)
     try:
-        answer = request.engine.recall(form.text, logged=False, **form.options())
+        answer = request.engine.recall(form.q, logged=False, **form.options())
     except BadInput as error:
         # A date that is not finished yet, for example: the page stays unchanged and shows the error.
         return {"answer": None, "problem": str(error), "recent": [], "short": {}}
@@ -239,12 +222,12 @@ def segments(text: str, spans: Iterable[tuple[int, int]]) -> list[Segment]:
 def why_not(request: PageRequest) -> Response:
     """Explain why a memory, named by id or words, is no hit."""
     form, expected = SearchForm.of(request), request.text("expected").strip()
-    if not form.text or not expected:
+    if not form.q or not expected:
         return fragment("_why_not.html", problem="Ask a question above, then name the memory that you expected.")
     request.policy.admit_models(request.principal)
     try:
         memory = _expected(request, expected)
-        explained = request.engine.why_not(memory.id, form.text, **form.options())
+        explained = request.engine.why_not(memory.id, form.q, **form.options())
     except TriskeleError as error:
         return fragment("_why_not.html", problem=str(error))
     change = explained.smallest_change
