@@ -31,7 +31,6 @@ pytestmark = pytest.mark.slow
 PROMPT = "the heron nests by the old mill"
 EVENT = json.dumps({"session_id": "s", "cwd": "/tmp", "prompt": PROMPT}).encode()
 SILENT = (0, b"", b"")
-STOP = client.HookRequest("stop")
 # What a light process may import beside the interpreter's own start.
 HEAVY = set("os json socket subprocess pathlib re typing collections asyncio hashlib enum site".split())
 
@@ -338,7 +337,7 @@ def test_what_it_starts_holds_no_pipe_and_no_prompt(
     environ |= {"PYTHONPATH": "/tmp/of-a-project", "PYTHONUSERBASE": "/tmp/of-a-project"}
     monkeypatch.chdir("/tmp")
     with pytest.raises(client.NoAnswer, match="still starting"):
-        client.ask(client.Address(environ), STOP, EVENT, time.monotonic() + 0.05, environ)
+        client.ask(client.Address(environ), "stop", EVENT, time.monotonic() + 0.05, environ)
     (start,) = started
     assert start["command"][:-1] == [sys.executable, "-P", "-m", "triskele.edge.process.resident"]
     assert start["pass_fds"] == (int(start["command"][-1]),), "nothing is inherited but the lock on starting"
@@ -352,8 +351,8 @@ def test_what_it_starts_holds_no_pipe_and_no_prompt(
 def test_an_outdated_resident_is_noticed(host: Host, listener: FakeResident, started: list[dict[str, Any]]) -> None:
     listener.answers = [said("old but good", more="X-Triskele-Outdated: yes\r\n"), said("new")]
     ends = time.monotonic() + 60
-    assert client.ask(host.address, STOP, EVENT, ends, host.environ) == (b"old but good", True)
-    assert client.ask(host.address, STOP, EVENT, ends, host.environ) == (b"new", False)
+    assert client.ask(host.address, "stop", EVENT, ends, host.environ) == (b"old but good", True)
+    assert client.ask(host.address, "stop", EVENT, ends, host.environ) == (b"new", False)
     assert started == []
 
 

@@ -197,24 +197,17 @@ def log(address: Address, line: str) -> None:
         return
 
 
-class HookRequest:
-    """An event, the project if the environment names one, and the token of the client's installed entry."""
-
-    __slots__ = ("event", "project", "token")
-
-    def __init__(self, event: str, project: str = "", token: str = "") -> None:
-        self.event, self.project, self.token = event, project, token
-
-    def headers(self, left_s: float) -> tuple[str, ...]:
-        """The request as HTTP headers; the project is percent-encoded."""
-        project = _percent_encoded(self.project)
-        return (
-            "Content-Type: application/json",
-            f"X-Triskele-Version: {VERSION}",
-            f"X-Triskele-Deadline-Ms: {left_s * 1000:.0f}",
-            *((f"X-Triskele-Project: {project}",) if project else ()),
-            *((f"X-Triskele-Client-Token: {self.token}",) if self.token else ()),
-        )
+def _headers(address: Address, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The project that the environment names, and the token of the client's installed entry, as HTTP headers."""
+    project = _percent_encoded(environ.get("TRISKELE_PROJECT") or "")
+    token = _token(environ.get("TRISKELE_CLIENT_TOKEN") or "")
+    return (
+        "Content-Type: application/json",
+        f"X-Triskele-Version: {VERSION}",
+        *((f"X-Triskele-Project: {project}",) if project else ()),
+        *((f"X-Triskele-Client-Token: {token}",) if token else ()),
+        *choice_headers(address),
+    )
 
 
 def choice_headers(address: Address) -> tuple[str, ...]:
@@ -228,11 +221,9 @@ def _percent_encoded(text: str) -> str:
     return "".join(f"%{byte:02x}" for byte in _encoded(text))
 
 
-def ask(
-    address: Address, request: HookRequest, body: bytes, ends: float, environ: Mapping[str, str]
-) -> tuple[bytes, bool]:
+def ask(address: Address, event: str, body: bytes, ends: float, environ: Mapping[str, str]) -> tuple[bytes, bool]:
     """The answer of the resident process and whether it is outdated; starts a process if none listens."""
-    is_started = False
+    is_started, headers = False, _headers(address, environ)
     while True:
         left_s = ends - time.monotonic()
         if left_s <= 0:
@@ -242,8 +233,8 @@ def ask(
                 else "the background process did not answer in time"
             )
         try:
-            headers = (*request.headers(left_s), *choice_headers(address))
-            status, head, text = exchange(address, f"POST /hook/{request.event}", headers, body, left_s)
+            deadline = f"X-Triskele-Deadline-Ms: {left_s * 1000:.0f}"
+            status, head, text = exchange(address, f"POST /hook/{event}", (*headers, deadline), body, left_s)
         except (FileNotFoundError, ConnectionRefusedError):
             is_started = is_started or start(address, environ)
         except TimeoutError:
@@ -281,10 +272,8 @@ def answer(event: str, environ: Mapping[str, str], began: float) -> None:
         if not _is_name(event):
             event = "?"
             raise NoAnswer("unknown event name")
-        token = _token(environ.get("TRISKELE_CLIENT_TOKEN") or "")
-        request = HookRequest(event, environ.get("TRISKELE_PROJECT") or "", token)
         ends = began + deadline_s(environ)
-        text, is_outdated = ask(address, request, _read(ends), ends, environ)
+        text, is_outdated = ask(address, event, _read(ends), ends, environ)
         _write(text)
         if is_outdated:
             start(address, environ)
