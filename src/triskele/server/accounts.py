@@ -234,13 +234,9 @@ def _number(at: datetime | None) -> int | None:
     return None if at is None else timestamps.to_micros(at)
 
 
-def _moment(number: int) -> datetime:
-    return timestamps.from_micros(number)
-
-
 def _user(row: Any) -> User:
     name, is_admin, created_at, memories, requests, tokens = row
-    return User(name, is_admin, _moment(created_at), Quotas(memories, requests, tokens))
+    return User(name, is_admin, timestamps.from_micros(created_at), Quotas(memories, requests, tokens))
 
 
 def _key(row: Any) -> AccessKey:
@@ -250,9 +246,9 @@ def _key(row: Any) -> AccessKey:
         user=user,
         label=label,
         scopes=tuple(scopes.split()),
-        created_at=_moment(created_at),
-        expires_at=None if expires_at is None else _moment(expires_at),
-        revoked_at=None if revoked_at is None else _moment(revoked_at),
+        created_at=timestamps.from_micros(created_at),
+        expires_at=None if expires_at is None else timestamps.from_micros(expires_at),
+        revoked_at=None if revoked_at is None else timestamps.from_micros(revoked_at),
     )
 
 
@@ -260,7 +256,7 @@ def _entry(row: Any) -> AuditEntry:
     number, at, user, key, operation, target, status, address = row
     return AuditEntry(
         number=number,
-        at=_moment(at),
+        at=timestamps.from_micros(at),
         user=user,
         key=key,
         operation=operation,
