@@ -19,7 +19,7 @@ from pathlib import Path
 import texts
 
 from triskele.agents import injection
-from triskele.agents.injection import Conversation
+from triskele.agents.injection import Conversation, Injector
 from triskele.bench.arms import arm
 from triskele.bench.datasets import BenchQuery, Dataset, half, windows
 from triskele.bench.harness import BenchHarness
@@ -140,10 +140,9 @@ def _tell(name: str, engine: LocalEngine, asked: Sequence[Asked]) -> None:
 def _meet(engine: LocalEngine, asked: Asked) -> Met:
     conversation = Conversation(None, asked.project, False, {})
     query = injection.query_of(asked.query.text)
-    answer = injection.recalled(engine, query, conversation)
-    memories = injection.for_prompt(engine, query, answer, conversation)
-    budget = engine.settings.agents.budget_tokens
-    parcel = injection.injection(engine, "UserPromptSubmit", memories, budget=budget)
+    injector = Injector(engine, conversation)
+    answer = injector.recalled(query)
+    parcel = injector.prompt_text(injector.for_prompt(query, answer))
     context = json.loads(parcel.document)["hookSpecificOutput"]["additionalContext"] if parcel.document else ""
     found = sum(memory.id in asked.gold for memory in parcel.memories)
     return Met(answer.confidence, len(parcel.memories), found, tokens_of(context) if context else 0)

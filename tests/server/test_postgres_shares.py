@@ -12,8 +12,7 @@ import pytest
 from contract import owner_walk
 
 from triskele import config
-from triskele.agents import injection
-from triskele.agents.injection import Conversation
+from triskele.agents.injection import Conversation, Injector
 from triskele.curation.curator import Curator
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, NotAllowed, NotFound
@@ -276,10 +275,10 @@ def test_untrusted_memories_lend_no_confidence_also_where_one_replaces_another(o
     bob.remember("The dentist has moved to Bregenz")
     for engine in (alice, bob):
         engine.upkeep.embed()
-    conversation = Conversation.of(bob, HookCall(event="", prompt=question, project="demo"))
-    alone = injection.recalled(bob, question, conversation).confidence
+    injector = Injector(bob, Conversation.of(bob, HookCall(event="", prompt=question, project="demo")))
+    alone = injector.recalled(question).confidence
     for id in (old, new):
         _shares(alice).share("memory", id, "user", "bob")
     bob.upkeep.embed()
     assert bob.recall(question).confidence > 0.9
-    assert injection.recalled(bob, question, conversation).confidence == pytest.approx(alone, abs=0.05)
+    assert injector.recalled(question).confidence == pytest.approx(alone, abs=0.05)

@@ -66,16 +66,16 @@ class ModelReading:
 
 
 class FactReader:
-    """Reads the turns of conversations with the language model of one host."""
+    """Reads the turns of conversations with the language model of a store."""
 
-    def __init__(self, host: StoreAccess, may_call: Callable[[], bool], *, project: str | None = None) -> None:
-        self._host = host
+    def __init__(self, access: StoreAccess, may_call: Callable[[], bool], *, project: str | None = None) -> None:
+        self._access = access
         self._may_call = may_call
         self._project = project
 
     def model(self) -> Llm | None:
         """The language model, if the settings let it read conversations."""
-        return self._host.llm
+        return self._access.llm
 
     def read(self, llm: Llm, turns: Sequence[SpokenTurn], *, private: Iterable[str] = ()) -> ModelReading:
         """Read the facts of turns; a failed request ends the reading."""
@@ -110,7 +110,7 @@ class FactReader:
             if turn.role != "user":
                 sentences = _last(sentences, _CONTEXT_CHARACTERS)
             for part in _parts(sentences):
-                cleared, _ = self._host.egress_policy.question(" ".join(part))
+                cleared, _ = self._access.egress_policy.question(" ".join(part))
                 yield _Shown(positions[id(turn)], turn, part, cleared)
 
     def _told_together(self, shown: Sequence[_Shown]) -> set[str]:
@@ -118,11 +118,11 @@ class FactReader:
         texts: dict[str, list[str]] = {}
         for entry in shown:
             texts.setdefault(entry.turn.session, []).append(" ".join(entry.sentences))
-        policy = self._host.egress_policy
+        policy = self._access.egress_policy
         return {session for session, said in texts.items() if policy.question("\n".join(said))[0] is None}
 
     def _is_echo(self, sentence: str) -> bool:
-        return echo.recognised(self._host.store, sentence, project=self._project) is not None
+        return echo.recognised(self._access.store, sentence, project=self._project) is not None
 
 
 def _texts(batch: Sequence[_Shown]) -> Iterator[tuple[str, ClearedText]]:

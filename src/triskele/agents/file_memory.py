@@ -35,7 +35,7 @@ _LONGEST_PATH = 200
 class FileMemory:
     """The virtual folder of one project, with or without private memories, depending on the client."""
 
-    engine: StoreAccess
+    access: StoreAccess
     project: str
     reads_private: bool = False
 
@@ -104,7 +104,7 @@ class FileMemory:
         gone = [each for name, held in files.items() if name == path or name.startswith(f"{path}/") for each in held]
         if not gone:
             raise _missing(path)
-        self.engine.apply([Forget(memory.id) for memory in gone])
+        self.access.apply([Forget(memory.id) for memory in gone])
         return f"Successfully deleted {path}"
 
     def _rename(self, command: Mapping[str, Any]) -> str:
@@ -120,7 +120,7 @@ class FileMemory:
             for name, held in moved.items()
             for memory in held
         ]
-        self.engine.apply(changes)
+        self.access.apply(changes)
         return f"Successfully renamed {old} to {new}"
 
     def _opened(self, command: Mapping[str, Any]) -> tuple[str, list[Memory], str]:
@@ -133,8 +133,8 @@ class FileMemory:
     def _files(self) -> dict[str, list[Memory]]:
         """The files by path, each with its memories in order."""
         closed = None if self.reads_private else frozenset(Sensitivity) - {Sensitivity.PRIVATE}
-        scope = replace(self.engine.scope(project=self.project, sensitivities=closed), any_time=True)
-        memories = self.engine.store.browse(scope, sort=Sort.RECENCY, limit=_MOST)
+        scope = replace(self.access.scope(project=self.project, sensitivities=closed), any_time=True)
+        memories = self.access.store.browse(scope, sort=Sort.RECENCY, limit=_MOST)
         files: dict[str, list[Memory]] = {}
         for memory in sorted(memories, key=lambda each: (each.position or 0, each.id)):
             is_ours = memory.session is not None and memory.session.startswith(f"{ROOT}/")
@@ -147,8 +147,8 @@ class FileMemory:
         if not paragraphs:
             raise BadInput(f"{path} would be empty: delete it instead")
         # What was given a moment ago may wait to be noted.
-        self.engine.deferred_writes.flush()
-        limit = self.engine.settings.memory.max_characters
+        self.access.deferred_writes.flush()
+        limit = self.access.settings.memory.max_characters
         pieces = [piece for part in paragraphs for piece in _within(part, limit)]
         changes, now = list[Change](), timestamps.now()
         matcher = SequenceMatcher(a=[_shown(memory) for memory in held], b=pieces, autojunk=False)
@@ -158,7 +158,7 @@ class FileMemory:
             for offset, position in enumerate(range(begin, stop)):
                 older = held[start + offset] if offset < shared else None
                 changes += self._paragraph(pieces[position], path, position, older, now, is_same=tag == "equal")
-        self.engine.apply(changes)
+        self.access.apply(changes)
         return _GAP.join(pieces)
 
     def _paragraph(
@@ -166,8 +166,8 @@ class FileMemory:
     ) -> list[Change]:
         if is_same and older is not None:
             return [] if older.position == position else [_revised(older, now, position=position)]
-        echo.refuse(self.engine.store, text, project=self.project)
-        drafted = self.engine.draft(
+        echo.refuse(self.access.store, text, project=self.project)
+        drafted = self.access.draft(
             text, project=self.project, origin=Origin.AGENT, session=path, position=position, created_at=now
         )
         if older is None or is_secret(older) or is_secret(drafted):

@@ -6,13 +6,12 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from triskele import validation
 from triskele.agents import fence
-from triskele.curation.projects import project_of
 from triskele.errors import BadInput
 from triskele.index.corpus import is_called
 from triskele.recall.confidence import text_of
@@ -20,6 +19,7 @@ from triskele.recall.question import is_search
 from triskele.recall.scores import pack
 from triskele.replies import HookCall, InjectedMemory
 from triskele.store.access import StoreAccess
+from triskele.store.sharing import OwnerShares
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer, has_identifier
 from triskele.text.words import SENTENCE_END, has_topic, tokens_of
@@ -105,162 +105,6 @@ def is_from_user(call: HookCall) -> bool:
     return call.source in _USERS and not call.agent and not _NOT_THE_USER.match(call.prompt)
 
 
-def for_prompt(engine: StoreAccess, query: str, answer: Answer, conversation: Conversation) -> list[Memory]:
-    """The memories for a prompt, best first, then memories lost to compaction."""
-    settings = engine.settings.agents
-    relevant = _relevant(engine, query, answer, conversation) if answer.confidence >= settings.least_confidence else []
-    wanted = [*relevant[:MOST_MEMORIES], *lost_to_compaction(engine, conversation)]
-    return _not_in_context(wanted, conversation)
-
-
-def why_nothing(engine: StoreAccess, query: str, answer: Answer, chosen: Sequence[Memory]) -> str:
-    """Why a prompt gets none of the memories of an answer, without any text of them; `chosen` did not fit."""
-    least = engine.settings.agents.least_confidence
-    if chosen:
-        return too_long(engine)
-    if not has_topic(query):
-        return NO_TOPIC
-    if not answer.hits:
-        return "nothing was found that this client may see"
-    if answer.confidence < least:
-        return f"the confidence {answer.confidence:.2f} is below agents.least_confidence ({least:g})"
-    if not holders(engine, query, answer.hits):
-        return NO_HOLDER
-    return f"all that is relevant is in the conversation already, or not trusted (confidence {answer.confidence:.2f})"
-
-
-def too_long(engine: StoreAccess) -> str:
-    """The reason where none of the chosen memories fits."""
-    return f"all that is relevant is too long for agents.budget_tokens ({engine.settings.agents.budget_tokens})"
-
-
-def recalled(engine: StoreAccess, query: str, conversation: Conversation) -> Answer:
-    """The answer to a prompt; longer if untrusted memories take places.
-
-    A prompt without a topic is not asked: its answer is empty.
-    """
-    if not has_topic(query):
-        return Answer(hits=(), resolutions=(), confidence=0.0, project=conversation.project, took_ms=0.0)
-    answer = engine.answer(query, limit=CONSIDERED, local_only=True, **conversation.filters)
-    if all(conversation.trusts(hit.memory) for hit in answer.hits):
-        return answer
-    return engine.answer(
-        query, trusted=conversation.trusted, limit=validation.MAX_LIMIT, local_only=True, **conversation.filters
-    )
-
-
-def best_score(answer: Answer, conversation: Conversation) -> float:
-    """The score of the best trusted hit."""
-    return next((hit.score for hit in answer.hits if conversation.trusts(hit.memory)), 0.0)
-
-
-def holders(engine: StoreAccess, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
-    """The hits that hold a bare word of a short prompt.
-
-    Several words may also match by meaning: then the best hit does not hold them all.
-    """
-    words = " ".join(filter(has_topic, query.split()))
-    if not is_search(query) or has_identifier(words):
-        return hits
-    analyzer = Analyzer(engine.settings.index.language)
-    if not (terms := analyzer.plain_terms(words)):
-        return hits
-    older = engine.store.memories([hit.stands_for for hit in hits if hit.stands_for])
-    matched = [older.get(hit.stands_for or "", hit.memory) for hit in hits]
-    shared = [_shared_terms(terms, query, memory, analyzer) for memory in matched]
-    is_by_meaning = len(terms) > 1 and shared[:1] != [terms]
-    return hits if is_by_meaning else [hit for hit, some in zip(hits, shared, strict=True) if some]
-
-
-def _shared_terms(terms: frozenset[str], query: str, memory: Memory, analyzer: Analyzer) -> frozenset[str]:
-    """The terms that stand alone in a memory; all of them if the query is the name of its speaker."""
-    return terms if is_called(memory.speaker or "", query) else terms & analyzer.plain_terms(text_of(memory))
-
-
-def _relevant(engine: StoreAccess, query: str, answer: Answer, conversation: Conversation) -> list[Memory]:
-    best = best_score(answer, conversation)
-    hits = holders(engine, query, [hit for hit in answer.hits if conversation.trusts(hit.memory)])
-    near = [hit for hit in hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
-    untrusted = untrusted_writers(engine, [hit.memory for hit in near], conversation)
-    written = tuple(hit for hit in near if hit.memory.id not in untrusted)
-    # Leave out near-duplicates, whatever the budget.
-    packed = pack(replace(answer, hits=written), validation.MAX_BUDGET)
-    resolutions = current(engine, packed.resolutions, conversation)
-    return [*(hit.memory for hit in packed.hits), *resolutions]
-
-
-def lost_to_compaction(engine: StoreAccess, conversation: Conversation) -> list[Memory]:
-    """Valid memories that the context lost in a compaction, newest first."""
-    lost = conversation.lost()
-    if not lost:
-        return []
-    current_versions, now = engine.store.memories(lost), timestamps.now()
-    memories = [current_versions[id] for id in lost if id in current_versions]
-    valid = [memory for memory in memories if memory.valid_to is None or memory.valid_to > now]
-    return _not_in_context(current(engine, valid, conversation), conversation)
-
-
-def standing(engine: StoreAccess, conversation: Conversation) -> list[Memory]:
-    """The most important preferences, decisions and lessons of a project."""
-    limit = _STANDING_LOOKED_AT if engine.store.shares is None else _STANDING_LOOKED_AT_SHARED
-    scopes = [
-        engine.scope(category=category, **conversation.filters)
-        for category in STANDING
-        if category in engine.settings.memory.categories
-    ]
-    memories = [
-        memory
-        for scope in scopes
-        for memory in engine.store.browse(scope, sort=Sort.IMPORTANCE, limit=limit)
-        if memory.importance >= STANDING_IMPORTANCE
-    ]
-    memories.sort(key=lambda memory: (memory.importance, memory.updated_at, memory.id), reverse=True)
-    return _not_in_context(current(engine, memories, conversation), conversation)
-
-
-def start_budget(engine: StoreAccess, lost: Sequence[Memory]) -> int:
-    """The tokens at the start of a session: half without lost memories."""
-    return engine.settings.agents.budget_tokens // (1 if lost else 2)
-
-
-def injection(engine: StoreAccess, event: str, memories: Iterable[Memory], *, budget: int) -> InjectedText:
-    """As many of these memories as fit the budget, in their order."""
-    wanted = list({memory.id: memory for memory in memories}.values())
-    short = engine.store.shorten(memory.id for memory in wanted)
-    tokens, length = _frame(event)
-    room, characters = budget - tokens, MOST_CHARACTERS - length
-    labels = {memory.id: fence.label(memory, short) for memory in wanted}
-    chosen: list[tuple[Memory, str, int]] = []
-    for memory in wanted:
-        line = fence.line(memory, labels[memory.id])
-        # The document is JSON: it escapes the line once more, and the line break after it.
-        tokens, length = tokens_of(line), len(fence.as_json(line))
-        if len(chosen) < MOST_MEMORIES and tokens <= room and length < characters:
-            chosen.append((memory, line, tokens))
-            room, characters = room - tokens, characters - length
-    if not chosen:
-        return InjectedText()
-    taken, lines, tokens_each = zip(*chosen, strict=True)
-    ids = [memory.id for memory in taken]
-    labels = {id: labels[id] for id in ids}
-    return InjectedText(tuple(taken), dict(zip(ids, tokens_each, strict=True)), labels, _document(event, lines))
-
-
-@cache
-def _frame(event: str) -> tuple[int, int]:
-    """Tokens of the fence and characters of the document around the lines."""
-    return tokens_of(fence.fenced(())), len(_document(event, ()))
-
-
-def _document(event: str, lines: Sequence[str]) -> str:
-    """The JSON that clients read; they reject other keys."""
-    return fence.as_json({"hookSpecificOutput": {"hookEventName": event, "additionalContext": fence.fenced(lines)}})
-
-
-def _not_in_context(memories: Sequence[Memory], conversation: Conversation) -> list[Memory]:
-    return [memory for memory in memories if conversation.is_not_in_context(memory)]
-
-
 # Text of tools and web pages is recalled only on request, never injected.
 INJECTED_ORIGINS = frozenset({Origin.USER, Origin.AGENT, Origin.IMPORT})
 _KEY_CHARACTERS = 32
@@ -278,12 +122,14 @@ class Conversation:
     trusted: frozenset[str] = frozenset()
 
     @staticmethod
-    def of(engine: StoreAccess, call: HookCall) -> Conversation:
+    def of(access: StoreAccess, call: HookCall) -> Conversation:
         """The conversation of a hook call."""
-        key = key_of(call.session)
-        injected = {} if key is None else {each.id: each for each in engine.store.usage.given(key)}
-        project = project_in(engine, call)
-        return Conversation(key, project, sees_private(engine, call), injected, call.client, trusted_in(engine))
+        key, store = key_of(call.session), access.store
+        injected = {} if key is None else {each.id: each for each in store.usage.given(key)}
+        sees_private = call.sees_private or access.settings.agents.shows_private_to(call.client)
+        return Conversation(
+            key, project_in(access, call), sees_private, injected, call.client, trusted_users(store.shares)
+        )
 
     @property
     def filters(self) -> dict[str, Any]:
@@ -301,19 +147,26 @@ class Conversation:
         """Whether a memory belongs to the reader or a trusted user."""
         return memory.shared_by is None or memory.shared_by in self.trusted
 
+    def best_score(self, answer: Answer) -> float:
+        """The score of the best trusted hit."""
+        return next((hit.score for hit in answer.hits if self.trusts(hit.memory)), 0.0)
+
     def is_not_in_context(self, memory: Memory) -> bool:
         """Whether the context does not hold the current version of a memory."""
         before = self.injected.get(memory.id)
         return before is None or before.lost or before.content_hash != memory.content_hash
+
+    def not_in_context(self, memories: Iterable[Memory]) -> list[Memory]:
+        """The memories whose current version the context does not hold."""
+        return [memory for memory in memories if self.is_not_in_context(memory)]
 
     def lost(self) -> list[str]:
         """Ids that a compaction removed from the context, newest first."""
         return [each.id for each in self.injected.values() if each.lost]
 
 
-def trusted_in(engine: StoreAccess) -> frozenset[str]:
+def trusted_users(shares: OwnerShares | None) -> frozenset[str]:
     """The users whose memories may be injected."""
-    shares = engine.store.shares
     return frozenset() if shares is None else frozenset(shares.trusted())
 
 
@@ -322,32 +175,178 @@ def key_of(session: str) -> str | None:
     return hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY_CHARACTERS] if session else None
 
 
-def current(engine: StoreAccess, memories: Iterable[Memory], conversation: Conversation) -> list[Memory]:
-    """The memories that may be injected here and are not superseded."""
-    seen = [memory for memory in memories if conversation.may_see(memory)]
-    left_out = engine.superseded([memory.id for memory in seen]) if seen else set()
-    left_out |= untrusted_writers(engine, seen, conversation).keys()
-    return [memory for memory in seen if memory.id not in left_out]
-
-
-def untrusted_writers(engine: StoreAccess, memories: Sequence[Memory], conversation: Conversation) -> dict[str, str]:
-    """The untrusted users who wrote some of these texts, by id."""
-    shares = engine.store.shares
-    writers = {} if shares is None else shares.writers(memories)
-    return {id: writer for id, writer in writers.items() if writer not in conversation.trusted}
-
-
-def sees_private(engine: StoreAccess, call: HookCall) -> bool:
-    """Whether the client may see private memories."""
-    return call.sees_private or engine.settings.agents.shows_private_to(call.client)
-
-
-def project_in(engine: StoreAccess, call: HookCall) -> str:
+def project_in(access: StoreAccess, call: HookCall) -> str:
     """The named project, else the project of the agent's folder."""
-    named, path = call.project or engine.settings.project, Path(call.folder)
+    named, path = call.project or access.settings.project, Path(call.folder)
     try:
         if named:
             return validation.check_name(named, "the project")
-        return project_of(engine.store, path) if path.is_absolute() else EVERYWHERE
+        return access.working_in(path).project if path.is_absolute() else EVERYWHERE
     except (OSError, ValueError, RuntimeError, BadInput):
         return EVERYWHERE
+
+
+class Injector:
+    """Chooses the memories that one conversation is given."""
+
+    def __init__(self, access: StoreAccess, conversation: Conversation) -> None:
+        self._access = access
+        self._store = access.store
+        self._settings = access.settings
+        self._conversation = conversation
+
+    def recalled(self, query: str) -> Answer:
+        """The answer to a prompt; longer if untrusted memories take places.
+
+        A prompt without a topic is not asked: its answer is empty.
+        """
+        conversation = self._conversation
+        if not has_topic(query):
+            return Answer(hits=(), resolutions=(), confidence=0.0, project=conversation.project, took_ms=0.0)
+        ask = partial(self._access.answer, query, local_only=True, **conversation.filters)
+        answer = ask(limit=CONSIDERED)
+        if all(conversation.trusts(hit.memory) for hit in answer.hits):
+            return answer
+        return ask(trusted=conversation.trusted, limit=validation.MAX_LIMIT)
+
+    def for_prompt(self, query: str, answer: Answer) -> list[Memory]:
+        """The memories for a prompt, best first, then memories lost to compaction."""
+        relevant = self._relevant(query, answer) if answer.confidence >= self._settings.agents.least_confidence else []
+        return self._conversation.not_in_context([*relevant[:MOST_MEMORIES], *self.lost_to_compaction()])
+
+    def why_nothing(self, query: str, answer: Answer, chosen: Sequence[Memory]) -> str:
+        """Why a prompt gets none of the memories of an answer, without any text of them; `chosen` did not fit."""
+        least = self._settings.agents.least_confidence
+        if chosen:
+            return self.too_long()
+        if not has_topic(query):
+            return NO_TOPIC
+        if not answer.hits:
+            return "nothing was found that this client may see"
+        if answer.confidence < least:
+            return f"the confidence {answer.confidence:.2f} is below agents.least_confidence ({least:g})"
+        if not self.holders(query, answer.hits):
+            return NO_HOLDER
+        confidence = f"{answer.confidence:.2f}"
+        return f"all that is relevant is in the conversation already, or not trusted (confidence {confidence})"
+
+    def too_long(self) -> str:
+        """The reason where none of the chosen memories fits."""
+        budget = self._settings.agents.budget_tokens
+        return f"all that is relevant is too long for agents.budget_tokens ({budget})"
+
+    def holders(self, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
+        """The hits that hold a bare word of a short prompt.
+
+        Several words may also match by meaning: then the best hit does not hold them all.
+        """
+        words = " ".join(filter(has_topic, query.split()))
+        if not is_search(query) or has_identifier(words):
+            return hits
+        analyzer = Analyzer(self._settings.index.language)
+        if not (terms := analyzer.plain_terms(words)):
+            return hits
+        older = self._store.memories([hit.stands_for for hit in hits if hit.stands_for])
+        matched = [older.get(hit.stands_for or "", hit.memory) for hit in hits]
+        shared = [_shared_terms(terms, query, memory, analyzer) for memory in matched]
+        is_by_meaning = len(terms) > 1 and shared[:1] != [terms]
+        return hits if is_by_meaning else [hit for hit, some in zip(hits, shared, strict=True) if some]
+
+    def _relevant(self, query: str, answer: Answer) -> list[Memory]:
+        best = self._conversation.best_score(answer)
+        hits = self.holders(query, [hit for hit in answer.hits if self._conversation.trusts(hit.memory)])
+        near = [hit for hit in hits if hit.score >= LEAST_SHARE * best and not hit.superseded]
+        untrusted = self.untrusted_writers([hit.memory for hit in near])
+        written = tuple(hit for hit in near if hit.memory.id not in untrusted)
+        # Leave out near-duplicates, whatever the budget.
+        packed = pack(replace(answer, hits=written), validation.MAX_BUDGET)
+        return [*(hit.memory for hit in packed.hits), *self._current(packed.resolutions)]
+
+    def lost_to_compaction(self) -> list[Memory]:
+        """Valid memories that the context lost in a compaction, newest first."""
+        lost = self._conversation.lost()
+        if not lost:
+            return []
+        current_versions, now = self._store.memories(lost), timestamps.now()
+        memories = [current_versions[id] for id in lost if id in current_versions]
+        valid = [memory for memory in memories if memory.valid_to is None or memory.valid_to > now]
+        return self._conversation.not_in_context(self._current(valid))
+
+    def standing(self) -> list[Memory]:
+        """The most important preferences, decisions and lessons of a project."""
+        limit = _STANDING_LOOKED_AT if self._store.shares is None else _STANDING_LOOKED_AT_SHARED
+        scopes = [
+            self._access.scope(category=category, **self._conversation.filters)
+            for category in STANDING
+            if category in self._settings.memory.categories
+        ]
+        memories = [
+            memory
+            for scope in scopes
+            for memory in self._store.browse(scope, sort=Sort.IMPORTANCE, limit=limit)
+            if memory.importance >= STANDING_IMPORTANCE
+        ]
+        memories.sort(key=lambda memory: (memory.importance, memory.updated_at, memory.id), reverse=True)
+        return self._conversation.not_in_context(self._current(memories))
+
+    def _current(self, memories: Iterable[Memory]) -> list[Memory]:
+        """The memories that may be injected here and are not superseded."""
+        visible = [memory for memory in memories if self._conversation.may_see(memory)]
+        left_out = self._access.superseded([memory.id for memory in visible]) if visible else set()
+        left_out |= self.untrusted_writers(visible).keys()
+        return [memory for memory in visible if memory.id not in left_out]
+
+    def untrusted_writers(self, memories: Sequence[Memory]) -> dict[str, str]:
+        """The untrusted users who wrote some of these texts, by id."""
+        shares = self._store.shares
+        writers = {} if shares is None else shares.writers(memories)
+        return {id: writer for id, writer in writers.items() if writer not in self._conversation.trusted}
+
+    def prompt_text(self, memories: Iterable[Memory]) -> InjectedText:
+        """The text that a prompt is given."""
+        return self._text("UserPromptSubmit", memories, self._settings.agents.budget_tokens)
+
+    def start_text(self) -> tuple[InjectedText, list[Memory]]:
+        """The text that a session starts with, and the memories it was chosen from."""
+        lost = self.lost_to_compaction()
+        memories = [*lost, *self.standing()]
+        # Half of the budget, unless memories were lost.
+        return self._text("SessionStart", memories, self._settings.agents.budget_tokens // (1 if lost else 2)), memories
+
+    def _text(self, event: str, memories: Iterable[Memory], budget: int) -> InjectedText:
+        """As many of these memories as fit the budget, in their order."""
+        wanted = list({memory.id: memory for memory in memories}.values())
+        short = self._store.shorten(memory.id for memory in wanted)
+        tokens, length = _frame(event)
+        room, characters = budget - tokens, MOST_CHARACTERS - length
+        labels = {memory.id: fence.label(memory, short) for memory in wanted}
+        chosen: list[tuple[Memory, str, int]] = []
+        for memory in wanted:
+            line = fence.line(memory, labels[memory.id])
+            # The document is JSON: it escapes the line once more, and the line break after it.
+            tokens, length = tokens_of(line), len(fence.as_json(line))
+            if len(chosen) < MOST_MEMORIES and tokens <= room and length < characters:
+                chosen.append((memory, line, tokens))
+                room, characters = room - tokens, characters - length
+        if not chosen:
+            return InjectedText()
+        taken, lines, tokens_each = zip(*chosen, strict=True)
+        ids = [memory.id for memory in taken]
+        labels = {id: labels[id] for id in ids}
+        return InjectedText(tuple(taken), dict(zip(ids, tokens_each, strict=True)), labels, _document(event, lines))
+
+
+def _shared_terms(terms: frozenset[str], query: str, memory: Memory, analyzer: Analyzer) -> frozenset[str]:
+    """The terms that stand alone in a memory; all of them if the query is the name of its speaker."""
+    return terms if is_called(memory.speaker or "", query) else terms & analyzer.plain_terms(text_of(memory))
+
+
+@cache
+def _frame(event: str) -> tuple[int, int]:
+    """Tokens of the fence and characters of the document around the lines."""
+    return tokens_of(fence.fenced(())), len(_document(event, ()))
+
+
+def _document(event: str, lines: Sequence[str]) -> str:
+    """The JSON that clients read; they reject other keys."""
+    return fence.as_json({"hookSpecificOutput": {"hookEventName": event, "additionalContext": fence.fenced(lines)}})

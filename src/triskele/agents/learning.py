@@ -32,6 +32,7 @@ from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, Spo
 if TYPE_CHECKING:
     from triskele.agents.capture import CapturedText
     from triskele.store.access import StoreAccess
+    from triskele.store.protocols import OwnerStore
 
 _READ = "learned"
 # A captured text this similar to a stored memory is not new.
@@ -73,79 +74,156 @@ class _Progress:
 
 
 def learn(
-    engine: StoreAccess, path: Path, *, dial: str = "normal", project: str | None = None, is_dry: bool = False
+    access: StoreAccess, path: Path, *, dial: str = "normal", project: str | None = None, is_dry: bool = False
 ) -> Learned:
     """Learn from new turns of a transcript; a dry run stores nothing.
 
     What the rules find is kept before a language model is asked for more.
     """
-    documents, key = engine.store.documents, respond.transcript_key(path)
-    progress = _Progress(**({} if is_dry else documents.get(_READ, key) or {}))
-    turns, after = transcripts.read_turns(path, progress.offset)
-    progress.skipped = sorted({*progress.skipped, *map(_session_key, capture.marked_sessions(turns))})
-    own = _own(engine, turns, progress)
-    learned = Learned(turns=len(own))
-    _take(engine, learned, capture.capture(own), dial, project, is_dry=is_dry)
-    if after < progress.model_offset:
-        # The file was rewritten.
-        progress.model_offset = progress.model_turns = 0
-    progress.offset = after
-    if not is_dry:
-        documents.put(_READ, {key: Document(asdict(progress))})
-    _learn_by_model(engine, path, progress, learned, dial, project, is_dry=is_dry)
-    if not is_dry:
-        documents.put(_READ, {key: Document(asdict(progress))})
-    return learned
+    return _Learner(access, dial, project, is_dry).learn(path)
 
 
-def _learn_by_model(
-    engine: StoreAccess,
-    path: Path,
-    progress: _Progress,
-    learned: Learned,
-    dial: str,
-    project: str | None,
-    *,
-    is_dry: bool,
-) -> None:
-    """Let the language model read its unread turns."""
-    reader = FactReader(engine, Curator(engine).may_call, project=project)
-    llm = reader.model()
-    if llm is None:
-        return
-    turns, after = transcripts.read_turns(path, progress.model_offset)
-    places = {id(turn): place for place, turn in enumerate(turns)}
-    own = [turn for turn in _own(engine, turns, progress) if places[id(turn)] >= progress.model_turns]
-    private = {turn.session for turn in own if _is_private(engine, turn.session, progress)}
-    reading = reader.read(llm, own, private=private)
-    learned.withheld, learned.invented, learned.problem = reading.withheld, reading.invented, reading.problem
-    progress.private = sorted({*progress.private, *map(_session_key, reading.private_sessions)})
-    _take(engine, learned, _not_found(reading.candidates, learned), dial, project, is_dry=is_dry)
-    if reading.problem:
-        progress.model_turns = places[id(own[reading.done])]
-    else:
-        progress.model_offset, progress.model_turns = after, 0
+class _Learner:
+    """Learns from one transcript."""
 
+    def __init__(self, access: StoreAccess, dial: str, project: str | None, is_dry: bool) -> None:
+        self._access = access
+        self._store = access.store
+        self._settings = access.settings
+        self._dial = dial
+        self._project = project
+        self._is_dry = is_dry
+        self._curator = Curator(access)
+        self._progress = _Progress()
+        self._learned = Learned()
 
-def _own(engine: StoreAccess, turns: Sequence[SpokenTurn], progress: _Progress) -> list[SpokenTurn]:
-    """The turns that no pattern of the settings leaves out."""
-    skip = [re.compile(pattern, re.IGNORECASE) for pattern in engine.settings.curation.learn_skip]
-    own, is_left_out = [], False
-    for turn in turns:
-        if turn.role == "user" and turn.is_typed:
-            is_left_out = any(pattern.search(turn.text) for pattern in skip)
-        is_from_user = turn.role != "user" or injection.is_from_user(HookCall(event="", prompt=turn.text))
-        if is_from_user and not is_left_out and _session_key(turn.session) not in progress.skipped:
-            own.append(turn)
-    return own
+    def learn(self, path: Path) -> Learned:
+        """Learn by the rules, then by the language model."""
+        documents, key = self._store.documents, respond.transcript_key(path)
+        if not self._is_dry:
+            self._progress = _Progress(**(documents.get(_READ, key) or {}))
+        progress = self._progress
+        turns, after = transcripts.read_turns(path, progress.offset)
+        progress.skipped = sorted({*progress.skipped, *map(_session_key, capture.marked_sessions(turns))})
+        own = self._own(turns)
+        self._learned.turns = len(own)
+        self._take(capture.capture(own))
+        if after < progress.model_offset:
+            # The file was rewritten.
+            progress.model_offset = progress.model_turns = 0
+        progress.offset = after
+        if not self._is_dry:
+            documents.put(_READ, {key: Document(asdict(progress))})
+        self._learn_by_model(path)
+        if not self._is_dry:
+            documents.put(_READ, {key: Document(asdict(progress))})
+        return self._learned
 
+    def _learn_by_model(self, path: Path) -> None:
+        """Let the language model read its unread turns."""
+        reader = FactReader(self._access, self._curator.may_call, project=self._project)
+        llm = reader.model()
+        if llm is None:
+            return
+        progress, learned = self._progress, self._learned
+        turns, after = transcripts.read_turns(path, progress.model_offset)
+        positions = {id(turn): position for position, turn in enumerate(turns)}
+        own = [turn for turn in self._own(turns) if positions[id(turn)] >= progress.model_turns]
+        private = {turn.session for turn in own if self._is_private(turn.session)}
+        reading = reader.read(llm, own, private=private)
+        learned.withheld, learned.invented, learned.problem = reading.withheld, reading.invented, reading.problem
+        progress.private = sorted({*progress.private, *map(_session_key, reading.private_sessions)})
+        self._take(_not_found(reading.candidates, learned))
+        if reading.problem:
+            progress.model_turns = positions[id(own[reading.done])]
+        else:
+            progress.model_offset, progress.model_turns = after, 0
 
-def _is_private(engine: StoreAccess, session: str, progress: _Progress) -> bool:
-    """Whether a session saw private memories."""
-    key = injection.key_of(session)
-    memories = engine.store.memories([each.id for each in engine.store.usage.given(key)]) if key else {}
-    is_shown = any(memory.sensitivity is not Sensitivity.OPEN for memory in memories.values())
-    return is_shown or _session_key(session) in progress.private
+    def _own(self, turns: Sequence[SpokenTurn]) -> list[SpokenTurn]:
+        """The turns that no pattern of the settings leaves out."""
+        skip = [re.compile(pattern, re.IGNORECASE) for pattern in self._settings.curation.learn_skip]
+        own, is_left_out = [], False
+        for turn in turns:
+            if turn.role == "user" and turn.is_typed:
+                is_left_out = any(pattern.search(turn.text) for pattern in skip)
+            is_from_user = turn.role != "user" or injection.is_from_user(HookCall(event="", prompt=turn.text))
+            if is_from_user and not is_left_out and _session_key(turn.session) not in self._progress.skipped:
+                own.append(turn)
+        return own
+
+    def _is_private(self, session: str) -> bool:
+        """Whether a session saw private memories."""
+        key = injection.key_of(session)
+        memories = self._store.memories([each.id for each in self._store.usage.given(key)]) if key else {}
+        is_shown = any(memory.sensitivity is not Sensitivity.OPEN for memory in memories.values())
+        return is_shown or _session_key(session) in self._progress.private
+
+    def _take(self, candidates: Sequence[CapturedText]) -> None:
+        """Keep and propose new candidates; a dry run only names them."""
+        stored, waiting = capture.sorted_out(candidates, self._dial)
+        accepted = self._news(stored)
+        proposed = [each for each in self._news(waiting) if not is_secret(each)]
+        self._learned.kept += accepted
+        self._learned.proposed += proposed
+        if self._is_dry:
+            return
+        self._keep(accepted)
+        rules = self._learned.rules
+        self._curator.proposals.offer_texts(
+            (memory, rules[memory.id].confidence, (Rationale(rules[memory.id].rule),)) for memory in proposed
+        )
+
+    def _news(self, candidates: Sequence[CapturedText]) -> list[Memory]:
+        """Drafts of captured texts that are neither echoes nor known."""
+        news = list[Memory]()
+        own = {turn: detect.find(turn.text) for turn in {captured.turn for captured in candidates}}
+        for captured in candidates:
+            secrets = merge([*detect.find(captured.text), *capture.secrets_from_turn(captured, own[captured.turn])])
+            draft = self._draft(captured, secrets)
+            if draft is None or self._is_known(draft, captured):
+                self._learned.skipped += 1
+            else:
+                news.append(draft)
+                self._learned.rules[draft.id] = captured
+        return news
+
+    def _draft(self, each: CapturedText, secrets: Sequence[Finding]) -> Memory | None:
+        """A draft of a captured text; a secret needs the user's request."""
+        is_users = each.turn.role == "user"
+        try:
+            text = self._access.draft(
+                each.text,
+                sensitivity=Sensitivity.SECRET if secrets else None,
+                title=detect.title_for(each.text, secrets) if secrets else None,
+                category=each.category if each.category in self._settings.memory.categories else None,
+                project=self._project,
+                origin=Origin.USER if is_users else Origin.AGENT,
+                role=Role.USER if is_users else Role.ASSISTANT,
+                session=_session(each.turn),
+                created_at=each.turn.at,
+            )
+        except BadInput:
+            return None
+        # "Until Friday" is an expiry, counted from when it was said.
+        draft = with_told_period(text)
+        return None if is_secret(draft) and each.rule != _EXPLICIT else draft
+
+    def _is_known(self, draft: Memory, each: CapturedText) -> bool:
+        if echo.recognised(self._store, each.text, project=draft.project) is not None:
+            return True
+        hints = self._curator.related(draft)
+        return any(hint.verdict is Verdict.NOOP and hint.confidence >= _KNOWN for hint in hints)
+
+    def _keep(self, accepted: Sequence[Memory]) -> None:
+        """Store memories, and decide what they replace."""
+        if not accepted:
+            return
+        curation = self._access.acting_as(CURATION)
+        outcomes = curation.apply([Add(memory) for memory in accepted], batch=self._learned.batch or None)
+        self._learned.batch = outcomes[0].batch
+        memories = self._store.memories([outcome.id for outcome in outcomes])
+        decisions = [hint for memory in memories.values() for hint in self._curator.related(memory)]
+        self._curator.apply_or_propose(decisions, apply=self._settings.curation.mode == APPLY)
 
 
 def _not_found(candidates: Sequence[CapturedText], learned: Learned) -> list[CapturedText]:
@@ -158,112 +236,29 @@ def _said(text: str) -> frozenset[str]:
     return frozenset(forms(content(words(text))))
 
 
-def _take(
-    engine: StoreAccess,
-    learned: Learned,
-    candidates: Sequence[CapturedText],
-    dial: str,
-    project: str | None,
-    *,
-    is_dry: bool,
-) -> None:
-    """Keep and propose new candidates; a dry run only names them."""
-    stored, waiting = capture.sorted_out(candidates, dial)
-    accepted = _news(engine, stored, project, learned)
-    proposed = [each for each in _news(engine, waiting, project, learned) if not is_secret(each)]
-    learned.kept += accepted
-    learned.proposed += proposed
-    if is_dry:
-        return
-    _keep(engine, accepted, learned)
-    rules = learned.rules
-    Curator(engine).proposals.offer_texts(
-        (memory, rules[memory.id].confidence, (Rationale(rules[memory.id].rule),)) for memory in proposed
-    )
-
-
-def _news(
-    engine: StoreAccess, candidates: Sequence[CapturedText], project: str | None, learned: Learned
-) -> list[Memory]:
-    """Drafts of captured texts that are neither echoes nor known."""
-    curator, news = Curator(engine), list[Memory]()
-    own = {turn: detect.find(turn.text) for turn in {captured.turn for captured in candidates}}
-    for captured in candidates:
-        secrets = merge([*detect.find(captured.text), *capture.secrets_from_turn(captured, own[captured.turn])])
-        draft = _draft(engine, captured, secrets, project)
-        if draft is None or _is_known(curator, engine, draft, captured):
-            learned.skipped += 1
-        else:
-            news.append(draft)
-            learned.rules[draft.id] = captured
-    return news
-
-
-def _draft(engine: StoreAccess, each: CapturedText, secrets: Sequence[Finding], project: str | None) -> Memory | None:
-    """A draft of a captured text; a secret needs the user's request."""
-    is_users = each.turn.role == "user"
-    try:
-        text = engine.draft(
-            each.text,
-            sensitivity=Sensitivity.SECRET if secrets else None,
-            title=detect.title_for(each.text, secrets) if secrets else None,
-            category=each.category if each.category in engine.settings.memory.categories else None,
-            project=project,
-            origin=Origin.USER if is_users else Origin.AGENT,
-            role=Role.USER if is_users else Role.ASSISTANT,
-            session=_session(each.turn),
-            created_at=each.turn.at,
-        )
-    except BadInput:
-        return None
-    # "Until Friday" is an expiry, counted from when it was said.
-    draft = with_told_period(text)
-    return None if is_secret(draft) and each.rule != _EXPLICIT else draft
-
-
-def _is_known(curator: Curator, engine: StoreAccess, draft: Memory, each: CapturedText) -> bool:
-    if echo.recognised(engine.store, each.text, project=draft.project) is not None:
-        return True
-    hints = curator.related(draft)
-    return any(hint.verdict is Verdict.NOOP and hint.confidence >= _KNOWN for hint in hints)
-
-
-def _keep(engine: StoreAccess, kept: Sequence[Memory], learned: Learned) -> None:
-    """Store memories, and decide what they replace."""
-    if not kept:
-        return
-    outcomes = engine.acting_as(CURATION).apply([Add(memory) for memory in kept], batch=learned.batch or None)
-    learned.batch = outcomes[0].batch
-    curator = Curator(engine)
-    memories = engine.store.memories([outcome.id for outcome in outcomes])
-    decisions = [hint for memory in memories.values() for hint in curator.related(memory)]
-    curator.apply_or_propose(decisions, apply=engine.settings.curation.mode == APPLY)
-
-
-def work_off(engine: StoreAccess) -> int:
+def work_off(access: StoreAccess) -> int:
     """Learn from queued transcripts; return how many were read."""
-    dial, done = engine.settings.curation.learn, 0
+    dial, done, store = access.settings.curation.learn, 0, access.store
     now = timestamps.now()
-    for key, value in respond.queued_transcripts(engine.store).items() if dial != "off" else ():
+    for key, value in respond.queued_transcripts(store).items() if dial != "off" else ():
         if timestamps.parse(value.get("after", _LONG_AGO)) > now:
             continue
         # Taken out first: a transcript that breaks the reader must not be read again and again.
-        respond.take_transcript(engine.store, key)
+        respond.take_transcript(store, key)
         with suppress(TriskeleError, OSError):
-            learned = learn(engine, Path(value["path"]), dial=dial, project=value["project"])
+            learned = learn(access, Path(value["path"]), dial=dial, project=value["project"])
             done += 1
             if learned.problem:
-                _try_later(engine, key, value)
+                _try_later(store, key, value)
     return done
 
 
-def _try_later(engine: StoreAccess, key: str, value: Mapping[str, Any]) -> None:
+def _try_later(store: OwnerStore, key: str, value: Mapping[str, Any]) -> None:
     """Queue an unread transcript again, later each time, then drop it."""
     tries = int(value.get("tries", 0))
     if tries < len(_RETRY_MINUTES):
         after = timestamps.now() + timedelta(minutes=_RETRY_MINUTES[tries])
-        again = {**value, "tries": tries + 1, "after": timestamps.to_text(after)}
-        respond.queue_again(engine.store, key, again)
+        respond.queue_again(store, key, {**value, "tries": tries + 1, "after": timestamps.to_text(after)})
 
 
 def _session(turn: SpokenTurn) -> str | None:

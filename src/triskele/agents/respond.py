@@ -13,7 +13,7 @@ from typing import Any
 
 from triskele import validation
 from triskele.agents import echo, injection
-from triskele.agents.injection import Conversation, InjectedText, key_of
+from triskele.agents.injection import Conversation, InjectedText, Injector, key_of
 from triskele.errors import TriskeleError, UnknownEvent
 from triskele.replies import ConversationUse, HookCall
 from triskele.store.access import StoreAccess
@@ -28,8 +28,8 @@ _FRESH = frozenset({"startup", "clear"})
 class LocalAgents:
     """What agents are given from one memory."""
 
-    def __init__(self, engine: StoreAccess) -> None:
-        self._engine = engine
+    def __init__(self, access: StoreAccess) -> None:
+        self._access = access
 
     def respond(self, call: HookCall) -> Injection:
         """Answer an event of an agent's client before its deadline."""
@@ -37,14 +37,14 @@ class LocalAgents:
         if not is_answered(call):
             return Injection()
         # What the last answer gave counts before the next one.
-        self._engine.deferred_writes.flush()
-        text, conversation = _ANSWERS[call.event](self._engine, call)
+        self._access.deferred_writes.flush()
+        text, conversation = _ANSWERS[call.event](self._access, call)
         if not text.memories or conversation is None or (ends is not None and time.monotonic() > ends):
             return Injection(note=text.note)
-        self._engine.deferred_writes.put(
+        self._access.deferred_writes.put(
             partial(
                 echo.note_injection,
-                self._engine.store,
+                self._access.store,
                 text.memories,
                 conversation=conversation.key,
                 tokens=text.tokens,
@@ -57,15 +57,15 @@ class LocalAgents:
 
     def digest(self, *, project: str | None = None) -> list[Memory]:
         """List the public memories that sessions of a project start with."""
-        named = self._engine.project if project is None else validation.check_name(project, "the project")
-        trusted = injection.trusted_in(self._engine)
-        return injection.standing(self._engine, Conversation(None, named, False, {}, trusted=trusted))
+        named = self._access.project if project is None else validation.check_name(project, "the project")
+        trusted = injection.trusted_users(self._access.store.shares)
+        return Injector(self._access, Conversation(None, named, False, {}, trusted=trusted)).standing()
 
     def conversations(self, *, key: str | None = None, limit: int = 20, offset: int = 0) -> list[ConversationUse]:
         """List conversations with their injections, newest first."""
         most = validation.check_whole(limit, "limit", most=validation.MAX_LISTED)
         after = validation.check_whole(offset, "offset", most=validation.MAX_OFFSET)
-        stored = self._engine.store.usage
+        stored = self._access.store.usage
         if key is None:
             return stored.conversations(most, after)
         named = stored.conversations(most, after, key=key)
@@ -83,49 +83,48 @@ _Answered = tuple[InjectedText, Conversation | None]
 _NOTHING: _Answered = (InjectedText(), None)
 
 
-def _user_prompt_submit(engine: StoreAccess, call: HookCall) -> _Answered:
+def _user_prompt_submit(access: StoreAccess, call: HookCall) -> _Answered:
     query = injection.query_of(call.prompt)
     if not query:
         return _NOTHING
-    conversation = Conversation.of(engine, call)
-    answer = injection.recalled(engine, query, conversation)
-    memories = injection.for_prompt(engine, query, answer, conversation)
-    budget = engine.settings.agents.budget_tokens
-    text = injection.injection(engine, "UserPromptSubmit", memories, budget=budget)
+    conversation = Conversation.of(access, call)
+    injector = Injector(access, conversation)
+    answer = injector.recalled(query)
+    memories = injector.for_prompt(query, answer)
+    text = injector.prompt_text(memories)
     if not text.memories:
-        text = InjectedText(note=injection.why_nothing(engine, query, answer, memories))
+        text = InjectedText(note=injector.why_nothing(query, answer, memories))
     return text, conversation
 
 
-def _session_start(engine: StoreAccess, call: HookCall) -> _Answered:
-    key = key_of(call.session)
+def _session_start(access: StoreAccess, call: HookCall) -> _Answered:
+    key, usage = key_of(call.session), access.store.usage
     if key is not None and call.source in _FRESH:
-        engine.store.usage.forget(key)
+        usage.forget(key)
     if key is not None and call.source == "compact":
-        engine.store.usage.lose(key)
-    conversation = Conversation.of(engine, call)
-    lost = injection.lost_to_compaction(engine, conversation)
-    memories = [*lost, *injection.standing(engine, conversation)]
-    budget = injection.start_budget(engine, lost)
-    return injection.injection(engine, "SessionStart", memories, budget=budget), conversation
+        usage.lose(key)
+    conversation = Conversation.of(access, call)
+    text, _ = Injector(access, conversation).start_text()
+    return text, conversation
 
 
-def _pre_compact(engine: StoreAccess, call: HookCall) -> _Answered:
+def _pre_compact(access: StoreAccess, call: HookCall) -> _Answered:
     if (key := key_of(call.session)) is not None:
-        engine.store.usage.lose(key)
-    return _stop(engine, call)
+        access.store.usage.lose(key)
+    return _stop(access, call)
 
 
-def _stop(engine: StoreAccess, call: HookCall) -> _Answered:
+def _stop(access: StoreAccess, call: HookCall) -> _Answered:
     # The background process learns from the turns since the last time.
-    if engine.settings.curation.learn != "off":
-        queue_transcript(engine.store, call.transcript, injection.project_in(engine, call))
+    if access.settings.curation.learn != "off":
+        queue_transcript(access.store, call.transcript, injection.project_in(access, call))
     return _NOTHING
 
 
-def _session_end(engine: StoreAccess, call: HookCall) -> _Answered:
+def _session_end(access: StoreAccess, call: HookCall) -> _Answered:
     if (key := key_of(call.session)) is not None:
-        (engine.store.usage.forget if call.reason == "clear" else engine.store.usage.end)(key)
+        usage = access.store.usage
+        (usage.forget if call.reason == "clear" else usage.end)(key)
     return _NOTHING
 
 

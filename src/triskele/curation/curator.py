@@ -56,11 +56,11 @@ class Curated:
 class Curator:
     """Decides on the memories of one owner."""
 
-    def __init__(self, host: StoreAccess) -> None:
-        self._host = host
-        self._store = host.store
-        self._settings = host.settings.curation
-        self.proposals = Proposals(host)
+    def __init__(self, access: StoreAccess) -> None:
+        self._access = access
+        self._store = access.store
+        self._settings = access.settings.curation
+        self.proposals = Proposals(access)
 
     def related(self, memory: Memory) -> list[PairDecision]:
         """What a memory repeats, extends or contradicts, found by recall."""
@@ -70,7 +70,7 @@ class Curator:
 
     def nearest(self, memory: Memory) -> list[NearMemory]:
         """The memories nearest to one, of its own project."""
-        answer = self._host.answer(
+        answer = self._access.answer(
             memory.content[:_QUESTION_CHARACTERS], limit=NEAREST + 1, local_only=True, project=memory.project
         )
         hits = (hit for hit in answer.hits if hit.memory.id != memory.id and not hit.superseded)
@@ -93,7 +93,7 @@ class Curator:
                 near.append((shared, other))
         near.sort(key=lambda pair: (-pair[0], pair[1].id))
         best = [other for _, other in near[: 2 * NEAREST]]
-        gone = self._host.superseded([other.id for other in best]) if best else set()
+        gone = self._access.superseded([other.id for other in best]) if best else set()
         return [NearMemory(other) for other in best if other.id not in gone][:NEAREST]
 
     def follow(self, limit: int = 50) -> Curated:
@@ -112,7 +112,7 @@ class Curator:
         written = [entry for entry in page.entries if entry.action in _WRITTEN and entry.actor != CURATION]
         ids = list(dict.fromkeys(entry.id for entry in written if entry.undoes is None))
         memories = self._store.memories(ids)
-        gone = self._host.superseded(list(memories)) if memories else set()
+        gone = self._access.superseded(list(memories)) if memories else set()
         decisions = [each for id in ids if id in memories and id not in gone for each in self.related(memories[id])]
         result = self.apply_or_propose(decisions, apply=self._settings.mode == APPLY)
         self._advance(page.cursor)
@@ -142,12 +142,12 @@ class Curator:
         """The decisions with the language model's opinion, if allowed."""
         if not (self._settings.llm_calls and decisions):
             return decisions
-        llm = self._host.llm
+        llm = self._access.llm
         if llm is None:
             return decisions
         from triskele.curation.second_opinion import reconsidered
 
-        return reconsidered(decisions, llm, self._host.egress_policy.memory, may_call=self.may_call)
+        return reconsidered(decisions, llm, self._access.egress_policy.memory, may_call=self.may_call)
 
     def may_call(self) -> bool:
         """Count one call of the language model, within the day's budget."""
@@ -164,7 +164,7 @@ class Curator:
             return []
         fresh = replace(decision, new=new, old=old)
         try:
-            outcomes = self._host.acting_as(CURATION).apply(changes_of(fresh), batch=batch)
+            outcomes = self._access.acting_as(CURATION).apply(changes_of(fresh), batch=batch)
         except (Conflict, NotFound):
             # It changed meanwhile.
             return []

@@ -33,16 +33,16 @@ _KEPT = ("category", "project", "origin", "session", *SPOKEN, "importance")
 class Proposals:
     """The queue of one memory."""
 
-    def __init__(self, host: StoreAccess) -> None:
-        self._host = host
-        self._documents = host.store.documents
+    def __init__(self, access: StoreAccess) -> None:
+        self._access = access
+        self._documents = access.store.documents
 
     def list(self) -> list[Proposal]:
         """What waits for a review, oldest first; what its memories outdated is dropped."""
         values: Mapping[str, Any] = self._documents.all(_OPEN)
         ids = {id for value in values.values() for id in (value["new"], value["old"]) if id}
-        memories = self._host.store.memories(ids)
-        retired = self._host.superseded(sorted(ids)) if ids else set()
+        memories = self._access.store.memories(ids)
+        retired = self._access.superseded(sorted(ids)) if ids else set()
         current = {id: memory for id, memory in memories.items() if id not in retired}
         # A memory that was replaced can still be forgotten.
         memories_of = {key: memories if value["kind"] == Verdict.FORGET else current for key, value in values.items()}
@@ -62,15 +62,15 @@ class Proposals:
 
     def accept(self, reference: str, *, batch: str | None = None) -> Outcomes:
         """Apply a proposal as a batch of the journal, which can be undone; clients cannot accept."""
-        if is_client(self._host.actor):
+        if is_client(self._access.actor):
             raise Conflict("only the user accepts proposals: `triskele review`")
         proposal = self.get(reference)
-        host, value = self._host.acting_as(CURATION), self._documents.get(_OPEN, proposal.id)
+        curation, value = self._access.acting_as(CURATION), self._documents.get(_OPEN, proposal.id)
         if proposal.is_stored:
             decision = PairDecision(proposal.kind, proposal.new, proposal.old, proposal.confidence, proposal.reasons)
-            outcomes = host.apply(changes_of(decision), batch=batch)
+            outcomes = curation.apply(changes_of(decision), batch=batch)
         else:
-            outcomes = host.apply([Add(self._drafted(value))], batch=batch)
+            outcomes = curation.apply([Add(self._drafted(value))], batch=batch)
         about = sorted({id for id in (value["new"], value["old"]) if id} | {each.id for each in outcomes})
         written_batch = next((each.batch for each in outcomes if each.batch), None)
         self._keep_accepted(proposal.id, value, written_batch, about)
@@ -176,7 +176,7 @@ class Proposals:
         details = dict(value["details"])
         details["origin"] = Origin(details["origin"])
         details["role"] = Role(details["role"]) if details.get("role") else None
-        return with_told_period(self._host.draft(value["text"], **details))
+        return with_told_period(self._access.draft(value["text"], **details))
 
 
 def _as_proposed(current: Mapping[str, Memory], value: Mapping[str, Any], side: str) -> Memory | None:

@@ -59,7 +59,7 @@ class ReviewResult:
 
 
 def curate(
-    host: StoreAccess,
+    access: StoreAccess,
     *,
     threshold: float | None = None,
     is_dry: bool = False,
@@ -70,7 +70,7 @@ def curate(
 
     A dry run changes nothing. The run after one that was interrupted, or ended at its `limit`, continues there.
     """
-    review, curator, batch = StoreReview(host), Curator(host), new_batch()
+    review, curator, batch = StoreReview(access), Curator(access), new_batch()
     left = review.left()[:limit]
     findings: list[UpkeepFinding] = []
     applied: list[UpkeepFinding] = []
@@ -115,11 +115,11 @@ def _worked_off(
 class StoreReview:
     """A review of all live memories, in the order in which they began; it can stop and continue."""
 
-    def __init__(self, host: StoreAccess) -> None:
-        self._store = host.store
+    def __init__(self, access: StoreAccess) -> None:
+        self._store = access.store
         self._now = timestamps.now()
-        live = [memory for memory in _live(host) if not is_secret(memory)]
-        gone = host.superseded([memory.id for memory in live]) if live else set()
+        live = [memory for memory in _live(access) if not is_secret(memory)]
+        gone = access.superseded([memory.id for memory in live]) if live else set()
         self._superseded = [memory for memory in live if memory.id in gone]
         self.memories = sorted(
             (memory for memory in live if memory.id not in gone), key=lambda each: (begins(each), each.id)
@@ -217,10 +217,10 @@ _FINDINGS = {
 }
 
 
-def _live(host: StoreAccess) -> Iterator[Memory]:
-    scope = Scope(owner=host.store.owner, as_of=timestamps.now(), any_time=True)
+def _live(access: StoreAccess) -> Iterator[Memory]:
+    scope = Scope(owner=access.store.owner, as_of=timestamps.now(), any_time=True)
     offset = 0
-    while page := host.store.browse(scope, sort=Sort.RECENCY, limit=_PAGE, offset=offset):
+    while page := access.store.browse(scope, sort=Sort.RECENCY, limit=_PAGE, offset=offset):
         yield from (memory for memory in page if not memory.shared_by)
         offset += len(page)
 

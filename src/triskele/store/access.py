@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ class StoreAccess(Protocol):
 
     def acting_as(self, actor: str) -> Self:
         """Return the same memory for another actor."""
+
+    def working_in(self, folder: Path, project: str | None = None) -> Self:
+        """Return the same memory for another folder, or for a named project."""
 
     def draft(self, content: str, **details: Unpack[Details]) -> Memory:
         """Check and classify a memory that is not stored yet."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from triskele.agents import injection
-from triskele.agents.injection import Conversation
+from triskele.agents.injection import Conversation, Injector
 from triskele.agents.respond import EVENTS
+from triskele.config import AgentSettings
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.replies import HookCall
@@ -60,29 +61,29 @@ def explain(engine: LocalEngine, event: str, payload: Mapping[str, Any]) -> Expl
     if event in _SILENT:
         return Explanation(verdict=f"silent: {event} never gives memories, it only updates the records")
     conversation = Conversation.of(engine, call)
-    return replace(_explained(engine, call, conversation), folder=call.folder)
+    injector = Injector(engine, conversation)
+    return replace(_explained(engine, injector, call, conversation), folder=call.folder)
 
 
-def _explained(engine: LocalEngine, call: HookCall, conversation: Conversation) -> Explanation:
+def _explained(engine: LocalEngine, injector: Injector, call: HookCall, conversation: Conversation) -> Explanation:
     if call.event == "session-start":
-        return _session_start(engine, conversation)
+        return _session_start(injector, conversation)
     query = injection.query_of(call.prompt)
     if not query:
         return Explanation(
             verdict="silent: the prompt is empty or a command to the client", project=conversation.project
         )
-    return _prompt(engine, query, conversation)
+    return _prompt(engine.settings.agents, injector, query, conversation)
 
 
-def _prompt(engine: LocalEngine, query: str, conversation: Conversation) -> Explanation:
-    settings = engine.settings.agents
-    answer = injection.recalled(engine, query, conversation)
-    chosen = injection.for_prompt(engine, query, answer, conversation)
-    injected = injection.injection(engine, "UserPromptSubmit", chosen, budget=settings.budget_tokens).memories
+def _prompt(settings: AgentSettings, injector: Injector, query: str, conversation: Conversation) -> Explanation:
+    answer = injector.recalled(query)
+    chosen = injector.for_prompt(query, answer)
+    injected = injector.prompt_text(chosen).memories
     is_sure = answer.confidence >= settings.least_confidence
-    untrusted = _untrusted(engine, answer, conversation)
+    untrusted = _untrusted(injector, answer, conversation)
     trusted = [hit for hit in answer.hits if conversation.trusts(hit.memory)]
-    holder_ids = {hit.memory.id for hit in injection.holders(engine, query, trusted)}
+    holder_ids = {hit.memory.id for hit in injector.holders(query, trusted)}
     considered = [
         Considered(memory, untrusted[memory.id])
         if memory.id in untrusted
@@ -94,7 +95,7 @@ def _prompt(engine: LocalEngine, query: str, conversation: Conversation) -> Expl
     if injected:
         verdict = _speaks(injected)
     elif chosen:
-        verdict = f"silent: {injection.too_long(engine)}"
+        verdict = f"silent: {injector.too_long()}"
     elif not has_topic(query):
         verdict = f"silent: {injection.NO_TOPIC}"
     elif not answer.hits:
@@ -120,10 +121,10 @@ def _prompt(engine: LocalEngine, query: str, conversation: Conversation) -> Expl
     )
 
 
-def _untrusted(engine: LocalEngine, answer: Answer, conversation: Conversation) -> dict[str, str]:
+def _untrusted(injector: Injector, answer: Answer, conversation: Conversation) -> dict[str, str]:
     """Why hits are left out that users share or wrote whom the reader does not trust, by id."""
     memories = [hit.memory for hit in answer.hits]
-    writers = injection.untrusted_writers(engine, memories, conversation)
+    writers = injector.untrusted_writers(memories)
     sharers = {each.id: each.shared_by for each in memories if not conversation.trusts(each)}
     reason = "{0} {1} it, and you do not trust {0} (`triskele shares trust {0}`)"
     written = {id: reason.format(name, "wrote") for id, name in writers.items()}
@@ -142,7 +143,7 @@ def _considered(
     if memory.id in {each.id for each in injected}:
         return Considered(memory)
     hit = next(each for each in answer.hits if each.memory.id == memory.id)
-    best = injection.best_score(answer, conversation)
+    best = conversation.best_score(answer)
     if not is_sure:
         reason = "the answer is not sure enough"
     elif memory.id not in holder_ids:
@@ -160,11 +161,9 @@ def _considered(
     return Considered(memory, reason)
 
 
-def _session_start(engine: LocalEngine, conversation: Conversation) -> Explanation:
-    lost = injection.lost_to_compaction(engine, conversation)
-    memories = [*lost, *injection.standing(engine, conversation)]
-    budget = injection.start_budget(engine, lost)
-    injected = injection.injection(engine, "SessionStart", memories, budget=budget).memories
+def _session_start(injector: Injector, conversation: Conversation) -> Explanation:
+    text, memories = injector.start_text()
+    injected = text.memories
     injected_ids = {memory.id for memory in injected}
     left_out = "the most memories or the budget are reached"
     categories = ", ".join(injection.STANDING)
