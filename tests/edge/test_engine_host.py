@@ -6,15 +6,12 @@ import gc
 import os
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from residents import OTHER
 
 from triskele import config
-from triskele.curation import curator
-from triskele.curation.curator import Curated
 from triskele.edge.hook import client as hook_client
 from triskele.edge.hook.client import NO_CHOICE
 from triskele.edge.process.engine_host import EngineHost, PackageWatch
@@ -211,11 +208,9 @@ def test_a_request_that_comes_too_late_opens_no_engine(tmp_path: Path) -> None:
     host.process_new_memories()
 
 
-def test_rows_of_other_processes_are_embedded_when_the_journal_grew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_other_processes_are_embedded_when_the_journal_grew(tmp_path: Path) -> None:
     class Counted:
-        store: Any
+        upkeep: Any
         seq, woken = 3, 0
         settings = config.load({})
 
@@ -225,11 +220,13 @@ def test_rows_of_other_processes_are_embedded_when_the_journal_grew(
         def work_in_background(self) -> None:
             self.woken += 1
 
-    monkeypatch.setattr(curator, "Curator", lambda _: SimpleNamespace(follow=lambda: Curated(is_done=True)))
+        def curate_new(self) -> bool:
+            return True
+
     host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
     host.process_new_memories()
     engine = Counted()
-    engine.store = engine
+    engine.upkeep = engine
     host._engine = engine  # type: ignore[assignment]
     woken = []
     for engine.seq in (3, 3, 4, 4):

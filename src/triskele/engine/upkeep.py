@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from triskele import validation
 from triskele.curation import projects, secrecy
 from triskele.engine import model_choice, views
+from triskele.store.derived import EMBED
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
 from triskele.types import Action, Erasure, Sensitivity
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from triskele.graph.relations import Estimate, Extracted, RelationEdge, RelationReader
     from triskele.index.local import ModelIndexes
     from triskele.replies import NameCounts
-    from triskele.store.protocols import Maintenance
+    from triskele.store.protocols import Cursor, Maintenance
     from triskele.store.vault import Rotation
     from triskele.sync.loop import SyncReport, SyncServer
     from triskele.types import Outcome, Sent
@@ -153,6 +154,10 @@ class Upkeep:
         """Name the local model that embeds, by the settings or the last switch."""
         return self._engine.models.model
 
+    def count_unembedded(self) -> int:
+        """Count the contents that wait for their vectors."""
+        return self._store.jobs.count(EMBED)
+
     def is_embedding(self) -> bool:
         """Whether this process embeds new memories in the background."""
         return self._engine.models.has_worker
@@ -168,6 +173,13 @@ class Upkeep:
     def advance_update(self, progress: Progress | None = None) -> int:
         """Embed with the weights of an update, and put them in use when nothing is left; returns how many."""
         return self._engine.models.advance_update(progress=progress) or 0
+
+    def hosted_tokens_today(self) -> int:
+        """Count the tokens that hosted models were sent today."""
+        from triskele.recall.hosted import egress_log
+
+        today = timestamps.now().date().isoformat()
+        return sum(day.tokens for day in egress_log.days(self._store) if day.day == today)
 
     def model_problems(self) -> tuple[str, ...]:
         """List why models that the settings name cannot be used."""
@@ -248,6 +260,14 @@ class Upkeep:
         from triskele.agents import learning
 
         return learning.work_off(self._engine)
+
+    def curate_new(self) -> bool:
+        """Compare a bounded number of new memories with older ones; returns whether none is left."""
+        return self._curator().follow().is_done
+
+    def position(self) -> Cursor:
+        """The position of the newest change."""
+        return self._store.position()
 
     def estimate_relations(self) -> Estimate:
         """Tell how much is left to read for relations and what it would cost; sends nothing."""

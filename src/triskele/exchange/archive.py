@@ -55,7 +55,7 @@ def recognises(path: Path) -> bool:
 
 
 def export_archive(
-    engine: StoreAccess,
+    access: StoreAccess,
     target: Path | TextIO,
     *,
     include_private: bool,
@@ -67,14 +67,14 @@ def export_archive(
         raise BadInput("an archive holds private memories too: add --private, or export as jsonl")
     with ExitStack() as stack:
         put = stack.enter_context(_output(target.expanduser())) if isinstance(target, Path) else target.write
-        models = stack.enter_context(_Models(engine))
-        reader = stack.enter_context(engine.maintenance.archive.reading())
-        owners = reader.owners() if all_owners else [engine.settings.memory.owner]
+        models = stack.enter_context(_Models(access.store, access.settings))
+        reader = stack.enter_context(access.maintenance.archive.reading())
+        owners = reader.owners() if all_owners else [access.settings.memory.owner]
         return ArchiveReport(**archive.write(reader, owners, models.tokens, put, progress or _silent)._asdict())
 
 
 def import_archive(
-    engine: StoreAccess,
+    access: StoreAccess,
     source: Path,
     *,
     keep_origin: bool,
@@ -84,7 +84,7 @@ def import_archive(
 ) -> ArchiveReport:
     """Import an archive, all or nothing, for owners without memories.
 
-    The archive of one owner becomes the engine's owner's, whatever the name was.
+    The archive of one owner becomes that of the owner of `access`, whatever the name was.
     """
     if not keep_origin:
         raise BadInput("an archive keeps the origins of its memories: add --keep-origin if it is your own")
@@ -94,27 +94,27 @@ def import_archive(
         checked = archive.check(archive.lines_of(file))
     if (count := checked.head.owners) != 1 and not all_owners:
         raise BadInput(f"the archive holds {count:,} owners: add --all-owners to import them under their names")
-    _refuse_other_widths(engine, checked.widths)
+    _refuse_other_widths(access.store, access.settings, checked.widths)
     if dry_run:
         return ArchiveReport(**checked.summary._asdict())
-    own = None if all_owners else engine.settings.memory.owner
+    own = None if all_owners else access.settings.memory.owner
 
     def owner_as(name: str) -> str:
         return name if own is None else own
 
-    with open(path, "rb") as file, engine.maintenance.archive.writing(own) as writer:
+    with open(path, "rb") as file, access.maintenance.archive.writing(own) as writer:
         slots = archive.load(writer, checked, archive.lines_of(file), owner_as, progress or _silent)
-    with _Models(engine) as models:
+    with _Models(access.store, access.settings) as models:
         waiting = sum(map(models.settle, slots))
-        if not engine.store.vectors.keeps_tokens:
+        if not access.store.vectors.keeps_tokens:
             for owner, rows in _token_rows(path):
                 models.add_tokens(owner_as(owner), rows, slots[owner_as(owner)])
     return ArchiveReport(**checked.summary._asdict(), to_embed=waiting)
 
 
-def _refuse_other_widths(engine: StoreAccess, widths: Mapping[str, int]) -> None:
+def _refuse_other_widths(store: OwnerStore, settings: Settings, widths: Mapping[str, int]) -> None:
     """Refuse vectors that the model in force cannot have made."""
-    embedder = _embedder(engine.store, engine.settings) if widths else None
+    embedder = _embedder(store, settings) if widths else None
     expected = row_bytes(embedder.dimensions) if embedder is not None else 0
     if embedder is not None and widths.get(embedder.fingerprint, expected) != expected:
         raise BadInput("the archive has vectors of another size than their model makes: nothing was imported")
@@ -134,9 +134,9 @@ def _embedder(store: OwnerStore, settings: Settings) -> Embedder | None:
 class _Models:
     """The model of each owner in turn, with its token vectors."""
 
-    def __init__(self, engine: StoreAccess) -> None:
-        self._settings = engine.settings
-        self._own = engine.store
+    def __init__(self, own: OwnerStore, settings: Settings) -> None:
+        self._settings = settings
+        self._own = own
         self._opened = ExitStack()
         self._current: tuple[str, ModelIndexes | None] | None = None
 

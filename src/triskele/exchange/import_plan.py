@@ -17,7 +17,7 @@ from triskele.exchange.records import NamedLink, Note, StoredLink, StoredVersion
 from triskele.replies import Preview, Problem
 from triskele.store.access import StoreAccess
 from triskele.store.protocols import OwnerStore
-from triskele.store.vault import row_of
+from triskele.store.vault import StoreVault, row_of
 from triskele.text import timestamps
 from triskele.text.ids import content_hash, same_words
 from triskele.types import (
@@ -63,10 +63,10 @@ def _preview(memory: Memory, action: Action, id: str, location: str = "") -> Pre
     )
 
 
-def for_notes(engine: StoreAccess, notes: Sequence[Note], ties: Iterable[NamedLink], project: str | None) -> ImportPlan:
+def for_notes(access: StoreAccess, notes: Sequence[Note], ties: Iterable[NamedLink], project: str | None) -> ImportPlan:
     """Plan notes of other programs; known texts are duplicates."""
     problems: list[Problem] = []
-    stored = {_identity(memory): memory.id for memory in _standing(engine)} if notes else {}
+    stored = {_identity(memory): memory.id for memory in _standing(access.store)} if notes else {}
     sealed: dict[Identity, str] | None = None
     names: dict[str, str] = {}
     groups: list[tuple[Change, ...]] = []
@@ -74,13 +74,13 @@ def for_notes(engine: StoreAccess, notes: Sequence[Note], ties: Iterable[NamedLi
     new: set[str] = set()
     for note in notes:
         try:
-            memory = _drafted(engine, note, project)
+            memory = _drafted(access, note, project)
         except BadInput as error:
             problems.append(Problem(note.location, str(error)))
             continue
         if isinstance(memory, SecretDraft):
             # Secrets with equal titles may differ: their texts are compared.
-            sealed = _secrets(engine) if sealed is None else sealed
+            sealed = _secrets(access.store, access.vault) if sealed is None else sealed
             id = sealed.setdefault(_identity(memory, content_hash(memory.text)), memory.id)
         else:
             id = stored.setdefault(_identity(memory), memory.id)
@@ -95,7 +95,7 @@ def for_notes(engine: StoreAccess, notes: Sequence[Note], ties: Iterable[NamedLi
         read=len(notes),
         duplicates=len(notes) - len(groups) - len(problems),
         groups=tuple(groups),
-        links=() if problems else tuple(_tied_links(engine.store, names, ties)),
+        links=() if problems else tuple(_tied_links(access.store, names, ties)),
         problems=tuple(problems),
         previews=tuple(previews),
     )
@@ -140,8 +140,8 @@ def for_export(store: OwnerStore, versions: Sequence[StoredVersion], links: Sequ
     )
 
 
-def _drafted(engine: StoreAccess, note: Note, project: str | None) -> Memory:
-    limit = engine.settings.memory.max_characters
+def _drafted(access: StoreAccess, note: Note, project: str | None) -> Memory:
+    limit = access.settings.memory.max_characters
     if len(note.content) > limit and len(note.content.strip()) > limit:
         raise BadInput(
             f"the memory has {len(note.content):,} characters, the limit is {limit:,}: split it into single facts"
@@ -155,25 +155,22 @@ def _drafted(engine: StoreAccess, note: Note, project: str | None) -> Memory:
     if project is not None:
         details["project"] = project
     updated = details.pop("updated_at", None)
-    memory = engine.draft(note.content, **details, origin=Origin.IMPORT)
+    memory = access.draft(note.content, **details, origin=Origin.IMPORT)
     return memory if updated is None else replace(memory, updated_at=timestamps.parse(updated))
 
 
-def _standing(engine: StoreAccess) -> Iterator[Memory]:
-    owner = engine.settings.memory.owner
-    everything = (memory for _, memory in engine.store.versions() if memory.known_to is None)
-    versions = (memory for memory in everything if memory.owner == owner and memory.shared_by is None)
+def _standing(store: OwnerStore) -> Iterator[Memory]:
+    everything = (memory for _, memory in store.versions() if memory.known_to is None)
+    versions = (memory for memory in everything if memory.owner == store.owner and memory.shared_by is None)
     return (memory for memory in versions if not is_secret(memory))
 
 
-def _secrets(engine: StoreAccess) -> dict[Identity, str]:
+def _secrets(store: OwnerStore, vault: StoreVault) -> dict[Identity, str]:
     """The current secrets by the hashes of their texts."""
-    rows = {(row.id, row.version): row for row in engine.store.sealed()}
-    memories = engine.store.memories(sorted({id for id, _ in rows}))
+    rows = {(row.id, row.version): row for row in store.sealed()}
+    memories = store.memories(sorted({id for id, _ in rows}))
     secrets = ((memory, rows.get((memory.id, memory.version))) for memory in memories.values())
-    return {
-        _identity(memory, content_hash(engine.vault.open(row))): memory.id for memory, row in secrets if row is not None
-    }
+    return {_identity(memory, content_hash(vault.open(row))): memory.id for memory, row in secrets if row is not None}
 
 
 def _identity(memory: Memory, digest: str | None = None) -> Identity:

@@ -109,7 +109,7 @@ def checked(name: str, known: Collection[str]) -> str:
 
 
 def import_memories(
-    engine: StoreAccess,
+    access: StoreAccess,
     source: Path,
     *,
     format: str | None = None,
@@ -127,7 +127,7 @@ def import_memories(
     name = choose(path, format)
     target = None if project is None else validation.check_name(project, "the project")
     try:
-        items = _collect(IMPORTS[name].read(path, engine.settings.memory), report_progress)
+        items = _collect(IMPORTS[name].read(path, access.settings.memory), report_progress)
         digest = sources.digest(files_of(path), path)
     except OSError as error:
         raise BadInput(f"cannot read {sources.printable(str(source))}: {error.strerror or error}") from error
@@ -138,10 +138,10 @@ def import_memories(
         for number, version in enumerate(items.versions):
             origin = least_trusted(version.memory.origin, Origin.IMPORT)
             items.versions[number] = replace(version, memory=replace(version.memory, origin=origin))
-    home = "" if is_export else engine.project if target is None else target
+    home = "" if is_export else access.project if target is None else target
     batch = content_hash(f"{name}\0{home}\0{digest}")[:_BATCH_CHARACTERS]
     for _ in range(_TRIES):
-        planned = _planned(engine, items, target)
+        planned = _planned(access, items, target)
         problems = (*items.problems, *planned.problems)[:MAX_PROBLEMS]
         if problems and not dry_run:
             raise BadInput(_complaint(path, problems))
@@ -150,7 +150,7 @@ def import_memories(
             return replace(report, memories=planned.previews)
         # Another process may store the text of a link's end after the plan was made.
         with suppress(NotFound):
-            return _write(engine.acting_as(IMPORT), planned, report, report_progress)
+            return _write(access.acting_as(IMPORT), planned, report, report_progress)
     raise Conflict(f"other processes write what {sources.printable(path.name)} holds: nothing was imported, try again")
 
 
@@ -171,7 +171,7 @@ def _report(
 
 
 def export_memories(
-    engine: StoreAccess,
+    access: StoreAccess,
     target: Path | TextIO,
     *,
     format: str = "jsonl",
@@ -185,12 +185,12 @@ def export_memories(
     if with_secrets and not (chosen.tells_secrets and isinstance(target, Path)):
         raise BadInput("secrets can only be exported into a jsonl file: name one")
     taken = take_snapshot(
-        engine.store,
+        access.store,
         include_private=include_private,
         current_only=current_only or chosen.is_current_only,
         with_secrets=with_secrets,
     )
-    taken, revealed = _revealed(engine, taken)
+    taken, revealed = _revealed(access, taken)
     chosen.write(taken, target.expanduser() if isinstance(target, Path) else target, progress or _silent)
     return ExportReport(
         written=len(taken.histories),
@@ -202,13 +202,13 @@ def export_memories(
     )
 
 
-def _revealed(engine: StoreAccess, taken: Snapshot) -> tuple[Snapshot, int]:
+def _revealed(access: StoreAccess, taken: Snapshot) -> tuple[Snapshot, int]:
     """The snapshot with the texts of its secrets; each is journaled as revealed before anything is written."""
     ids = [history[0].id for history in taken.histories if any(map(is_secret, history))]
     if not ids:
         return taken, 0
-    texts = {(row.id, row.version): engine.vault.open(row) for row in engine.store.sealed(ids)}
-    engine.apply([Reveal(id) for id in ids])
+    texts = {(row.id, row.version): access.vault.open(row) for row in access.store.sealed(ids)}
+    access.apply([Reveal(id) for id in ids])
     histories = tuple(
         tuple(_with_text(memory, texts) if is_secret(memory) else memory for memory in history)
         for history in taken.histories
@@ -260,19 +260,19 @@ def _collect(items: Iterable[Item], progress: Progress) -> _Found:
     return collected
 
 
-def _planned(engine: StoreAccess, found: _Found, project: str | None) -> ImportPlan:
+def _planned(access: StoreAccess, found: _Found, project: str | None) -> ImportPlan:
     if found.versions or found.links:
         # If some lines could not be read, a link's end may be missing for that reason only.
-        return import_plan.for_export(engine.store, found.versions, [] if found.problems else found.links)
-    return import_plan.for_notes(engine, found.notes, found.ties, project)
+        return import_plan.for_export(access.store, found.versions, [] if found.problems else found.links)
+    return import_plan.for_notes(access, found.notes, found.ties, project)
 
 
-def _write(engine: StoreAccess, planned: ImportPlan, report: ImportReport, progress: Progress) -> ImportReport:
+def _write(access: StoreAccess, planned: ImportPlan, report: ImportReport, progress: Progress) -> ImportReport:
     """Write memories, then links, in one transaction."""
     changes: list[Change] = [change for group in planned.groups for change in group]
     changes += map(Connect, planned.links)
     progress(0, len(changes))
-    outcomes = engine.apply(changes, batch=report.batch) if changes else []
+    outcomes = access.apply(changes, batch=report.batch) if changes else []
     actions = Counter(outcome.action for outcome in outcomes)
     progress(len(changes), len(changes))
     # Another process may have stored the same text since the first pass.

@@ -67,7 +67,7 @@ class Process:
 
     def ready(self) -> Ready:
         """Say that the store can be read."""
-        self._engine().store.position()
+        self._engine().upkeep.position()
         return Ready("ready", __version__)
 
 

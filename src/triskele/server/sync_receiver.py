@@ -16,10 +16,10 @@ from typing import Annotated, Literal, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
+from triskele.store.access import StoreAccess
 from triskele.store.derived import Document
-from triskele.store.protocols import Cursor
+from triskele.store.protocols import Cursor, OwnerStore
 from triskele.sync import states
 from triskele.sync.merge import WITHDRAWN, Push, Standing
 from triskele.sync.states import (
@@ -118,42 +118,42 @@ _WITHDRAWN = "sync-withdrawn"
 _TRIES = 5
 
 
-def push(engine: LocalEngine, items: Sequence[SyncItem], *, actor: str, user: str) -> PushReply:
+def push(access: StoreAccess, items: Sequence[SyncItem], *, actor: str, user: str) -> PushReply:
     """Take changes of a laptop."""
-    _check_user(engine, user)
-    acting = engine.acting_as(states.sync_actor(actor))
-    return PushReply(tuple(_Receiver(acting).push(items)), engine.store.owner)
+    _check_user(access.store, user)
+    acting = access.acting_as(states.sync_actor(actor))
+    return PushReply(tuple(_Receiver(acting).push(items)), access.store.owner)
 
 
-def pull(engine: LocalEngine, cursor: str, *, limit: int, user: str) -> PulledPage:
+def pull(access: StoreAccess, cursor: str, *, limit: int, user: str) -> PulledPage:
     """List what changed since a cursor, as it is now."""
-    _check_user(engine, user)
+    _check_user(access.store, user)
     if not _CURSOR.fullmatch(cursor):
         raise BadInput(f"not a cursor: {cursor[:40]!r}")
     if not 1 <= limit <= MAX_PULLED:
         raise BadInput(f"limit must be between 1 and {MAX_PULLED}, not {limit}")
-    store, since = engine.store, Cursor(cursor)
+    store, since = access.store, Cursor(cursor)
     if not store.holds(since):
         return PulledPage(items=(), cursor="", is_end=False, is_reset=True, user=store.owner)
     page = store.changes_since(since, limit)
     actors = states.touched(store, page.entries)
-    _end_withdrawals(engine, list(actors))
-    items = shown(engine, list(actors), actors)
+    _end_withdrawals(access, list(actors))
+    items = shown(store, list(actors), actors)
     is_end = len(page.entries) < limit
     return PulledPage(items=tuple(items), cursor=page.cursor, is_end=is_end, user=store.owner)
 
 
-def _check_user(engine: LocalEngine, user: str) -> None:
+def _check_user(store: OwnerStore, user: str) -> None:
     """Refuse the key of another user before anything is carried out: two people's memories must not mix."""
-    owner = engine.store.owner
+    owner = store.owner
     if user not in ("", owner):
         # No BadInput: nothing is wrong with the items.
         raise Conflict(f"the key belongs to {owner}, this store was synced as {user}: use a key of {user}")
 
 
-def shown(engine: LocalEngine, ids: Sequence[str], actors: dict[str, str]) -> list[Shown]:
+def shown(store: OwnerStore, ids: Sequence[str], actors: dict[str, str]) -> list[Shown]:
     """Some memories as a laptop may see them; what never existed is left out."""
-    store, projects = engine.store, ProjectNames(engine.store)
+    projects = ProjectNames(store)
     links = states.links_of(store, ids)
     memories = states.latest(store, sorted({*ids, *(target for ties in links.values() for _, target in ties)}))
     withdrawn = store.documents.some(_WITHDRAWN, ids)
@@ -178,18 +178,19 @@ def _is_open(memory: Memory | None) -> bool:
     return memory is not None and memory.sensitivity is Sensitivity.OPEN
 
 
-def _end_withdrawals(engine: LocalEngine, ids: Sequence[str]) -> None:
+def _end_withdrawals(access: StoreAccess, ids: Sequence[str]) -> None:
     """Erase what an earlier push closed and marked, and was stopped before it erased."""
-    marks = engine.store.documents.some(_WITHDRAWN, ids) if ids else {}
-    memories = states.latest(engine.store, sorted(marks)) if marks else {}
-    left = [id for id, memory in memories.items() if not _is_open(memory) and _is_half_withdrawn(engine, memory)]
+    store = access.store
+    marks = store.documents.some(_WITHDRAWN, ids) if ids else {}
+    memories = states.latest(store, sorted(marks)) if marks else {}
+    left = [id for id, memory in memories.items() if not _is_open(memory) and _is_half_withdrawn(store, memory)]
     if left:
-        engine.acting_as(states.WITHDRAWAL).erase(*left)
+        access.acting_as(states.WITHDRAWAL).erase(*left)
 
 
-def _is_half_withdrawn(engine: LocalEngine, memory: Memory) -> bool:
+def _is_half_withdrawn(store: OwnerStore, memory: Memory) -> bool:
     """Whether a withdrawal closed it, and stopped before it erased it."""
-    entries = engine.store.journal(id=memory.id, limit=states.ALL_ENTRIES)
+    entries = store.journal(id=memory.id, limit=states.ALL_ENTRIES)
     makers = [each.actor for each in entries if (each.id, each.version) == (memory.id, memory.version)]
     return makers[-1:] == [states.WITHDRAWAL]
 
@@ -218,9 +219,9 @@ class _Planned:
 class _Receiver:
     """Carries out one push: erasures, then all records in one transaction, then links."""
 
-    def __init__(self, engine: LocalEngine) -> None:
-        self._engine = engine
-        self._store = engine.store
+    def __init__(self, access: StoreAccess) -> None:
+        self._access = access
+        self._store = access.store
 
     @cached_property
     def _projects(self) -> ProjectNames:
@@ -228,7 +229,7 @@ class _Receiver:
 
     def push(self, items: Sequence[SyncItem]) -> list[PushResult]:
         """Carry out the items; one result for each, in any order."""
-        _end_withdrawals(self._engine, [item.id for item in items])
+        _end_withdrawals(self._access, [item.id for item in items])
         results = self._erased([item for item in items if item.push is Push.ERASURE])
         results += self._withdrawn([item for item in items if item.push is Push.WITHDRAWAL])
         results += self._recorded([item for item in items if item.push is Push.RECORD])
@@ -241,9 +242,9 @@ class _Receiver:
         marked = self._store.documents.some(_WITHDRAWN, ids).keys() - memories.keys()
         if marked:
             # The journal records erasures only of existing memories.
-            self._engine.apply([Add(_placeholder(id, self._store.owner), verbatim=True) for id in sorted(marked)])
+            self._access.apply([Add(_placeholder(id, self._store.owner), verbatim=True) for id in sorted(marked)])
         if memories or marked:
-            self._engine.erase(*memories, *sorted(marked))
+            self._access.erase(*memories, *sorted(marked))
         self._store.documents.delete(_WITHDRAWN, ids)
         return [PushResult(item.id, Status.DONE, str(Standing.ERASED)) for item in items]
 
@@ -267,7 +268,7 @@ class _Receiver:
                 taken_back.append(item.id)
                 results.append(PushResult(item.id, Status.DONE, str(item.sensitivity)))
         if taken_back:
-            self._engine.acting_as(states.WITHDRAWAL).erase(*taken_back)
+            self._access.acting_as(states.WITHDRAWAL).erase(*taken_back)
         return results
 
     def _closed(self, memory: Memory, sensitivity: Sensitivity) -> bool:
@@ -275,7 +276,7 @@ class _Receiver:
         self._store.documents.put(_WITHDRAWN, {memory.id: Document(str(sensitivity))})
         private = replace(memory, sensitivity=Sensitivity.PRIVATE)
         try:
-            self._engine.acting_as(states.WITHDRAWAL).apply(states.changes_for(private, memory))
+            self._access.acting_as(states.WITHDRAWAL).apply(states.changes_for(private, memory))
         except (Conflict, NotFound):
             return False
         return True
@@ -307,7 +308,7 @@ class _Receiver:
         changes = [change for each in planned for change in each.changes]
         if not changes:
             return {}
-        outcomes = self._engine.apply(changes)
+        outcomes = self._access.apply(changes)
         ends = accumulate(len(each.changes) for each in planned)
         starts = {
             each.item.id: end - len(each.changes) for each, end in zip(planned, ends, strict=True) if each.changes
@@ -322,11 +323,11 @@ class _Receiver:
             if outcome.sensitivity is not Sensitivity.OPEN:
                 # A private memory has the same text: it is not returned, and this one is stored as a second memory.
                 try:
-                    self._engine.apply([Add(planned.after, verbatim=True)])
+                    self._access.apply([Add(planned.after, verbatim=True)])
                 except QuotaExceeded as error:
                     return PushResult(planned.item.id, Status.REFUSED, reason=str(error))
             else:
-                [twin] = shown(self._engine, [outcome.id], {})
+                [twin] = shown(self._store, [outcome.id], {})
                 return PushResult(planned.item.id, Status.DUPLICATE, known=twin)
         return PushResult(planned.item.id, Status.DONE, token_of(planned.after))
 
@@ -353,7 +354,7 @@ class _Receiver:
         values = {name: getattr(item.record, name) for name in SyncRecord.model_fields}
         record = Record(**{**values, "tags": tuple(values["tags"]), "keys": tuple(values["keys"])})
         memory = states.memory_of(item.id, record, self._store.owner, self._projects)
-        return states.checked(memory, self._engine.settings.memory)
+        return states.checked(memory, self._access.settings.memory)
 
     def _as_new(self, item: SyncItem, memory: Memory, withdrawn: dict[str, str]) -> _Planned:
         token = states.tombstone(self._store, item.id, withdrawn)
@@ -386,7 +387,7 @@ class _Receiver:
         return any(each.action is Action.FORGOTTEN and each.previous == version.version for each in entries)
 
     def _stale(self, item: SyncItem) -> PushResult:
-        [current] = shown(self._engine, [item.id], {})
+        [current] = shown(self._store, [item.id], {})
         return PushResult(item.id, Status.STALE, known=current)
 
     def _tied(self, item: SyncItem) -> PushResult:
@@ -395,7 +396,7 @@ class _Receiver:
         changes: list[Change] = [Disconnect(states.link_of(item.id, tie, now)) for tie in item.unlinked]
         changes += [Connect(states.link_of(item.id, tie, now)) for tie in item.linked]
         try:
-            self._engine.apply(changes)
+            self._access.apply(changes)
         except (Conflict, NotFound):
             reasons = [reason for change in changes if (reason := self._refusal(change))]
         links = tuple(sorted(states.links_of(self._store, [item.id])[item.id]))
@@ -405,7 +406,7 @@ class _Receiver:
     def _refusal(self, change: Change) -> str:
         """Why one change cannot be made; empty if it was made."""
         try:
-            self._engine.apply([change])
+            self._access.apply([change])
         except (Conflict, NotFound) as error:
             return str(error)
         return ""

@@ -17,7 +17,6 @@ from triskele.edge.http.access import Access, AccessPolicy, Principal
 from triskele.engine.background import DeferredWrites
 from triskele.errors import QuotaExceeded
 from triskele.store import open as stores
-from triskele.store.derived import EMBED
 from triskele.store.writer import MemoryLimits
 from triskele.text import timestamps
 
@@ -146,10 +145,7 @@ class Tenants(AccessPolicy):
         most = _limit(principal.quotas.model_tokens_per_day, self.limits.model_tokens_per_day)
         if not most:
             return
-        from triskele.recall.hosted import egress_log
-
-        today = timestamps.now().date().isoformat()
-        spent = sum(day.tokens for day in egress_log.days(self.engine_of(principal).store) if day.day == today)
+        spent = self.engine_of(principal).upkeep.hosted_tokens_today()
         if spent >= most:
             raise QuotaExceeded(f"{spent:,} tokens of hosted models were used today, the quota is {most:,}: wait a day")
 
@@ -157,16 +153,14 @@ class Tenants(AccessPolicy):
         """Let curation compare what a user wrote with what is near, once the answer is out."""
         engine = self.engine_of(principal)
         with self._mutex:
-            self._to_curate[engine.store.owner] = engine
+            self._to_curate[engine.settings.memory.owner] = engine
         self.after_writes.put(self._curate)
 
     def _curate(self) -> None:
         """Curate for all who wait, one at a time: questions of people need the processor and the connections."""
-        from triskele.curation.curator import Curator
-
         while (engine := self._next_to_curate()) is not None:
             # A bounded step: what is left of a large import follows with the next writes.
-            Curator(engine).follow()
+            engine.upkeep.curate_new()
 
     def _next_to_curate(self) -> LocalEngine | None:
         with self._mutex:
@@ -189,7 +183,7 @@ class Tenants(AccessPolicy):
         """How many contents of the open memories wait for their vectors."""
         with self._mutex:
             engines = list(self._engines.values())
-        return sum(engine.store.jobs.count(EMBED) for engine in engines)
+        return sum(engine.upkeep.count_unembedded() for engine in engines)
 
     def open_engines(self) -> int:
         """How many memories are open."""

@@ -70,12 +70,12 @@ class _Merged:
 class Sync:
     """Syncs one owner's store with a server; `address` identifies the server."""
 
-    def __init__(self, engine: StoreAccess, server: SyncServer, address: str) -> None:
-        self._engine = engine
-        self._store = engine.store
+    def __init__(self, access: StoreAccess, server: SyncServer, address: str) -> None:
+        self._access = access
+        self._store = access.store
         self._server = server
         self._address = address
-        self._notes = Notes(engine.store)
+        self._notes = Notes(access.store)
         self._pushed = self._pulled = 0
 
     def run(self, *, is_elsewhere: bool = False) -> SyncReport:
@@ -207,12 +207,12 @@ class Sync:
             if source != target:
                 moved.append(Connect(Link(source=source, kind=link.kind, target=target, known_from=now)))
         forget: list[Change] = [Revise(mine, base=mine.version), Forget(id)]
-        engine = self._engine.acting_as(states.sync_actor(known.actor))
+        access = self._access.acting_as(states.sync_actor(known.actor))
         try:
-            engine.apply([*moved, *forget])
+            access.apply([*moved, *forget])
         except Conflict:
             # A moved link may close a circle.
-            engine.apply(forget)
+            access.apply(forget)
         return self._notes.forget_waiting([id])
 
     def _push_links(self, ids: Sequence[str]) -> list[str]:
@@ -318,12 +318,12 @@ class Sync:
 
     def _apply(self, merged: _Merged) -> None:
         if merged.erasing:
-            self._engine.erase(*merged.erasing)
+            self._access.erase(*merged.erasing)
         for actor, changes in merged.changes.items():
             if changes:
                 # Recorded first: if the process dies here, the notes say what was synced.
                 batch = self._notes.put_taking(merged.taking[actor])
-                self._engine.acting_as(states.sync_actor(actor)).apply(changes, batch=batch)
+                self._access.acting_as(states.sync_actor(actor)).apply(changes, batch=batch)
         for id in merged.sealing:
             self._seal(id)
         for id, memory in states.latest(self._store, merged.closing).items():
@@ -338,11 +338,11 @@ class Sync:
     def _seal(self, id: str) -> None:
         """Make a memory secret; or private, if the vault is locked."""
         try:
-            self._engine.seal(id)
+            self._access.seal(id)
         except Unavailable:
             [memory] = states.latest(self._store, [id]).values()
             if memory.sensitivity is Sensitivity.OPEN:
-                self._engine.apply(_withdrawing(memory))
+                self._access.apply(_withdrawing(memory))
 
     def _conflict(self, item: Shown, mine: LocalState, theirs: str) -> Document:
         before = self._notes.conflicts([item.id]).get(item.id)
@@ -375,13 +375,13 @@ class Sync:
         """Open and close links; those that could not be opened."""
         now = timestamps.now()
         changes: list[Change] = [Disconnect(states.link_of(id, tie, now)) for tie in sorted(closing)]
-        engine = self._engine.acting_as(states.sync_actor(""))
+        access = self._access.acting_as(states.sync_actor(""))
         if changes:
-            engine.apply(changes)
+            access.apply(changes)
         left = set()
         for tie in sorted(opening):
             try:
-                engine.apply([Connect(states.link_of(id, tie, now))])
+                access.apply([Connect(states.link_of(id, tie, now))])
             except (Conflict, NotFound):
                 left.add(tie)
         return frozenset(left)

@@ -183,15 +183,15 @@ def conflicts(store: OwnerStore) -> list[Proposal]:
     ]
 
 
-def resolve(engine: StoreAccess, id: str, *, keep_mine: bool, batch: str | None = None) -> None:
+def resolve(access: StoreAccess, id: str, *, keep_mine: bool, batch: str | None = None) -> None:
     """Settle a conflict; the next sync pushes what is kept here, and the other version stays in the history."""
-    store, notes = engine.store, Notes(engine.store)
+    store, notes = access.store, Notes(access.store)
     conflict = notes.conflicts([id]).get(id)
     if conflict is None:
         raise NotFound(f"{id} has no conflict: `triskele list --conflicts` shows all")
     if not keep_mine:
         theirs = states.memory_of(id, _record(conflict["record"]), store.owner, ProjectNames(store))
-        engine.apply(states.changes_for(theirs, states.latest(store, [id]).get(id)), batch=batch)
+        access.apply(states.changes_for(theirs, states.latest(store, [id]).get(id)), batch=batch)
     [agreed] = notes.agreed([id]).values()
     notes.put_agreed({id: replace(agreed, mine=conflict["theirs"], theirs=conflict["token"], sent=())})
     notes.put_waiting({id: RETRY})

@@ -189,12 +189,10 @@ class EngineHost:
         engine = self._store
         if engine is not None and engine.settings.curation.learn != "off":
             engine.upkeep.learn_queued()
-        if engine is not None and (position := engine.store.position()) != self._seen:
-            from triskele.curation.curator import Curator
-
+        if engine is not None and (position := engine.upkeep.position()) != self._seen:
             engine.work_in_background()
             # Its own changes come after the position, and need no second look.
-            self._seen = position if Curator(engine).follow().is_done else None
+            self._seen = position if engine.upkeep.curate_new() else None
 
     def has_notes(self) -> bool:
         """Whether an answer has left something to write."""
@@ -255,7 +253,7 @@ class EngineHost:
 
     def waiting(self) -> int:
         """How many contents wait for their vectors; 0 before the engine is open."""
-        return 0 if (store := self._store) is None else store.store.heads().unembedded
+        return 0 if (store := self._store) is None else store.upkeep.count_unembedded()
 
     def open_engines(self) -> int:
         """Whether the engine is open, as a number."""
