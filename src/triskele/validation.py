@@ -194,20 +194,19 @@ def check_moment(value: Moment | None) -> datetime | None:
     return timestamps.parse(value) if isinstance(value, str) else value
 
 
-def check_when(value: Moment | None) -> datetime | None:
-    """A point in time, or the beginning of the period that words such as `last week` name."""
+def check_when(value: Moment | None, *, at_end: bool = False) -> datetime | None:
+    """A point in time, or the beginning or end of the period that words such as `last week` name."""
+    if not isinstance(value, str):
+        return check_moment(value)
     # Imported here: few calls name a time in words.
     from triskele.text import periods
 
-    return periods.parse_start(value, timestamps.now()) if isinstance(value, str) else check_moment(value)
+    return (periods.parse_end if at_end else periods.parse_start)(value, timestamps.now())
 
 
 def check_range(since: Moment | None, until: Moment | None) -> tuple[datetime | None, datetime | None]:
     """The beginning and the end of the time that memories may be about; `until` includes what it names."""
-    from triskele.text import periods
-
-    start = check_when(since)
-    end = periods.parse_end(until, timestamps.now()) if isinstance(until, str) else check_moment(until)
+    start, end = check_when(since), check_when(until, at_end=True)
     if start is not None and end is not None and end <= start:
         raise BadInput(f"until {until} ends before since {since} begins")
     return start, end

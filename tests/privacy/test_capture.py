@@ -12,7 +12,7 @@ import pytest
 from canaries import Canaries
 from capture import Capture, answer
 
-from triskele.engine import models
+from triskele.engine.local import LocalEngine
 from triskele.errors import Unavailable
 from triskele.models.egress import _Writer
 from triskele.models.llm import CommandLlm
@@ -117,7 +117,7 @@ GUARDS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "what makes a secret one": lambda patch: patch.setattr(Quotes, "add_secrets", Quotes.add),
     "taking vectors back": lambda patch: patch.setattr(truth_rows, "drop_hosted_vectors", _nothing),
     "dropping vectors of sealed texts": lambda patch: patch.setattr(writer, "drop_unused", _nothing),
-    "taking files back": lambda patch: patch.setattr(models.Models, "take_back", _nothing),
+    "taking files back": lambda patch: patch.setattr(LocalEngine, "_take_back", _nothing),
     "the account of what was sent": lambda patch: patch.setattr(egress_log.StoreLedger, "_note", _nothing),
     "the words of a request": lambda patch: patch.setattr(_Writer, "word", lambda writer, text: text),
     "the hosted model's question": _unwatched(services, "Hosted"),

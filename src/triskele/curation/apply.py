@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triskele.curation import secrecy
 from triskele.curation.decide import PairDecision, begins
+from triskele.store.writer import revision
 from triskele.text import timestamps
 from triskele.types import (
     CLOSENESS,
@@ -82,7 +82,7 @@ def _closest(new: Memory, old: Memory) -> Sensitivity:
 def _revised(before: Memory, after: Memory) -> list[Change]:
     if before == after:
         return []
-    return secrecy.revision(before, replace(after, updated_at=timestamps.now()))
+    return revision(before, replace(after, updated_at=timestamps.now()))
 
 
 def _link(source: Memory, target: Memory) -> Link:

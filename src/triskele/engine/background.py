@@ -1,4 +1,4 @@
-"""Work beside the answers: small writes that they leave, and a thread that embeds what was written."""
+"""Work beside the answers: small writes that they leave, what is opened later, and a thread that embeds."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from triskele.config import DATABASE, NO_MODEL, Settings
 from triskele.errors import StoreClosed
+from triskele.recall.model_switch import chosen
 
 if TYPE_CHECKING:
     from triskele.engine.models import Models
-    from triskele.index.lexical import LexicalIndex
     from triskele.index.worker import Worker
     from triskele.store.protocols import OwnerStore
 
@@ -23,45 +24,65 @@ _LEAVING_S = 5.0
 # So few are embedded before the clock is looked at again.
 _STEP = 16
 
+Value = TypeVar("Value")
+
+
+class Once(Generic[Value]):
+    """Opens a value when it is first needed, once for all threads."""
+
+    def __init__(self, open: Callable[[], Value]) -> None:
+        self._open = open
+        self._lock = threading.Lock()
+        self.opened: Value | None = None
+
+    def __call__(self) -> Value:
+        """The value, opened now if it is not yet."""
+        if self.opened is None:
+            with self._lock:
+                self.opened = self._open() if self.opened is None else self.opened
+        return self.opened
+
 
 class BackgroundWork:
     """Embeds what was written and reads its names, in a thread or while a process has time to spare."""
 
-    def __init__(self, models: Models, store: OwnerStore, lexical: Callable[[], LexicalIndex]) -> None:
+    def __init__(self, models: Once[Models], store: OwnerStore, settings: Settings) -> None:
         self._models = models
         self._store = store
-        self._lexical = lexical
+        self._settings = settings
         self._lock = threading.Lock()
         self._worker: Worker | None = None
 
     def start(self) -> None:
         """Process pending work, now and after every write, in a thread of this process."""
-        from triskele.index.worker import Worker
-
-        models = self._models
         with self._lock:
-            self._worker = self._worker or Worker(
-                self._store, self._lexical(), models.semantic, models.embed_hosted, models.advance_update
-            )
-            models.has_worker = True
+            self._worker = self._worker or self._models().open_worker()
         self._worker.wake()
 
     def wake(self) -> None:
         """Process what was just written."""
-        self._models.index_writes()
+        if self._settings.store.corpus == DATABASE:
+            self._models().index_writes()
         if self._worker is not None:
             self._worker.wake()
 
     def has_pending(self) -> bool:
-        """Whether anything waits to be embedded or read."""
-        return self._models.has_pending()
+        """Whether anything waits that the model in force can embed, or an update for its end."""
+        if chosen(self._store, self._settings)[0] == NO_MODEL:
+            return False
+        return self._pending() > 0 or ((models := self._models.opened) is not None and models.is_unfinished())
+
+    def _pending(self) -> int:
+        """How many contents wait to be embedded or read for names."""
+        heads = self._store.heads()
+        return heads.unembedded + heads.unread
 
     def process(self, seconds: float) -> None:
         """Process pending work for at most this long, yielding to writers."""
         ends, left = time.monotonic() + seconds, -1
-        while time.monotonic() < ends and left != (left := self._models.pending()) > 0:
-            self._models.embed(limit=_STEP, wait=False, progress=None)
-        while time.monotonic() < ends and self._models.advance_update(_STEP, wait=False):
+        while time.monotonic() < ends and left != (left := self._pending()) > 0:
+            self._models().embed(limit=_STEP, wait=False, progress=None)
+        while time.monotonic() < ends and self._models().advance_update(_STEP, wait=False):
             pass
 
     def stop(self) -> None:
@@ -69,7 +90,7 @@ class BackgroundWork:
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
-            self._models.has_worker = False
+            self._models().has_worker = False
 
 
 class DeferredWrites:

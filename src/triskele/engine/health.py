@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from triskele.config import BUNDLED
 from triskele.curation import measures, projects
@@ -25,9 +24,6 @@ from triskele.store.protocols import IntegrityIssue, LostWrites, Maintenance, Ow
 from triskele.store.vault import StoreVault
 from triskele.text import timestamps
 from triskele.types import Sensitivity
-
-if TYPE_CHECKING:
-    pass
 
 # The endpoint of the language model in the log of what was sent.
 _LLM = "llm"

@@ -46,20 +46,18 @@ def checked(options: ListOptions) -> ListRequest:
 
 def page(
     store: OwnerStore, columns: Callable[[], Columns], scope: Scope, request: ListRequest
-) -> tuple[list[Memory], int]:
-    """The memories of a page, and how many there are in all."""
-    scope = replace(scope, any_time=request.state != VALID)
+) -> tuple[list[Memory], int, Facets | None]:
+    """The memories of a page, how many there are in all, and the facets if they are asked for."""
+    in_state = replace(scope, any_time=request.state != VALID)
+    memories: list[Memory] | None = None
     if request.state in (CURRENT, VALID) and request.sort in (Sort.RECENCY, Sort.IMPORTANCE):
-        memories = store.browse(scope, sort=Sort(request.sort), limit=request.limit, offset=request.offset)
-        is_last = len(memories) < request.limit
-        return memories, request.offset + len(memories) if is_last else store.count(scope)
+        memories = store.browse(in_state, sort=Sort(request.sort), limit=request.limit, offset=request.offset)
+        total = request.offset + len(memories) if len(memories) < request.limit else store.count(in_state)
+        if not request.facets:
+            return memories, total, None
+    # It loads numpy.
     from triskele.engine import column_listing
 
-    return column_listing.page(store, columns(), scope, request)
-
-
-def facets(columns: Columns, scope: Scope, request: ListRequest) -> Facets:
-    """How many memories each name has, and each month of the list."""
-    from triskele.engine import column_listing
-
-    return column_listing.facets(columns, scope, request)
+    if memories is None:
+        memories, total = column_listing.page(store, columns(), in_state, request)
+    return memories, total, column_listing.facets(columns(), scope, request) if request.facets else None

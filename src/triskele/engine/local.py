@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from triskele import requests, validation
 from triskele.agents import echo
-from triskele.config import OFF, Settings, source_of
+from triskele.config import HOSTED, OFF, Settings, source_of
 from triskele.curation import measures, projects
 from triskele.engine import undo, views
-from triskele.engine.background import BackgroundWork, DeferredWrites
-from triskele.engine.models import Models
+from triskele.engine.background import BackgroundWork, DeferredWrites, Once
 from triskele.errors import AmbiguousId, BadInput, NotFound
 from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, candidates_per_leg
 from triskele.replies import Secret, Undone
 from triskele.store import open as stores
 from triskele.store.protocols import Maintenance, OwnerStore, Store
+from triskele.store.writer import revision
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
 from triskele.text.ids import new_batch
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from triskele.curation.decide import PairDecision
     from triskele.curation.proposals import Proposals
     from triskele.engine.concepts import LocalConcepts
+    from triskele.engine.models import Models
     from triskele.engine.review import LocalCuration
     from triskele.engine.sharing import LocalSharing
     from triskele.engine.upkeep import Upkeep
@@ -105,9 +107,8 @@ class LocalEngine:
         self._ask = ask
         self.deferred_writes = DeferredWrites()
         # Shared by those who act as others.
-        self._vault, self._lexical = cache(self._open_vault), cache(self._open_lexical)
-        self.models = Models(settings, self._index_folder, self.store, self._lexical, self._vault)
-        self.background = BackgroundWork(self.models, self.store, self._lexical)
+        self._vault, self._models = Once(self._open_vault), Once(self._open_models)
+        self.background = BackgroundWork(self._models, self.store, settings)
 
     def __enter__(self) -> LocalEngine:
         self.deferred_writes.refuse_closed()
@@ -120,11 +121,9 @@ class LocalEngine:
         """Close files and connections."""
         self.deferred_writes.close()
         self.background.stop()
-        self.models.close()
-        if self._vault.cache_info().currsize:
-            self.vault.close()
-        if self._lexical.cache_info().currsize:
-            self.lexical.close()
+        for opened in (self._models.opened, self._vault.opened):
+            if opened is not None:
+                opened.close()
         self._close_store()
 
     @property
@@ -145,17 +144,22 @@ class LocalEngine:
         other.__dict__.pop("_drafter", None)
         return other
 
-    # Vault and drafter load many rules and ciphers, which reading does not need; writing needs no index.
+    # Vault and drafter load many rules and ciphers, which reading does not need; models load numpy.
+
+    @property
+    def models(self) -> Models:
+        """The indexes and models of the store."""
+        return self._models.opened or self._models()
+
+    def _open_models(self) -> Models:
+        from triskele.engine.models import Models
+
+        return Models(self.settings, self._index_folder, self.store, self._analyzer, self._vault)
 
     @property
     def lexical(self) -> LexicalIndex:
         """The index of the words."""
-        return self._lexical()
-
-    def _open_lexical(self) -> LexicalIndex:
-        from triskele.index.lexical import LexicalIndex
-
-        return LexicalIndex(self._index_folder, self.store, self._analyzer)
+        return self.models.lexical
 
     @property
     def vault(self) -> StoreVault:
@@ -269,8 +273,6 @@ class LocalEngine:
 
     def edit(self, *ids: str, **changes: Unpack[Changes]) -> list[Outcome]:
         """Change memories in one batch; their older versions stay in the history."""
-        from triskele.curation import secrecy
-
         requests.refuse_unknown("edit", changes, requests.Changes)
         outcomes: dict[str, Outcome] = {}
         revisions: dict[str, Sequence[Change]] = {}
@@ -280,7 +282,7 @@ class LocalEngine:
                 outcomes[memory.id] = self.seal(memory.id, title=changes.get("title")).outcomes[0]
                 if not changes.keys() - {"sensitivity", "title"}:
                     continue
-            revisions[memory.id] = secrecy.revision(memory, revised)
+            revisions[memory.id] = revision(memory, revised)
         if revisions:
             written: dict[str, Outcome] = {}
             for outcome in self.apply([change for own in revisions.values() for change in own]):
@@ -290,15 +292,13 @@ class LocalEngine:
         return list(outcomes.values())
 
     def _revised(self, memory: Memory, changes: Changes) -> Memory:
-        from triskele.curation import secrecy
-
         plain: dict[str, Any] = {**changes}
         added, removed = plain.pop("add_tags", None), plain.pop("remove_tags", None)
         if added is not None or removed is not None:
             tags = plain.get("tags", memory.tags)
             gone = set(validation.check_tags(removed or ()))
             plain["tags"] = [*(tag for tag in tags if tag not in gone), *validation.check_texts(added or (), "tags")]
-        return self._drafter.revised(memory, plain, lambda: secrecy.text_of(self.store, self.vault, memory))
+        return self._drafter.revised(memory, plain, lambda: self.vault.text_of(memory))
 
     def restore(self, *ids: str) -> list[Outcome]:
         """Bring forgotten memories back, unchanged."""
@@ -306,16 +306,12 @@ class LocalEngine:
 
     def seal(self, id: str, *, title: str | None = None) -> Erasure:
         """Make a memory secret in all its versions; everything derived from its text is erased."""
-        from triskele.engine import upkeep
-
-        return upkeep.seal(self, self._maintenance, self.resolve(id), title)
+        return self.upkeep.seal(self.resolve(id), title)
 
     def reveal(self, id: str) -> Secret:
         """Read the text of a secret; the journal records it."""
-        from triskele.curation import secrecy
-
         memory = self._last_version(id)
-        text = secrecy.text_of(self.store, self.vault, memory)
+        text = self.vault.text_of(memory)
         self.apply([Reveal(memory.id)])
         return Secret(memory.id, memory.content, text)
 
@@ -325,9 +321,7 @@ class LocalEngine:
 
     def erase(self, *ids: str) -> Erasure:
         """Remove these memories for good from every file of the store; backups made before keep them."""
-        from triskele.engine import upkeep
-
-        return upkeep.erase(self, self._maintenance, self._resolved(ids))
+        return self.upkeep.erase(self._resolved(ids))
 
     def link(self, source: str, kind: str, target: str) -> Outcome:
         """Link two memories."""
@@ -371,9 +365,16 @@ class LocalEngine:
         sealed = [self.vault.sealed(change) for change in self.workplace.placed(changes)]
         outcomes = self.store.apply(sealed, batch=batch or new_batch(), actor=self.actor, undoes=undoes)
         if any(map(may_hide, changes)):
-            self.models.take_back()
+            self._take_back()
         self.background.wake()
         return outcomes
+
+    def _take_back(self) -> None:
+        """Delete the files with hosted vectors: the next query builds them from what the model may still read."""
+        if (models := self._models.opened) is not None:
+            models.close_hosted()
+        for path in self._index_folder.glob(f"dense-*-{HOSTED}*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     # Files
 
@@ -441,11 +442,12 @@ class LocalEngine:
         """Recall without counting it as use; confidence does not rest on what users outside `trusted` share."""
         from triskele.recall.scores import pack
 
-        settings, near, local_only = self.settings.recall, options.get("near"), options.get("local_only", False)
+        settings, models = self.settings.recall, self.models
+        near, local_only = options.get("near"), options.get("local_only", False)
         sort = validation.check_member(Sort, options.get("sort", Sort.RELEVANCE), "sort")
         asked = plans.asked_for(options.get("legs"), options.get("fusion", DEFAULT), options.get("rerank", DEFAULT))
         limit = options.get("limit")
-        with self.models.snapshot():
+        with models.snapshot():
             plan = self.plan_in_force(asked, order=NEAR if near else options.get("order", AS_RANKED))
             plan = plan.for_prompt() if local_only else replace(plan, patience_s=self.settings.rerank.timeout_s)
             answer = self.ask(
@@ -517,9 +519,9 @@ class LocalEngine:
 
     def plan_in_force(self, asked: Plan = SHIPPED, order: str = AS_RANKED, model: ModelIndexes | None = None) -> Plan:
         """The plan of recall: the requested one, else the one adopted for the model, else the default."""
-        adopted = self.adopted(model) if asked == SHIPPED else None
+        models, adopted = self.models, self.adopted(model) if asked == SHIPPED else None
         plan = adopted.plan if adopted else asked
-        rerank = self.models.usual_rerank() if plan.rerank == DEFAULT else plan.rerank
+        rerank = models.usual_rerank() if plan.rerank == DEFAULT else plan.rerank
         return replace(plan, order=order, rerank=rerank)
 
     def adopted(self, model: ModelIndexes | None = None) -> Adopted | None:
@@ -555,7 +557,7 @@ class LocalEngine:
         from triskele.curation.curator import Curator
 
         curator = Curator(self)
-        if self.models.is_open:
+        if (models := self._models.opened) is not None and models.is_open:
             from triskele.models.deadlines import within
 
             with suppress(TimeoutError):
@@ -580,14 +582,14 @@ class LocalEngine:
         scope = self.scope(**_narrowing(options))
         if scope.projects is not None and not request.everywhere:
             scope = replace(scope, projects=scope.projects - {EVERYWHERE} or scope.projects)
-        memories, total = listing.page(self.store, self._columns, scope, request)
+        memories, total, facets = listing.page(self.store, self._columns, scope, request)
         after = request.offset + len(memories)
         return Page(
             tuple(views.views(self.store, memories).values()),
             total,
             after if after < total else None,
             self.store.usage.counts([memory.id for memory in memories]),
-            listing.facets(self._columns(), scope, request) if request.facets else None,
+            facets,
         )
 
     def _columns(self) -> Columns:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from triskele.config import BUNDLED
 from triskele.errors import BadInput
+from triskele.index.worker import embed_beside
 from triskele.recall import model_switch
 from triskele.recall.model_switch import switched
 from triskele.text.files import expanded
@@ -130,8 +131,6 @@ def switch(
     progress: Callable[[str, int, int], None],
 ) -> ModelSwitch[Comparison]:
     """Embed everything with another model, compare it with the one in force, and use it if it is not worse."""
-    from triskele.index.worker import embed_beside
-
     model_switch.refuse_if_set(engine.settings)
     before = engine.models.model
     # Stored as an absolute path: other processes run in other folders.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -12,25 +11,30 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from triskele.config import BUNDLED, DATABASE, HOSTED, NO_MODEL, Settings, source_of
+from triskele.config import BUNDLED, DATABASE, NO_MODEL, Settings, source_of
 from triskele.errors import BadInput, Unavailable
+from triskele.index.catalog import Catalog
+from triskele.index.lexical import LexicalIndex
+from triskele.index.local import LocalIndexes, ModelIndexes
+from triskele.index.mentions import MentionIndex
+from triskele.index.name_linking import read_names
+from triskele.index.worker import Worker, embed_beside, embed_waiting, restore_tokens, take_queue
+from triskele.models.bundled import bundled, bundled_cross_encoder, keep_weights, place_of, release
+from triskele.models.local import local_embedder
 from triskele.recall.model_switch import chosen, earlier_weights, finish_update, is_set
 from triskele.recall.plan import CROSS, DEFAULT, GATED, Plan
+from triskele.recall.question import WITHOUT_MODEL, CandidateReranker, Sources
 from triskele.store.derived import EMBED, MODEL_IN_FORCE
 from triskele.store.protocols import Heads, OwnerStore
+from triskele.text.analysis import Analyzer
 from triskele.types import Query, Scope, Sort
 
 if TYPE_CHECKING:
     from triskele.index.corpus import Corpus
-    from triskele.index.lexical import LexicalIndex
-    from triskele.index.local import LocalIndexes, ModelIndexes
     from triskele.recall.hosted.egress_policy import EgressPolicy
     from triskele.recall.hosted.services import HostedServices
-    from triskele.recall.question import CandidateReranker, Sources
     from triskele.server.corpus import DatabaseIndexes
     from triskele.store.vault import StoreVault
-
-# Numpy, the model runtime and an HTTP client take longer to import than most commands: each is imported when needed.
 
 _NO_RERANKER = "no cross-encoder is set: `triskele config set rerank.model bundled` sets the bundled one"
 
@@ -43,13 +47,13 @@ class Models:
         settings: Settings,
         folder: Path,
         store: OwnerStore,
-        lexical: Callable[[], LexicalIndex],
+        analyzer: Analyzer,
         vault: Callable[[], StoreVault],
     ) -> None:
         self._settings = settings
         self._folder = folder
         self._store = store
-        self._lexical = lexical
+        self.lexical = LexicalIndex(folder, store, analyzer)
         self._vault = vault
         self._lock = threading.RLock()
         self._semantic: ModelIndexes | None = None
@@ -88,9 +92,6 @@ class Models:
         return self._opened_as(self.model)
 
     def _opened_as(self, model: str) -> ModelIndexes | None:
-        from triskele.index.local import ModelIndexes
-        from triskele.models.bundled import place_of
-
         with self._lock:
             if self._semantic is not None and model != self._opened:
                 # Switched meanwhile, perhaps by another process.
@@ -110,8 +111,6 @@ class Models:
 
     def _is_replaced(self, model: str) -> bool:
         """Whether kept weights answer only until an update is over, and are not those of a later version."""
-        from triskele.models.bundled import bundled, release
-
         is_update = model != BUNDLED and chosen(self._store, self._settings)[0] == BUNDLED
         return is_update and release(model) <= release(bundled().fingerprint)
 
@@ -134,9 +133,6 @@ class Models:
             successor, earlier = self._successor, self._opened
         if successor is None:
             return None
-        from triskele.index.worker import embed_beside
-        from triskele.models.bundled import keep_weights
-
         done = embed_beside(self._store, successor, self._refused, limit=limit, wait=wait, progress=progress)
         fingerprint = successor.embedder.fingerprint
         is_end = limit is None or done < limit
@@ -163,10 +159,6 @@ class Models:
 
     def candidate_model(self, name: str) -> ModelIndexes:
         """Another local model over the same store, next to the one in use; a model of the hub is downloaded."""
-        from triskele.index.local import ModelIndexes
-        from triskele.models.bundled import place_of
-        from triskele.models.local import local_embedder
-
         embedder = local_embedder(place_of(name, self._settings.home), may_download=True)
         return ModelIndexes.of(embedder, self._folder, self._store)
 
@@ -175,6 +167,7 @@ class Models:
         settings = self._settings
         if not (settings.hosted.service or settings.rerank.service or settings.rerank.model or settings.llm.service):
             return None
+        # An HTTP client, which most stores never need.
         from triskele.recall.hosted.services import HostedServices
 
         with self._lock:
@@ -185,6 +178,7 @@ class Models:
     @cached_property
     def egress_policy(self) -> EgressPolicy:
         """Decides which texts may leave this machine: none that quotes something private or secret."""
+        # The rules of secrets, which a prompt does not need.
         from triskele.recall.hosted.egress_policy import EgressPolicy
 
         return EgressPolicy(self._store, self._vault())
@@ -231,9 +225,6 @@ class Models:
         embed_first: int = 0,
     ) -> Sources:
         """The sources of recall for a query, with another `model` if given; a hosted model encodes it if allowed."""
-        from triskele.models.bundled import bundled_cross_encoder
-        from triskele.recall.question import WITHOUT_MODEL, Sources
-
         is_by_relevance = query.sort is Sort.RELEVANCE
         name = self.model if model is None else ""
         uses_models = is_by_relevance and name != NO_MODEL
@@ -247,7 +238,7 @@ class Models:
         sources = Sources(
             self._store,
             self._corpus(semantic, is_in_force=model is None),
-            self._lexical().analyzer,
+            self.lexical.analyzer,
             semantic.embedder if semantic is not None else None,
             cross_encoder=self.reranker() if plan.rerank == CROSS and uses_models else None,
             scorer=bundled_cross_encoder() if needs_model and plan.rerank == GATED else None,
@@ -282,7 +273,7 @@ class Models:
             if fingerprint not in self._databases:
                 from triskele.server.corpus import DatabaseIndexes
 
-                mentions, analyzer = self.indexes(semantic).mentions, self._lexical().analyzer
+                mentions, analyzer = self.indexes(semantic).mentions, self.lexical.analyzer
                 made = DatabaseIndexes(self._store, rows, analyzer, mentions, {})
                 if semantic is not None:
                     model = semantic.embedder
@@ -305,18 +296,13 @@ class Models:
 
     def indexes(self, semantic: ModelIndexes | None) -> LocalIndexes:
         """The indexes of the store with the vectors of a model, or without any."""
-        from triskele.index.local import LocalIndexes
-
         if semantic is not None:
             return LocalIndexes(
-                self._store, self._lexical(), semantic.catalog, semantic.mentions, semantic.dense, semantic.tokens
+                self._store, self.lexical, semantic.catalog, semantic.mentions, semantic.dense, semantic.tokens
             )
         if self._plain is None:
-            from triskele.index.catalog import Catalog
-            from triskele.index.mentions import MentionIndex
-
             self._plain = LocalIndexes(
-                self._store, self._lexical(), Catalog(self._store, ""), MentionIndex(self._folder, self._store)
+                self._store, self.lexical, Catalog(self._store, ""), MentionIndex(self._folder, self._store)
             )
         return self._plain
 
@@ -326,8 +312,6 @@ class Models:
         if semantic is None:
             return 0
         if limit is None and wait:
-            from triskele.index.worker import take_queue
-
             self._store.jobs.retry(EMBED)
             # A program of an earlier version or with another model may have taken the queue since it was opened.
             take_queue(self._store, semantic)
@@ -344,56 +328,45 @@ class Models:
         heads = self._store.heads(semantic.catalog.fingerprint)
         if not (heads.unembedded or heads.unread or self._has_lost_tokens(semantic, heads)):
             return 0
-        from triskele.index.name_linking import read_names
-        from triskele.index.worker import embed_waiting, restore_tokens
-
         done = embed_waiting(self._store, semantic, limit=limit, wait=wait, progress=progress)
-        read_names(self._store, self._lexical(), limit=limit, wait=wait)
+        read_names(self._store, self.lexical, limit=limit, wait=wait)
         return done + restore_tokens(self._store, semantic, limit=limit, wait=wait)
 
     @staticmethod
     def _has_lost_tokens(semantic: ModelIndexes, heads: Heads) -> bool:
         return len(semantic.tokens.missing(semantic.catalog.view(heads).slots, heads)) > 0
 
-    def has_pending(self) -> bool:
-        """Whether anything waits that the model in force can embed, or an update for its end."""
-        semantic = self._semantic
-        if chosen(self._store, self._settings)[0] == NO_MODEL:
-            return False
-        if self._successor is not None or self.pending() > 0:
+    def is_unfinished(self) -> bool:
+        """Whether an update waits for its end, or token vectors are lost."""
+        if self._successor is not None:
             return True
         # As after a restore: a backup has no token vectors.
-        heads = None if semantic is None else self._store.heads(semantic.catalog.fingerprint)
-        return semantic is not None and heads is not None and self._has_lost_tokens(semantic, heads)
+        semantic = self._semantic
+        return semantic is not None and self._has_lost_tokens(semantic, self._store.heads(semantic.catalog.fingerprint))
 
-    def pending(self) -> int:
-        """How many contents wait to be embedded or read for names."""
-        heads = self._store.heads()
-        return heads.unembedded + heads.unread
+    def open_worker(self) -> Worker:
+        """A thread that embeds what is written."""
+        self.has_worker = True
+        return Worker(self._store, self.lexical, self.semantic, self.embed_hosted, self.advance_update)
 
     def index_writes(self) -> None:
         """Write what the corpus inside the database lacks; the next recall writes what cannot be written now."""
-        if self._settings.store.corpus == DATABASE:
-            with suppress(Unavailable):
-                if (database := self.database(self._semantic)) is not None:
-                    database.catch_up()
+        with suppress(Unavailable):
+            if (database := self.database(self._semantic)) is not None:
+                database.catch_up()
 
     def embed_hosted(self, limit: int | None = None) -> int:
         """Embed open memories with the hosted model; returns how many."""
         services = self.services()
         return services.hosted.embed(limit=limit) if services is not None and services.hosted is not None else 0
 
-    def take_back(self) -> None:
-        """Delete the files with hosted vectors: the next query builds them from what the model may still read."""
+    def close_hosted(self) -> None:
+        """Close the files with hosted vectors."""
         if self._services is not None and self._services.hosted is not None:
             self._services.hosted.close()
-        for path in self._folder.glob(f"dense-*-{HOSTED}*"):
-            shutil.rmtree(path, ignore_errors=True)
 
     def rebuild(self) -> None:
         """Rebuild the files of vectors from what the store still holds."""
-        from triskele.index.local import ModelIndexes
-
         if ModelIndexes.files(self._folder):
             if (semantic := self.semantic()) is not None:
                 semantic.rebuild()
@@ -419,3 +392,4 @@ class Models:
         if self._services is not None:
             self._services.close()
             self._services = None
+        self.lexical.close()

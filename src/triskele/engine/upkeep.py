@@ -9,28 +9,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from triskele import validation
-from triskele.curation import projects, secrecy
-from triskele.engine import model_choice, views
+from triskele.agents import learning
+from triskele.agents.learning import Learned
+from triskele.config import MemorySettings
+from triskele.curation import projects, whole_store
+from triskele.curation.curator import Curator
+from triskele.curation.projects import ProjectSummary
+from triskele.curation.whole_store import ReviewResult
+from triskele.engine import health, model_choice, views
+from triskele.engine.health import Health, StoreState
+from triskele.engine.model_choice import Comparison, ModelsInUse, ModelSwitch, Rollback
+from triskele.graph import grouping
+from triskele.graph.relations import Estimate, Extracted, RelationEdge, RelationReader, relations
+from triskele.index.local import ModelIndexes
+from triskele.ingest import classified
+from triskele.recall.hosted import egress_log
+from triskele.replies import NameCounts
 from triskele.store.derived import EMBED
+from triskele.store.protocols import Cursor, Maintenance, OwnerStore
+from triskele.store.vault import Rotation, StoreVault, row_of
+from triskele.sync.loop import Sync, SyncReport, SyncServer
+from triskele.sync.notes import Notes
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
-from triskele.types import Action, Erasure, Sensitivity
+from triskele.types import Action, Erasure, Memory, Outcome, Sealed, Sensitivity, Sent
 
 if TYPE_CHECKING:
-    from triskele.agents.learning import Learned
-    from triskele.curation.curator import Curator
-    from triskele.curation.projects import ProjectSummary
-    from triskele.curation.whole_store import ReviewResult
-    from triskele.engine.health import Health, StoreState
     from triskele.engine.local import LocalEngine
-    from triskele.engine.model_choice import Comparison, ModelsInUse, ModelSwitch, Rollback
-    from triskele.graph.relations import Estimate, Extracted, RelationEdge, RelationReader
-    from triskele.index.local import ModelIndexes
-    from triskele.replies import NameCounts
-    from triskele.store.protocols import Cursor, Maintenance
-    from triskele.store.vault import Rotation
-    from triskele.sync.loop import SyncReport, SyncServer
-    from triskele.types import Outcome, Sent
 
 _CLOSED = (Sensitivity.PRIVATE, Sensitivity.SECRET)
 
@@ -119,21 +124,45 @@ class Upkeep:
 
     def inspect(self, *, deep: bool = False, repair: bool = True) -> Health:
         """Check the database and repair what is derived from it."""
-        from triskele.engine import health
-
         return health.inspect(
             self._engine, self._engine.models, self._engine.lexical, self._maintenance, deep=deep, repair=repair
         )
 
     def state(self) -> StoreState:
         """Describe indexes, vault and hosted models as they are now, without a look for damage."""
-        from triskele.engine import health
-
         return health.state(self._engine, self._engine.models, self._engine.lexical)
 
     def copies(self) -> list[Path]:
         """List earlier backups and copies of the store; they may be gone."""
         return self._engine.maintenance.earlier_copies()
+
+    def erase(self, ids: Sequence[str]) -> Erasure:
+        """Remove memories, by their whole ids, from every file of the store."""
+        sent = views.sent(self._store, ids)
+        outcomes = self._store.erase(ids, batch=new_batch(), actor=self._engine.actor)
+        return self._erasure(outcomes, ids, sent)
+
+    def seal(self, id: str, title: str | None) -> Erasure:
+        """Make a memory secret in all its versions, and erase what was derived from its text."""
+        engine, sent = self._engine, views.sent(self._store, [id])
+        versions = _sealed_versions(self._store, engine.vault, id, title, engine.settings.memory)
+        outcome = self._store.seal(versions, batch=new_batch(), actor=engine.actor)
+        return self._erasure([outcome], [id], sent)
+
+    def _erasure(self, outcomes: Sequence[Outcome], ids: Sequence[str], sent: Sequence[Sent]) -> Erasure:
+        """Erase texts also from the indexes and the copies next to the store."""
+        self.reindex()
+        care = self._maintenance
+        copies = [] if care is None else care.erase_from_copies(ids, self._store.owner)
+        erased = self._engine.lexical.drop_ahead() + copies
+        remaining = [] if care is None else [copy for copy in care.earlier_copies() if copy not in erased]
+        return Erasure(
+            outcomes=tuple(outcomes),
+            erased_copies=tuple(map(str, erased)),
+            remaining_copies=tuple(map(str, remaining)),
+            out_of_reach=() if care is None else tuple(care.out_of_reach()),
+            sent=tuple(sent),
+        )
 
     # Indexes and models
 
@@ -176,8 +205,6 @@ class Upkeep:
 
     def hosted_tokens_today(self) -> int:
         """Count the tokens that hosted models were sent today."""
-        from triskele.recall.hosted import egress_log
-
         today = timestamps.now().date().isoformat()
         return sum(day.tokens for day in egress_log.days(self._store) if day.day == today)
 
@@ -243,22 +270,16 @@ class Upkeep:
         progress: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> ReviewResult:
         """Review the whole store: apply what is sure to at least `threshold`, and propose the rest."""
-        from triskele.curation.whole_store import curate
-
-        return curate(self._engine, threshold=threshold, is_dry=is_dry, limit=limit, progress=progress)
+        return whole_store.curate(self._engine, threshold=threshold, is_dry=is_dry, limit=limit, progress=progress)
 
     def learn(
         self, transcript: Path, *, dial: str = "normal", project: str | None = None, is_dry: bool = False
     ) -> Learned:
         """Keep what the user said in a transcript, as far as it was not read yet."""
-        from triskele.agents import learning
-
         return learning.learn(self._engine, transcript, dial=dial, project=project, is_dry=is_dry)
 
     def learn_queued(self) -> int:
         """Learn from the transcripts that hooks queued; returns how many were read."""
-        from triskele.agents import learning
-
         return learning.work_off(self._engine)
 
     def curate_new(self) -> bool:
@@ -279,48 +300,34 @@ class Upkeep:
 
     def relations(self, name: str | None = None, *, closed: bool = False) -> Sequence[RelationEdge]:
         """List the relations that the language model read, of all or of one name."""
-        from triskele.graph.relations import relations
-
         return relations(self._engine, about=name, closed=closed)
 
     def rebuild_graph(self, progress: Progress | None = None) -> RebuiltGraph:
         """Read the names of all versions again; merges and splits by hand stay."""
-        from triskele.graph import grouping
-
         mentions = self._engine.models.open_indexes().mentions
         read = grouping.rebuild(self._store, self._engine.lexical, mentions, progress=progress)
         return RebuiltGraph(read, self._store.names.counts())
 
     def _curator(self) -> Curator:
-        from triskele.curation.curator import Curator
-
         return Curator(self._engine)
 
     def _relations(self) -> RelationReader:
-        from triskele.graph.relations import RelationReader
-
         return RelationReader(self._engine, self._curator().may_call)
 
     # Sync
 
     def sync(self, server: SyncServer, address: str, *, is_elsewhere: bool = False) -> SyncReport:
         """Sync the store once with a server, which `address` identifies."""
-        from triskele.sync.loop import Sync
-
         report = Sync(self._engine, server, address).run(is_elsewhere=is_elsewhere)
         self.note_sync_error("")
         return report
 
     def note_sync_error(self, reason: str) -> None:
         """Keep why the last sync failed for `sync_state`; empty if it did not."""
-        from triskele.sync.notes import Notes
-
         Notes(self._store).put_state(error=reason)
 
     def sync_state(self) -> SyncState:
         """Tell what a sync would have to do, and what keeps the rest; nothing is asked of the server."""
-        from triskele.sync.notes import Notes
-
         notes = Notes(self._store)
         found, waiting = notes.state(), notes.waiting()
         return SyncState(
@@ -336,8 +343,6 @@ class Upkeep:
 
     def synced_servers(self) -> list[SyncedServer]:
         """List the server of the settings, and the one that the store was synced with."""
-        from triskele.sync.notes import Notes
-
         found, url = Notes(self._store).state(), self._engine.settings.sync.url.rstrip("/")
         noted = found.get("address", "")
         servers = [] if url in ("", noted) else [SyncedServer(url, "", None, None, is_set=True)]
@@ -348,36 +353,14 @@ class Upkeep:
         return servers
 
 
-def erase(engine: LocalEngine, care: Maintenance | None, ids: Sequence[str]) -> Erasure:
-    """Remove memories from every file of the store."""
-    sent = views.sent(engine.store, ids)
-    outcomes = engine.store.erase(ids, batch=new_batch(), actor=engine.actor)
-    return _erasure(care, outcomes, _erase_copies(engine, care, ids), sent)
-
-
-def seal(engine: LocalEngine, care: Maintenance | None, id: str, title: str | None) -> Erasure:
-    """Make a memory secret in all its versions, and erase what was derived from its text."""
-    sent = views.sent(engine.store, [id])
-    versions = secrecy.sealed_versions(engine.store, engine.vault, id, title, engine.settings.memory)
-    outcome = engine.store.seal(versions, batch=new_batch(), actor=engine.actor)
-    return _erasure(care, [outcome], _erase_copies(engine, care, [id]), sent)
-
-
-def _erase_copies(engine: LocalEngine, care: Maintenance | None, ids: Sequence[str]) -> list[Path]:
-    """Erase texts also from the indexes and the copies next to the store."""
-    engine.upkeep.reindex()
-    copies = [] if care is None else care.erase_from_copies(ids, engine.store.owner)
-    return engine.lexical.drop_ahead() + copies
-
-
-def _erasure(
-    care: Maintenance | None, outcomes: Sequence[Outcome], erased: Sequence[Path], sent: Sequence[Sent]
-) -> Erasure:
-    remaining = [] if care is None else [copy for copy in care.earlier_copies() if copy not in erased]
-    return Erasure(
-        outcomes=tuple(outcomes),
-        erased_copies=tuple(map(str, erased)),
-        remaining_copies=tuple(map(str, remaining)),
-        out_of_reach=() if care is None else tuple(care.out_of_reach()),
-        sent=tuple(sent),
-    )
+def _sealed_versions(
+    store: OwnerStore, vault: StoreVault, id: str, title: str | None, settings: MemorySettings
+) -> list[tuple[Memory, Sealed]]:
+    """Every version of a memory as a secret, oldest first; versions that are already secret keep their titles."""
+    texts = {row.version: vault.open(row) for row in store.sealed([id])}
+    versions: list[tuple[Memory, Sealed]] = []
+    for memory in store.history(id):
+        text = texts.get(memory.version)
+        row = memory if text is not None else row_of(classified(memory, Sensitivity.SECRET, settings, title=title))
+        versions.append((row, vault.seal(id, memory.version, memory.content if text is None else text)))
+    return versions

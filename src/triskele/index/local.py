@@ -24,6 +24,7 @@ from triskele.index.mentions import Layers, MentionIndex, allowed
 from triskele.index.token_vectors import TokenIndex, TokenVectors
 from triskele.models.bundled import bundled
 from triskele.models.embedder import Embedder
+from triskele.models.local import local_embedder
 from triskele.store.protocols import Heads, OwnerStore
 from triskele.types import Scope, Sort
 
@@ -44,7 +45,7 @@ class ModelIndexes:
     def open(folder: Path, store: OwnerStore, *, model: str = BUNDLED) -> ModelIndexes | None:
         """The model in force over a store, by its name in the settings; None if it is missing or damaged."""
         try:
-            embedder = bundled() if model == BUNDLED else _other(model)
+            embedder = bundled() if model == BUNDLED else local_embedder(model)
         except ModelUnavailable:
             return None
         # A store that cannot be written now is read as it is.
@@ -299,10 +300,3 @@ class LocalCorpus(LocalVectors):
     def names(self, concepts: Iterable[int]) -> dict[int, str]:
         """The names of some concepts."""
         return {number: name.text for number, name in self._indexes.store.names.numbered(concepts).items()}
-
-
-def _other(model: str) -> Embedder:
-    # Imported here: the bundled model does not need the runtime of other models.
-    from triskele.models.local import local_embedder
-
-    return local_embedder(model)

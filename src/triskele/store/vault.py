@@ -25,7 +25,7 @@ from triskele.privacy.key_sources import (
 from triskele.store.protocols import VAULT, OwnerStore, SealedRow
 from triskele.text.files import disk_errors
 from triskele.text.ids import content_hash
-from triskele.types import Add, Change, Memory, Revise, Sealed, SecretDraft
+from triskele.types import Add, Change, Memory, Revise, Sealed, SecretDraft, is_secret
 
 PASSPHRASE, NEW_PASSPHRASE = "TRISKELE_PASSPHRASE", "TRISKELE_NEW_PASSPHRASE"
 KEY_VARIABLE = "TRISKELE_VAULT_KEY"
@@ -74,6 +74,12 @@ class StoreVault:
         """The text of a sealed row."""
         with self._lock:
             return self._open()[1].open(row.id, row.sealed_as, row.blob)
+
+    def text_of(self, memory: Memory) -> str:
+        """The text of a secret version."""
+        if not is_secret(memory):
+            raise BadInput(f"{memory.id} is not a secret: `triskele show` prints its text")
+        return self.open(next(row for row in self._store.sealed([memory.id]) if row.version == memory.version))
 
     def exists(self) -> bool:
         """Whether a secret was ever kept here."""

@@ -29,6 +29,8 @@ from triskele.types import (
     Revise,
     Sealed,
     Sensitivity,
+    is_raised,
+    is_secret,
 )
 
 
@@ -338,3 +340,13 @@ def replace_sealed(rows: TruthRows, blobs: Mapping[tuple[str, int], bytes]) -> N
         row = rows.sealed_text(id, version)
         if row is not None:
             rows.replace_sealed(row._replace(blob=blob))
+
+
+def revision(memory: Memory, revised: Memory) -> list[Change]:
+    """The changes that replace a version; raising the sensitivity also raises it for older versions."""
+    changes: list[Change] = [Revise(revised, base=memory.version)]
+    if is_secret(memory) and not is_secret(revised):
+        changes.append(Reveal(memory.id))
+    if revised.sensitivity is Sensitivity.PRIVATE and is_raised(memory.sensitivity, Sensitivity.PRIVATE):
+        changes.append(MakePrivate(memory.id))
+    return changes
