@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from triskele.recall import fusion
-from triskele.recall.fusion import METHODS, SHARES, FusionConfig, textbook_fusion
+from triskele.recall.fusion import METHODS, FusionConfig, textbook_fusion
 from triskele.recall.scores import Candidate, Column, Ranking, Scores, unranked
 
 LEGS = ("lexical", "dense", "graph")
@@ -154,7 +154,7 @@ def test_nothing_in_nothing_out(method: str) -> None:
 
 
 def test_the_depth_cuts_every_leg() -> None:
-    weighing = FusionConfig(weights=SHARES["rrf"], depth=2)
+    weighing = FusionConfig(weights=METHODS["rrf"].weights, depth=2)
     assert order("rrf", ranking("lexical", {1: 3, 2: 2, 3: 1}), weighing=weighing) == [1, 2]
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from triskele.errors import BadInput
-from triskele.recall.fusion import METHODS, SHARES
+from triskele.recall.fusion import METHODS
 from triskele.recall.plan import CROSS, DEFAULT, GATED, LEGS, Plan
 from triskele.types import Sort
 
@@ -145,7 +145,7 @@ def _with_weight(leg: str) -> Callable[[Plan, str], Plan]:
     """Set a leg's weight; unnamed legs get 0, except the graph."""
 
     def change(plan: Plan, value: str) -> Plan:
-        before = plan.weights or ({} if plan.fusion == DEFAULT else SHARES[plan.fusion])
+        before = plan.weights or ({} if plan.fusion == DEFAULT else METHODS[plan.fusion].weights)
         return replace(plan, weights={**before, leg: float(value)})
 
     return change

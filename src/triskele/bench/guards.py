@@ -19,7 +19,7 @@ from typing import Any
 from triskele.bench.arms import Arm
 from triskele.bench.datasets import BenchDocument, BenchQuery, Qrels
 from triskele.bench.measure import TOP, Run, relevant
-from triskele.recall.fusion import SHARES, FusionConfig
+from triskele.recall.fusion import METHODS, FusionConfig
 
 SHOWN_EXAMPLES = 5
 MAX_POOLING_GAP = 0.10
@@ -134,7 +134,7 @@ def reaches(arm: Arm, depth: int) -> dict[str, Reach]:
     plan = arm.plan
     if plan is None or plan.fusion != "rrf" or len(plan.legs) < 2:
         return {}
-    weights = plan.weights or SHARES[plan.fusion]
+    weights = plan.weights or METHODS[plan.fusion].weights
     fusion = RankFusion(weights={leg: weights.get(leg, 0.0) for leg in plan.legs}, k=plan.k, depth=depth)
     return {leg: fusion.reach(leg) for leg in sorted(plan.legs)}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class FusionConfig:
     def of(question: Question) -> FusionConfig:
         """The constants of a plan."""
         plan = question.plan
-        return FusionConfig(weights=plan.weights or SHARES[plan.fusion], k=plan.k, depth=question.query.depth)
+        return FusionConfig(weights=plan.weights or METHODS[plan.fusion].weights, k=plan.k, depth=question.query.depth)
 
 
 # One number per rank, never negative; a candidate that the leg does not return counts 0.
@@ -98,33 +99,32 @@ def share_of_ceiling(ranking: Ranking, _: FusionConfig) -> Doubles:
     return above / ranking.ceiling if ranking.ceiling > LEAST_SPAN else np.zeros(len(above))
 
 
-METHODS: Mapping[str, Normaliser] = {
-    "rrf": reciprocal_rank,
-    "cc": theoretical_minimum,
-    "rsf": relative_score,
-    "dbsf": distribution_based,
-    "sum": saturating_sum,
-    "zscore": standard_score,
-    "share": share_of_ceiling,
-}
-# Weights of the legs per method, after the literature.
-SHARES: Mapping[str, Mapping[str, float]] = {
-    "rrf": {"lexical": 1.0, "dense": 1.0, "graph": 0.35},
-    "cc": {"lexical": 0.2, "dense": 0.8, "graph": 0.35},
-    "rsf": {"lexical": 0.4, "dense": 0.6, "graph": 0.35},
-    "dbsf": {"lexical": 0.4, "dense": 0.6, "graph": 0.35},
-    "sum": {"lexical": 0.25, "dense": 0.75, "graph": 0.35},
-    "zscore": {"lexical": 0.5, "dense": 0.5, "graph": 0.35},
-    "share": {"lexical": 0.2, "dense": 0.8, "graph": 0.35},
+class Method(NamedTuple):
+    """A fusion: how it normalises the scores of a leg, and the weights of the legs after the literature."""
+
+    normalise: Normaliser
+    weights: Mapping[str, float]
+
+
+# Each name of `requests.FusionName` but the default.
+METHODS: Mapping[str, Method] = {
+    "rrf": Method(reciprocal_rank, {"lexical": 1.0, "dense": 1.0, "graph": 0.35}),
+    "cc": Method(theoretical_minimum, {"lexical": 0.2, "dense": 0.8, "graph": 0.35}),
+    "rsf": Method(relative_score, {"lexical": 0.4, "dense": 0.6, "graph": 0.35}),
+    "dbsf": Method(distribution_based, {"lexical": 0.4, "dense": 0.6, "graph": 0.35}),
+    "sum": Method(saturating_sum, {"lexical": 0.25, "dense": 0.75, "graph": 0.35}),
+    "zscore": Method(standard_score, {"lexical": 0.5, "dense": 0.5, "graph": 0.35}),
+    "share": Method(share_of_ceiling, {"lexical": 0.2, "dense": 0.8, "graph": 0.35}),
 }
 
 
 def textbook_fusion(method: str, rankings: Sequence[Ranking], config: FusionConfig | None = None) -> Scores:
     """Fuse rankings by a method's name; ties keep the better rank, then the older row."""
-    config = config or FusionConfig(weights=SHARES[method])
+    normalise, weights = METHODS[method]
+    config = config or FusionConfig(weights=weights)
     cut = [ranking.restricted_to(slice(config.depth)) for ranking in rankings if len(ranking.rows)]
     rows = distinct(np.concatenate([np.empty(0, dtype=np.int64), *(ranking.rows for ranking in cut)]))
-    columns = tuple(_column(METHODS[method](ranking, config), ranking, rows, config.weights) for ranking in cut)
+    columns = tuple(_column(normalise(ranking, config), ranking, rows, config.weights) for ranking in cut)
     return Scores(rows, columns, tuple(rankings))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from triskele.index.corpus import Corpus, Floats, Ints, Vectors, Words
 from triskele.index.token_vectors import distinct
-from triskele.recall.fusion import SHARES, FusionConfig, textbook_fusion
+from triskele.recall.fusion import METHODS, FusionConfig, textbook_fusion
 from triskele.recall.plan import DEFAULT, OFF
 from triskele.recall.question import Question
 from triskele.recall.scores import (
@@ -187,7 +187,7 @@ def _best(question: Question, corpus: Corpus, lexical: Ranking, dense: Ranking) 
     rows = distinct(np.concatenate([lexical.rows, dense.rows]))
     if len(rows) <= most:
         return rows, Turns.of(corpus.facts(rows, reach=reach))
-    both = textbook_fusion("zscore", [lexical, dense], FusionConfig(weights=SHARES["zscore"], depth=len(rows)))
+    both = textbook_fusion("zscore", [lexical, dense], FusionConfig(weights=METHODS["zscore"].weights, depth=len(rows)))
     rows = both.rows[both.ordered[0][: round(most * (1 + _MORE_IN_CONVERSATION))]]
     turns = Turns.of(corpus.facts(rows, reach=reach))
     # A single turn says little: its neighbours may raise it from further below.
