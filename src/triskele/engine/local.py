@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -79,9 +79,12 @@ if TYPE_CHECKING:
     from triskele.validation import FilePath
 
 _RECALL_OPTIONS = requests.RecallOptions.__optional_keys__
-_NARROWING = requests.Filters.__optional_keys__ | {"as_of", "known_at"}
+# Options of recall that its steps read from the query.
+_QUERY_OPTIONS = _RECALL_OPTIONS & {field.name for field in fields(Query)} - {"project", "limit"}
+_CHECKED = _QUERY_OPTIONS & validation.FIELDS.keys()
+_FILTERS = requests.Filters.__optional_keys__
 # The recall log keeps plain questions: an evaluation asks them again without filters.
-_NOT_LOGGED_WITH = ("category", "tags", "as_of", "known_at", "since", "until")
+_NOT_LOGGED_WITH = _FILTERS - {"project", "all_projects", "sensitivities", "origins"} | {"as_of", "known_at"}
 _WHOLE = 2**31
 # The longest time that a write waits for recall to find related memories.
 RELATED_S = 0.15
@@ -442,29 +445,29 @@ class LocalEngine:
         """Recall without counting it as use; confidence does not rest on what users outside `trusted` share."""
         from triskele.recall.scores import pack
 
-        settings, models = self.settings.recall, self.models
-        near, local_only = options.get("near"), options.get("local_only", False)
-        sort = validation.check_member(Sort, options.get("sort", Sort.RELEVANCE), "sort")
-        asked = plans.asked_for(options.get("legs"), options.get("fusion", DEFAULT), options.get("rerank", DEFAULT))
-        limit = options.get("limit")
-        with models.snapshot():
-            plan = self.plan_in_force(asked, order=NEAR if near else options.get("order", AS_RANKED))
+        more = dict[str, Any](options)
+        near, limit, budget = (more.pop(name, None) for name in ("near", "limit", "budget"))
+        local_only, _ = more.pop("local_only", False), more.pop("logged", True)
+        for name in _CHECKED & more.keys():
+            more[name] = validation.FIELDS[name](more[name], self.settings.memory)
+        asked = plans.asked_for(more.pop("legs", None), more.pop("fusion", DEFAULT), more.pop("rerank", DEFAULT))
+        order = more.pop("order", AS_RANKED)
+        with self.models.snapshot():
+            plan = self.plan_in_force(asked, order=NEAR if near else order)
             plan = plan.for_prompt() if local_only else replace(plan, patience_s=self.settings.rerank.timeout_s)
             answer = self.ask(
                 validation.check_text(text, "the question"),
                 plan,
-                limit=settings.limit if limit is None else validation.check_limit(limit),
-                sort=sort,
-                show_superseded=options.get("show_superseded", False),
+                limit=self.settings.recall.limit if limit is None else validation.check_limit(limit),
                 near=self.resolve(near) if near else "",
                 local_only=local_only,
                 embed_first=self.embed_first,
                 trusted=trusted,
-                **_narrowing(options),
+                # What is left is a field of the query or a filter; anything else is a TypeError.
+                **more,
             )
-        if plan.rerank == CROSS and sort is Sort.RELEVANCE:
+        if plan.rerank == CROSS and more.get("sort", Sort.RELEVANCE) is Sort.RELEVANCE:
             self.deferred_writes.put(partial(measures.count_agreement, self.store, answer))
-        budget = options.get("budget")
         if budget is None:
             return answer
         return pack(answer, validation.FIELDS["budget"](budget, self.settings.memory))
@@ -484,35 +487,32 @@ class LocalEngine:
         *,
         limit: int = 10,
         depth: int | None = None,
-        sort: Sort = Sort.RELEVANCE,
-        show_superseded: bool = False,
-        near: str = "",
         local_only: bool = False,
         embed_first: int = 0,
         model: ModelIndexes | None = None,
         project: str | None = None,
         all_projects: bool = False,
-        **filters: Any,
+        **options: Any,
     ) -> Answer:
         """Recall by a plan; with a `depth` the limit changes no candidates, `model` replaces the model in force.
 
-        `embed_first` of the newest memories without vectors are embedded before, where no worker does that.
+        `embed_first` of the newest memories without vectors are embedded before, where no worker does that. Other
+        options are fields of `Query` or filters of the scope.
         """
         from triskele.recall.pipeline import recall
 
         if depth is None:
             depth = candidates_per_leg(limit)
             plan = plan if plan.rescored >= limit else replace(plan, rescored=limit)
+        of_query = {name: options.pop(name) for name in _QUERY_OPTIONS & options.keys()}
         query = Query(
             text=text,
-            scope=self.scope(project=project, all_projects=all_projects, **filters),
+            scope=self.scope(project=project, all_projects=all_projects, **options),
             limit=limit,
             depth=depth,
-            sort=sort,
-            near=near,
             is_explained=not local_only,
             project=None if all_projects else project if project is not None else self.project,
-            show_superseded=show_superseded,
+            **of_query,
         )
         sources = self.models.sources(query, plan, local_only=local_only, model=model, embed_first=embed_first)
         return recall(query, plan, sources)
@@ -579,7 +579,8 @@ class LocalEngine:
 
         requests.refuse_unknown("browse", options, requests.ListOptions)
         request = listing.checked(options)
-        scope = self.scope(**_narrowing(options))
+        filters: dict[str, Any] = {name: value for name, value in options.items() if name in _FILTERS}
+        scope = self.scope(**filters)
         if scope.projects is not None and not request.everywhere:
             scope = replace(scope, projects=scope.projects - {EVERYWHERE} or scope.projects)
         memories, total, facets = listing.page(self.store, self._columns, scope, request)
@@ -675,11 +676,6 @@ class LocalEngine:
         if self._maintenance is None:
             raise BadInput("the store has no files of its own: use the tools of its database")
         return self._maintenance
-
-
-def _narrowing(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that narrow a scope."""
-    return {name: value for name, value in options.items() if name in _NARROWING}
 
 
 if TYPE_CHECKING:

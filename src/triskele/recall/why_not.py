@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from triskele import requests
 from triskele.recall.legs import dense, lexical
 from triskele.recall.plan import Plan, candidates_per_leg
 from triskele.recall.question import Sources, read
@@ -20,8 +21,7 @@ MAX_LIMIT = 200
 MAX_WORDS = 3
 # How deep the legs are searched for the rank of a memory.
 _DEEPEST = 1000
-_SCOPE_OPTIONS = {"category", "tags", "project", "all_projects", "sensitivities", "origins"}
-_SCOPE_OPTIONS |= {"as_of", "known_at", "since", "until"}
+_SCOPE_OPTIONS = requests.Filters.__optional_keys__ | {"as_of", "known_at"}
 
 Options = Mapping[str, Any]
 
