@@ -29,6 +29,9 @@ CHANGES = {
     "store/rows.py": ("    SPOKEN,\n", "    ('mood',),\n"),
     "store/sqlite/schema.py": ("speaker TEXT, role TEXT,", " mood TEXT,"),
     "sync/states.py": ("    role: Role | None = None\n", "    mood: str | None = None\n"),
+    "server/sync_receiver.py": ("    role: Role | None = None\n", "    mood: str | None = None\n"),
+    "requests.py": ("    role: RoleName | None\n", "    mood: str | None\n"),
+    "validation.py": ('    "speaker": "the speaker",\n', '    "mood": "the mood",\n'),
 }
 LATER = """
 import json, sys
@@ -44,7 +47,6 @@ from triskele.store.rows import VERSION_NAMES, from_memory, to_memory, version_h
 from triskele.sync import states
 from triskele.types import Add
 
-states.FINGERPRINTED = (*states.FINGERPRINTED, ("mood",))
 folder = Path(sys.argv[1])
 
 def opened(name):
@@ -64,6 +66,10 @@ with opened("from-export") as engine:
     report = engine.import_memories(folder / "old.jsonl", keep_origin=True)
     answers["problems"] = [str(problem) for problem in report.problems]
     answers["export"] = digests(engine)
+    kettle = engine.remember("The kettle is red", mood="glad")
+    assert engine.get(kettle.id).mood == "glad"
+    assert engine.edit(kettle.id, mood=None)[0].action == "edited" and engine.get(kettle.id).mood is None
+    engine.edit(kettle.id, mood="calm")
     memory = next(memory for _, memory in engine.store.versions() if memory.known_to is None)
     calm = replace(memory, id="0" * 16, mood="calm")
     assert version_hash(from_memory(calm)) != version_hash(from_memory(replace(calm, mood=None)))
@@ -71,13 +77,16 @@ with opened("from-export") as engine:
     engine.store.apply([Add(calm, verbatim=True)], batch="calm")
     export_archive(engine, folder / "new.archive", include_private=True)
     export_memories(engine, folder / "new.jsonl")
-for name in ("new.archive", "new.jsonl"):
+    export_memories(engine, folder / "notes", format="markdown")
+for name in ("new.archive", "new.jsonl", "notes"):
     with opened(f"from {name}") as engine:
         if name == "new.archive":
             import_archive(engine, folder / name, keep_origin=True)
         else:
             engine.import_memories(folder / name, keep_origin=True)
-        answers[name] = engine.store.memories([calm.id])[calm.id].mood
+        moods = {memory.content: memory.mood for _, memory in engine.store.versions() if memory.mood}
+        answers[name] = moods["The kettle is red"]
+        assert name == "notes" or engine.store.memories([calm.id])[calm.id].mood == "calm"
 print(json.dumps(answers))
 """
 
@@ -118,7 +127,7 @@ def test_archives_exports_hashes_and_fingerprints_outlive_a_new_field(tmp_path: 
     answers = json.loads(done.stdout)
     assert answers["problems"] == []
     assert answers["archive"] == answers["export"] == expected
-    assert answers["new.archive"] == answers["new.jsonl"] == "calm"
+    assert answers["new.archive"] == answers["new.jsonl"] == answers["notes"] == "calm"
 
 
 def test_an_archive_without_the_first_columns_is_refused(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
 from triskele.ingest import with_told_period
 from triskele.replies import Proposal, Rationale
 from triskele.store.derived import Document
+from triskele.store.rows import LATER_COLUMNS
 from triskele.text import timestamps
-from triskele.types import CURATION, SPOKEN, Add, Memory, Origin, Outcome, Role, Verdict, is_client, is_secret
+from triskele.types import CURATION, Add, Memory, Origin, Outcome, Role, Verdict, is_client, is_secret
 
 if TYPE_CHECKING:
     from triskele.store.access import StoreAccess
@@ -27,7 +28,7 @@ _ID_CHARACTERS = 10
 # Named here: inside the class `list` is a method.
 Outcomes = list[Outcome]
 # The details of a captured memory that its document keeps besides the text.
-_KEPT = ("category", "project", "origin", "session", *SPOKEN, "importance")
+_KEPT = ("category", "project", "origin", "session", *LATER_COLUMNS, "importance")
 
 
 class Proposals:

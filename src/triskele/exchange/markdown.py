@@ -23,8 +23,9 @@ from triskele.exchange.json_text import shown
 from triskele.exchange.records import Item, NamedLink, Note
 from triskele.privacy.detect import find, is_cut
 from triskele.replies import Problem, Skipped
+from triskele.store.rows import LATER_COLUMNS
 from triskele.text import timestamps
-from triskele.types import SPOKEN, Memory, Sensitivity
+from triskele.types import Memory, Sensitivity
 
 PLAIN = ".txt"
 SUFFIXES = (".md", ".markdown", PLAIN)
@@ -54,7 +55,7 @@ _TEXTS = ("sensitivity", "session", "created_at", "updated_at", "valid_from", "v
 # The names in the head of a file, by field, in the order of the head.
 _WRITTEN = {
     **{name: name for name in "id category tags keywords importance project sensitivity session position".split()},
-    **{name: name for name in SPOKEN},
+    **{name: name for name in LATER_COLUMNS},
     "created_at": "created",
     "updated_at": "updated",
     "valid_from": "valid_from",
@@ -221,7 +222,7 @@ def _details(values: dict[str, Value], body: str, stem: str, settings: MemorySet
     details |= {name: _text(values[name]) for name in _TEXTS if values.get(name)}
     if "id" in values:
         # Elsewhere a role is a job or a duty.
-        details |= {name: _text(values[name]) for name in SPOKEN if values.get(name)}
+        details |= {name: _text(values[name]) for name in LATER_COLUMNS if values.get(name)}
     details |= {"project": _text(values["project"])} if "project" in values else {}
     details |= {"importance": _number(values["importance"])} if values.get("importance") else {}
     details |= {"position": _whole(values["position"])} if values.get("position") else {}

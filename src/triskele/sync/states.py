@@ -20,7 +20,7 @@ from triskele.ingest import checked_details, labels_of, refuse_secret_labels
 from triskele.privacy import detect
 from triskele.store.derived import Document
 from triskele.store.protocols import OwnerStore
-from triskele.store.rows import without_later
+from triskele.store.rows import VERSION_LISTS, without_later
 from triskele.sync.merge import ERASED, Links, LocalState, Push, ServerState, Standing
 from triskele.text import timestamps
 from triskele.text.folders import REMOTE
@@ -83,13 +83,14 @@ class Record:
 
 
 _COPIED = tuple(each.name for each in fields(Record) if each.name not in ("forgotten", "project", "keys"))
-# What a fingerprint covers. A new optional field is a new list at the end: states without it keep their fingerprints.
+# What a fingerprint covers. Later columns follow as lists of their own: states without them keep their fingerprints.
 # The time of an edit is left out: the same edit on two machines is one.
 FINGERPRINTED = (
     (
         *("content", "category", "tags", "keywords", "importance", "origin", "session", "position", *SPOKEN),
         *("created_at", "valid_from", "valid_to"),
     ),
+    *VERSION_LISTS[2:],
 )
 
 

@@ -37,7 +37,7 @@ from triskele.edge.cli.view import QUIET, excerpt, more, note, one_line, plural
 from triskele.edge.wording import shown_content
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError, Unavailable
 from triskele.text import periods
-from triskele.types import Action, Erasure, History, LinkKind, Memory, Outcome, Role, Sensitivity, is_secret
+from triskele.types import CONTEXT, Action, Erasure, History, LinkKind, Memory, Outcome, Role, Sensitivity, is_secret
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,7 +57,7 @@ _REPLACE, _KEEP, _CANCEL = "replace", "keep", "cancel"
 _NONE = "none"
 _ROLES = [role.value for role in Role]
 # With any of these, the text alone does not tell how related memories relate to it.
-_CONTEXT = ("speaker", "role", "session", "valid_from", "valid_to")
+_CONTEXT = [name for name in CONTEXT if name not in ("project", "position")]
 
 
 @click.command(
