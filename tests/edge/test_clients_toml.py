@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triskele.edge.install.entries import drop_table, put_table
+from triskele.edge.install.entries import TomlServer
 from triskele.errors import BadInput
 
 PATH = ("mcp_servers", "triskele")
@@ -26,29 +26,29 @@ OTHERS = [
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_the_table_is_added_once_and_taken_out_again(text: str) -> None:
-    changed = put_table(text, PATH, ENTRY)
+    changed = TomlServer(PATH, ENTRY).put(text)
     assert changed.startswith(text)
     assert tomllib.loads(changed)["mcp_servers"]["triskele"] == ENTRY
-    assert put_table(changed, PATH, ENTRY) == changed
-    assert drop_table(changed, PATH) in (text, f"{text}\n", f"{text}\r\n")
+    assert TomlServer(PATH, ENTRY).put(changed) == changed
+    assert TomlServer(PATH, ENTRY).drop(changed) in (text, f"{text}\n", f"{text}\r\n")
 
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_what_others_write_behind_it_stays(text: str) -> None:
     theirs = '\n# about the next\n[mcp_servers.later]\ncommand = "y"\n\n[projects."/w#]"]\ntrust_level = "trusted"\n'
-    changed = put_table(text, PATH, ENTRY) + theirs
-    assert drop_table(changed, PATH).endswith(theirs)
-    assert tomllib.loads(drop_table(changed, PATH)) == tomllib.loads(f"{text}\n{theirs}")
+    changed = TomlServer(PATH, ENTRY).put(text) + theirs
+    assert TomlServer(PATH, ENTRY).drop(changed).endswith(theirs)
+    assert tomllib.loads(TomlServer(PATH, ENTRY).drop(changed)) == tomllib.loads(f"{text}\n{theirs}")
 
 
 def test_an_older_entry_is_replaced() -> None:
-    older = put_table("a = 1\n", PATH, {"command": "old", "args": []})
-    assert put_table(older, PATH, ENTRY) == put_table("a = 1\n", PATH, ENTRY)
+    older = TomlServer(PATH, {"command": "old", "args": []}).put("a = 1\n")
+    assert TomlServer(PATH, ENTRY).put(older) == TomlServer(PATH, ENTRY).put("a = 1\n")
 
 
 def test_values_that_were_added_to_our_table_go_with_it() -> None:
-    changed = put_table("a = 1\n", PATH, {"command": "x"}) + "startup_timeout_sec = 9\n# why\n[b]\n"
-    assert drop_table(changed, PATH) == "a = 1\n# why\n[b]\n"
+    changed = TomlServer(PATH, {"command": "x"}).put("a = 1\n") + "startup_timeout_sec = 9\n# why\n[b]\n"
+    assert TomlServer(PATH, ENTRY).drop(changed) == "a = 1\n# why\n[b]\n"
 
 
 @pytest.mark.parametrize(
@@ -60,17 +60,17 @@ def test_values_that_were_added_to_our_table_go_with_it() -> None:
     ],
 )
 def test_a_form_of_its_own_is_left_to_its_owner(text: str) -> None:
-    for change in (lambda: put_table(text, PATH, ENTRY), lambda: drop_table(text, PATH)):
+    for change in (lambda: TomlServer(PATH, ENTRY).put(text), lambda: TomlServer(PATH, ENTRY).drop(text)):
         with pytest.raises(BadInput, match="by hand"):
             change()
 
 
 def test_a_table_that_cannot_be_extended_is_left_alone() -> None:
     with pytest.raises(BadInput, match="by hand"):
-        put_table('mcp_servers = { other = { command = "x" } }\n', PATH, ENTRY)
+        TomlServer(PATH, ENTRY).put('mcp_servers = { other = { command = "x" } }\n')
 
 
 @given(value=st.text(st.characters(codec="utf-8"), max_size=20))
 def test_every_text_is_written_as_it_is(value: str) -> None:
-    changed = put_table("", PATH, {"command": value, "args": [value]})
+    changed = TomlServer(PATH, {"command": value, "args": [value]}).put("")
     assert tomllib.loads(changed)["mcp_servers"]["triskele"] == {"command": value, "args": [value]}

@@ -8,20 +8,10 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any
 
 from triskele.edge.install import json_editor
-from triskele.edge.install.table import (
-    NAME,
-    Client,
-    ConfigFile,
-    hook,
-    is_our_hook,
-    server,
-    shared_hook,
-    shared_server,
-    tool_hook,
-)
+from triskele.edge.install.table import NAME, Client, ConfigFile, hook, is_our_hook, server, tool_hook
 from triskele.errors import BadInput
 
 _BYTE_ORDER_MARK = "\ufeff"
@@ -29,150 +19,127 @@ TOML_MARK = "# Written by `triskele install`; `triskele uninstall` removes it."
 _TOML_HEADER = re.compile(r"[ \t]*\[{1,2}(?P<name>[^\]]*)")
 
 
-class Entries(Protocol):
-    """The entries in one file: functions from its text to its text."""
-
-    def put(self, text: str) -> str:
-        """The text with up-to-date entries."""
-
-    def drop(self, text: str, original: str | None) -> str:
-        """The text without the entries and without containers that they leave empty."""
-
-    def shown(self) -> str:
-        """The text to add by hand if the file cannot be changed."""
-
-
 def entries_of(
     client: Client, file: ConfigFile, environment: Mapping[str, str], *, for_project: bool, calls_tools: bool = False
 ) -> Entries:
     """The entries for one file of a client."""
-    is_shared = for_project and not file.is_personal
+    # A file that a team commits holds no paths of one machine.
+    own = None if for_project and not file.is_personal else environment
     if file.events is None:
-        entry = shared_server(client) if is_shared else server(client, environment)
-        return (TomlServer if file.format == "toml" else JsonServer)((*file.keys, NAME), entry)
+        path, entry = (*file.keys, NAME), server(client, own)
+        return TomlServer(path, entry) if file.format == "toml" else JsonEntries((_Value(path, entry),))
     hooks_by_event = {
-        name: (tool_hook(event) if calls_tools else None)
-        or (shared_hook(client, event) if is_shared else hook(client, event, environment))
+        name: (tool_hook(event) if calls_tools else None) or hook(client, event, own)
         for name, event in file.events.items()
     }
-    hooks = JsonHooks(file.keys, hooks_by_event)
+    hooks = _Hooks(file.keys, hooks_by_event)
     if file.reserved_by is None or for_project:
-        return hooks
-    return EntryGroup((hooks, JsonListItem((file.reserved_by,), NAME)))
+        return JsonEntries((hooks,))
+    return JsonEntries((hooks, _ListItem((file.reserved_by,), NAME)))
 
 
 @dataclass(frozen=True, slots=True)
-class EntryGroup:
-    """Entries of several kinds in one file."""
+class JsonEntries:
+    """The entries in a JSON file, whose byte order mark stays."""
 
-    parts: tuple[Entries, ...]
+    parts: tuple[_Value | _Hooks | _ListItem, ...]
 
     def put(self, text: str) -> str:
-        """The text with all of them."""
-        return reduce(lambda text, part: part.put(text), self.parts, text)
+        """The text with up-to-date entries."""
+        mark, document = _opened(text)
+        return mark + reduce(lambda document, part: part.put(document), self.parts, document)
 
     def drop(self, text: str, original: str | None) -> str:
-        """The text without any of them."""
-        return reduce(lambda said, part: part.drop(said, original), self.parts, text)
+        """The text without the entries and without containers that they leave empty."""
+        mark, document = _opened(text)
+        before = None if original is None else _opened(original)[1]
+        rest = reduce(lambda rest, part: part.drop(rest, before), self.parts, document)
+        return text if rest == document else mark + rest
 
     def shown(self) -> str:
-        """One after the other."""
-        return "\n".join(part.shown() for part in self.parts)
+        """The text to add by hand if the file cannot be changed."""
+        return "\n".join(_nested(part.path, part.value) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
-class JsonListItem:
-    """An item in a list of strings."""
+class _Value:
+    """The value at a path, such as the entry of the MCP server."""
+
+    path: tuple[str, ...]
+    value: Any
+
+    def put(self, document: str) -> str:
+        slot = json_editor.find(document, self.path)
+        return document if slot and slot.value == self.value else json_editor.put(document, self.path, self.value)
+
+    def drop(self, document: str, original: str | None) -> str:
+        if json_editor.find(document, self.path) is None:
+            return document
+        return _pruned(json_editor.drop(document, self.path), [self.path[:-1]], original)
+
+
+@dataclass(frozen=True, slots=True)
+class _ListItem:
+    """An item in a list of strings; it stays if it was there before the install."""
 
     path: tuple[str, ...]
     item: str
 
-    def put(self, text: str) -> str:
-        """The text with the item in the list."""
-        mark, document = _opened(text)
-        return text if self._at(document) is not None else mark + json_editor.append(document, self.path, self.item)
+    @property
+    def value(self) -> list[str]:
+        return [self.item]
 
-    def drop(self, text: str, original: str | None) -> str:
-        """The text without the item, unless it was there before the install."""
-        mark, document = _opened(text)
-        at = self._at(document)
-        if at is None or (original is not None and self._at(_opened(original)[1]) is not None):
-            return text
-        return mark + _pruned(json_editor.drop(document, (*self.path, at)), [self.path], original)
+    def put(self, document: str) -> str:
+        is_there = self._position(document) is not None
+        return document if is_there else json_editor.append(document, self.path, self.item)
 
-    def shown(self) -> str:
-        """The item in its list."""
-        return _nested(self.path, [self.item])
+    def drop(self, document: str, original: str | None) -> str:
+        position = self._position(document)
+        if position is None or (original is not None and self._position(original) is not None):
+            return document
+        return _pruned(json_editor.drop(document, (*self.path, position)), [self.path], original)
 
-    def _at(self, document: str) -> int | None:
+    def _position(self, document: str) -> int | None:
         slot = json_editor.find(document, self.path)
         words = slot.value if slot and isinstance(slot.value, list) else []
         return words.index(self.item) if self.item in words else None
 
 
 @dataclass(frozen=True, slots=True)
-class JsonServer:
-    """The MCP server entry in a JSON file."""
-
-    path: tuple[str, ...]
-    entry: dict[str, Any]
-
-    def put(self, text: str) -> str:
-        """The text with the entry."""
-        mark, text = _opened(text)
-        slot = json_editor.find(text, self.path)
-        return mark + (text if slot and slot.value == self.entry else json_editor.put(text, self.path, self.entry))
-
-    def drop(self, text: str, original: str | None) -> str:
-        """The text without the entry."""
-        mark, document = _opened(text)
-        if json_editor.find(document, self.path) is None:
-            return text
-        return mark + _pruned(json_editor.drop(document, self.path), [self.path[:-1]], original)
-
-    def shown(self) -> str:
-        """The entry with its keys."""
-        return _nested(self.path, self.entry)
-
-
-@dataclass(frozen=True, slots=True)
-class JsonHooks:
-    """Hooks in a JSON file, one group with one hook per event."""
+class _Hooks:
+    """Hooks, one group with one hook per event; those of earlier versions are removed too."""
 
     path: tuple[str, ...]
     hooks: dict[str, dict[str, Any]]
 
-    def put(self, text: str) -> str:
-        """The text with each hook once."""
-        mark, text = _opened(text)
-        present = {at[-4]: value for at, value in self._ours(text)}
-        if len(list(self._ours(text))) == len(present) and present == self.hooks:
-            return mark + text
-        text = self._without(text)
-        for event, entry in self.hooks.items():
-            text = json_editor.append(text, (*self.path, event), {"hooks": [entry]})
-        return mark + text
+    @property
+    def value(self) -> dict[str, Any]:
+        return {event: [{"hooks": [entry]}] for event, entry in self.hooks.items()}
 
-    def drop(self, text: str, original: str | None) -> str:
-        """The text without the hooks, including hooks of earlier versions."""
-        mark, document = _opened(text)
-        paths = [(*self.path, event) for event in dict.fromkeys(at[-4] for at, _ in self._ours(document))]
-        return mark + _pruned(self._without(document), [*paths, self.path], original) if paths else text
+    def put(self, document: str) -> str:
+        ours = list(self._ours(document))
+        present = {path[-4]: value for path, value in ours}
+        if len(ours) == len(present) and present == self.hooks:
+            return document
+        document = self._without(document)
+        for event, groups in self.value.items():
+            document = json_editor.append(document, (*self.path, event), groups[0])
+        return document
 
-    def shown(self) -> str:
-        """The hooks with their keys."""
-        return _nested(self.path, {event: [{"hooks": [entry]}] for event, entry in self.hooks.items()})
+    def drop(self, document: str, original: str | None) -> str:
+        paths = [(*self.path, event) for event in dict.fromkeys(path[-4] for path, _ in self._ours(document))]
+        return _pruned(self._without(document), [*paths, self.path], original) if paths else document
 
-    def _without(self, text: str) -> str:
-        for at, _ in reversed(list(self._ours(text))):
-            group = json_editor.find(text, at[:-2])
+    def _without(self, document: str) -> str:
+        for path, _ in reversed(list(self._ours(document))):
+            group = json_editor.find(document, path[:-2])
             is_alone = group is not None and len(group.value["hooks"]) == 1
-            text = json_editor.drop(text, at[:-2] if is_alone else at)
-        return text
+            document = json_editor.drop(document, path[:-2] if is_alone else path)
+        return document
 
-    def _ours(self, text: str) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    def _ours(self, document: str) -> Iterator[tuple[tuple[Any, ...], Any]]:
         """Our hooks, each with its path in the document."""
-        slot = json_editor.find(text, self.path)
+        slot = json_editor.find(document, self.path)
         events = slot.value if slot and isinstance(slot.value, dict) else {}
         for event, groups in events.items():
             for number, group in enumerate(groups if isinstance(groups, list) else []):
@@ -184,22 +151,62 @@ class JsonHooks:
 
 @dataclass(frozen=True, slots=True)
 class TomlServer:
-    """The table of our MCP server in a TOML file."""
+    """The table of our MCP server in a TOML file.
+
+    Edited by lines: tomlkit removes the comments after a table with it, and cannot remove from tables out of order.
+    """
 
     path: tuple[str, ...]
     entry: dict[str, Any]
 
     def put(self, text: str) -> str:
-        """The text with the table."""
-        return put_table(text, self.path, self.entry)
+        """The text with the table, replaced or appended."""
+        before = tomllib.loads(text)
+        if _at(before, self.path) == self.entry:
+            return text
+        rest = self.drop(text)
+        newline = "\r\n" if "\r\n" in text else "\n"
+        gap = newline if rest.endswith("\n") else newline * 2
+        table = f"{TOML_MARK}\n{self.shown()}".replace("\n", newline)
+        changed = f"{rest}{gap if rest.strip() else ''}{table}"
+        return _verified(changed, _changed(before, self.path, self.entry), self.path)
 
-    def drop(self, text: str, original: str | None) -> str:  # noqa: ARG002 - no empty table remains
-        """The text without the table."""
-        return drop_table(text, self.path)
+    def drop(self, text: str, original: str | None = None) -> str:  # noqa: ARG002 - no empty table remains
+        """The text without the table and its subtables."""
+        before = tomllib.loads(text)
+        if _at(before, self.path) is None:
+            return text
+        lines, is_ours, trailing = list[str](), False, list[str]()
+        for line in text.splitlines(keepends=True):
+            header = _TOML_HEADER.match(line)
+            if header:
+                was_ours, is_ours = is_ours, _is_inside(header["name"], self.path)
+                if is_ours and not was_ours:
+                    _drop_mark(lines)
+            if not is_ours:
+                lines += [*trailing, line]
+                trailing.clear()
+            elif header or not _is_blank_or_comment(line):
+                trailing.clear()
+            else:
+                # Blank lines and comments after our last value belong to what follows.
+                trailing.append(line)
+        return _verified("".join([*lines, *trailing]), _changed(before, self.path, None), self.path)
 
     def shown(self) -> str:
-        """The table."""
-        return table_text(self.path, self.entry)
+        """The table as text."""
+        import tomlkit
+
+        document = tomlkit.document()
+        holder: Any = document
+        for key in self.path[:-1]:
+            holder[key] = tomlkit.table(is_super_table=True)
+            holder = holder[key]
+        holder[self.path[-1]] = tomlkit.item(dict(self.entry))
+        return tomlkit.dumps(document)
+
+
+Entries = JsonEntries | TomlServer
 
 
 def text_of(file: ConfigFile, data: bytes) -> str:
@@ -233,58 +240,6 @@ def _nested(path: tuple[str, ...], value: Any) -> str:
     for key in reversed(path):
         value = {key: value}
     return json.dumps(value, ensure_ascii=False, indent=2)
-
-
-def put_table(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """Replace or append our table in a TOML document."""
-    before = tomllib.loads(text)
-    if _at(before, path) == entry:
-        return text
-    rest = drop_table(text, path)
-    newline = "\r\n" if "\r\n" in text else "\n"
-    gap = newline if rest.endswith("\n") else newline * 2
-    table = f"{TOML_MARK}\n{table_text(path, entry)}".replace("\n", newline)
-    changed = f"{rest}{gap if rest.strip() else ''}{table}"
-    return _verified(changed, _changed(before, path, entry), path)
-
-
-def drop_table(text: str, path: Sequence[str]) -> str:
-    """Remove a table and its subtables from a TOML document.
-
-    Edited by lines: tomlkit removes the comments after a table with it, and cannot remove from tables out of order.
-    """
-    before = tomllib.loads(text)
-    if _at(before, path) is None:
-        return text
-    kept_lines, is_ours, trailing = list[str](), False, list[str]()
-    for line in text.splitlines(keepends=True):
-        header = _TOML_HEADER.match(line)
-        if header:
-            was_ours, is_ours = is_ours, _is_inside(header["name"], path)
-            if is_ours and not was_ours:
-                _drop_mark(kept_lines)
-        if not is_ours:
-            kept_lines += [*trailing, line]
-            trailing.clear()
-        elif header or not _is_blank_or_comment(line):
-            trailing.clear()
-        else:
-            # Blank lines and comments after our last value belong to what follows.
-            trailing.append(line)
-    return _verified("".join([*kept_lines, *trailing]), _changed(before, path, None), path)
-
-
-def table_text(path: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """A TOML table as text."""
-    import tomlkit
-
-    document = tomlkit.document()
-    holder: Any = document
-    for key in path[:-1]:
-        holder[key] = tomlkit.table(is_super_table=True)
-        holder = holder[key]
-    holder[path[-1]] = tomlkit.item(dict(entry))
-    return tomlkit.dumps(document)
 
 
 def _is_inside(name: str, path: Sequence[str]) -> bool:

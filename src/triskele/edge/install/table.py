@@ -156,26 +156,14 @@ def user_path(file: ConfigFile, environment: Mapping[str, str]) -> Path:
     return Path(file.user).expanduser()
 
 
-def shared_server(client: Client) -> dict[str, Any]:
-    """The server entry for a committed file, without paths of one machine."""
+def server(client: Client, environment: Mapping[str, str] | None) -> dict[str, Any]:
+    """The entry that starts `triskele mcp`; without an environment it is for a file that a team commits."""
+    words = [NAME, "mcp"]
+    if environment is not None:
+        words = _plain_words([_interpreter(), _isolation_flag(), "-m", "triskele", "mcp"])
+        _plain_words(environment.values())
     entry: dict[str, Any] = {"type": "stdio"} if client.names_transport else {}
-    return entry | {"command": NAME, "args": ["mcp"]}
-
-
-def shared_hook(client: Client, event: str) -> dict[str, Any]:
-    """The hook for a file that a team commits."""
-    words = [NAME, "hook", event, "--client", client.name]
-    if client.hook_as_line:
-        return {"type": "command", "command": shlex.join(words), "timeout": _HOOK_SECONDS}
-    return {"type": "command", "command": words[0], "args": words[1:], "timeout": _HOOK_SECONDS}
-
-
-def server(client: Client, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The entry with which the client starts `triskele mcp`."""
-    command, *arguments = _plain_words([_interpreter(), _isolation_flag(), "-m", "triskele", "mcp"])
-    _plain_words(environment.values())
-    entry: dict[str, Any] = {"type": "stdio"} if client.names_transport else {}
-    entry |= {"command": command, "args": arguments}
+    entry |= {"command": words[0], "args": words[1:]}
     return entry | ({"env": dict(environment)} if environment else {})
 
 
@@ -205,11 +193,13 @@ def tool_hook(event: str) -> dict[str, Any] | None:
     return {"type": "mcp_tool", "server": NAME, "tool": HOOK_TOOL, "input": arguments, "timeout": _HOOK_SECONDS}
 
 
-def hook(client: Client, event: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The entry with which the client runs the hook at an event."""
-    # As arguments, not as environment: not every client passes an environment on.
-    options = [word for name, value in environment.items() for word in (_OPTIONS[name], value)]
-    words = _plain_words([_interpreter(), "-I", "-S", str(HOOK), event, "--client", client.name, *options])
+def hook(client: Client, event: str, environment: Mapping[str, str] | None) -> dict[str, Any]:
+    """The entry that runs the hook at an event; without an environment it is for a file that a team commits."""
+    words = [NAME, "hook", event, "--client", client.name]
+    if environment is not None:
+        # As arguments, not as environment: not every client passes an environment on.
+        options = [word for name, value in environment.items() for word in (_OPTIONS[name], value)]
+        words = _plain_words([_interpreter(), "-I", "-S", str(HOOK), *words[2:], *options])
     if client.hook_as_line:
         line = subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
         return {"type": "command", "command": line, "timeout": _HOOK_SECONDS}
