@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import os
 import secrets
 import threading
@@ -41,6 +40,7 @@ from triskele.edge.http.access import (
 from triskele.edge.http.connections import PRIVATE_HEADER, VERSION_HEADER
 from triskele.edge.http.metrics import Metrics
 from triskele.edge.http.problems import refusal, refused, response_of
+from triskele.edge.mcp.messages import parsed
 from triskele.edge.process import command_line, connect
 from triskele.edge.web.sessions import PREFIX, SESSIONS, Sessions, is_page
 from triskele.errors import BadInput, StoreNewer, StoreUnavailable, UnknownEvent
@@ -174,7 +174,7 @@ class Application:
         # The key determines the memory.
         if is_owner and not self._serves(request):
             return refused(409, OTHER_STORE)
-        payload = _object(await request.body())
+        payload = parsed(await request.body())
         if payload is None:
             return refused(400, "the body must be one JSON object")
         left_s = _seconds(request.headers.get("x-triskele-deadline-ms"))
@@ -317,14 +317,6 @@ def error_place(error: BaseException) -> str:
     if trace is None:
         return type(error).__name__
     return f"{type(error).__name__} in {os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
-
-
-def _object(body: bytes) -> dict[str, Any] | None:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None
 
 
 def _seconds(milliseconds: str | None) -> float:

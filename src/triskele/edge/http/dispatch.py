@@ -272,18 +272,12 @@ def _remove(path: Path) -> None:
 
 def _document_routes() -> list[Route]:
     document = openapi.document(OPERATIONS)
-    text, page = json.dumps(document), openapi.page(document)
-
-    async def as_json(_: Request) -> Response:
-        return Response(text, media_type=JSON)
-
-    async def as_page(_: Request) -> Response:
-        return HTMLResponse(page, headers=openapi.PAGE_HEADERS)
-
-    async def style(_: Request) -> Response:
-        return Response(openapi.STYLE, media_type="text/css")
-
-    return [Route("/openapi.json", as_json), Route("/docs", as_page), Route("/docs/style.css", style)]
+    responses = {
+        "/openapi.json": Response(json.dumps(document), media_type=JSON),
+        "/docs": HTMLResponse(openapi.page(document), headers=openapi.PAGE_HEADERS),
+        "/docs/style.css": Response(openapi.STYLE, media_type="text/css"),
+    }
+    return [Route(path, response, methods=["GET"]) for path, response in responses.items()]
 
 
 def _metrics_of(context: AppContext) -> Callable[[Request], Awaitable[Response]]:

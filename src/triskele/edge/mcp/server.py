@@ -41,7 +41,7 @@ from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import descriptions, registry
 from triskele.edge.mcp.caller import CallerContext
 from triskele.edge.mcp.descriptions import LISTED_MS
-from triskele.edge.mcp.messages import MAX_LINE, not_a_message, refusal
+from triskele.edge.mcp.messages import MAX_LINE, not_a_message, parsed, refusal
 from triskele.edge.mcp.registry import tools
 from triskele.engine.protocol import Engine
 
@@ -201,11 +201,7 @@ class _Requests:
 
 async def _header(lines: AsyncGenerator[bytes]) -> dict[str, Any] | None:
     with anyio.move_on_after(_HEADER_S):
-        try:
-            header = json.loads(await anext(lines))
-        except (StopAsyncIteration, ValueError, RecursionError):
-            return None
-        return header if isinstance(header, dict) else None
+        return parsed(await anext(lines, b""))
     return None
 
 
