@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from triskele.config import ServerSettings, Settings
 from triskele.edge.http.access import Access, AccessPolicy, Principal
 from triskele.engine.background import DeferredWrites
+from triskele.engine.local import LocalEngine
 from triskele.errors import QuotaExceeded
 from triskele.store import open as stores
 from triskele.store.writer import MemoryLimits
@@ -22,7 +23,6 @@ from triskele.text import timestamps
 
 if TYPE_CHECKING:
     from triskele.edge.http.access import Quotas
-    from triskele.engine.local import LocalEngine
     from triskele.server.accounts import Accounts
     from triskele.server.keys import VerifiedKey
     from triskele.store.protocols import Store
@@ -111,8 +111,6 @@ class Tenants(AccessPolicy):
         return opened
 
     def _opened(self, user: str) -> LocalEngine:
-        from triskele.engine.local import LocalEngine
-
         memory = replace(self._settings.memory, owner=user)
         # The root folder has no project: every request names its own.
         engine = LocalEngine(replace(self._settings, memory=memory), Path(Path.cwd().anchor), store=self._shared())
