@@ -107,7 +107,7 @@ class _ListItem:
 
 @dataclass(frozen=True, slots=True)
 class _Hooks:
-    """Hooks, one group with one hook per event; those of earlier versions are removed too."""
+    """Hooks, one group with one hook per event; hooks of earlier versions are removed too."""
 
     path: tuple[str, ...]
     hooks: dict[str, dict[str, Any]]
