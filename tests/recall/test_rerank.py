@@ -61,7 +61,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
 @pytest.fixture
 def ask(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> Any:
     def recall(scorer: Fake, *, band: tuple[float, float] = (0.0, 1.1), patience_s: float | None = None) -> Answer:
-        monkeypatch.setattr("triskele.models.bundled.bundled_cross_encoder", lambda: scorer)
+        monkeypatch.setattr("triskele.engine.models.bundled_cross_encoder", lambda: scorer)
         monkeypatch.setattr(rerank, "HOPELESS", band[0])
         monkeypatch.setattr(rerank, "SURE", band[1])
         return engine.ask(QUESTION, Plan(rerank=GATED, patience_s=patience_s), limit=20)
@@ -129,7 +129,7 @@ def test_a_short_turn_is_read_with_its_date_and_the_turns_before_it(ask: Any) ->
 def turns_before(folder: Path, monkeypatch: pytest.MonkeyPatch, talk: Sequence[tuple[str, dict[str, Any]]]) -> Any:
     """What each of some turns is read behind."""
     fake = Fake("hall")
-    monkeypatch.setattr("triskele.models.bundled.bundled_cross_encoder", lambda: fake)
+    monkeypatch.setattr("triskele.engine.models.bundled_cross_encoder", lambda: fake)
     monkeypatch.setattr(rerank, "HOPELESS", 0.0)
     monkeypatch.setattr(rerank, "SURE", 1.1)
     with LocalEngine(load({"TRISKELE_HOME": str(folder), "TRISKELE_PROJECT": "hall"}), folder) as opened:
