@@ -13,6 +13,7 @@ import pytest
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Unavailable
 from triskele.exchange import sources
+from triskele.exchange.jsonl import FORMAT
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.types import LinkKind, Memory, Sensitivity
 
@@ -41,7 +42,7 @@ def test_private_memories_stay(engine: LocalEngine, tmp_path: Path) -> None:
     assert (report.written, report.left_out_private, report.left_out_versions) == (2, 3, 1)
     text = target.read_text()
     assert CANARY not in text and "confidential" not in text and "The party is on Friday" in text
-    assert json.loads(text.split("\n")[0]) == {"triskele": 3, "versions": 2, "links": 0}
+    assert json.loads(text.split("\n")[0]) == {"triskele": FORMAT, "versions": 2, "links": 0}
 
 
 def test_private_memories_leave_on_request(engine: LocalEngine, tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_a_failed_export_leaves_the_old_file(
 def test_an_older_export_is_replaced(engine: LocalEngine, tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_text("older")
     export_memories(engine, tmp_path / "out.jsonl")
-    assert (tmp_path / "out.jsonl").read_text().startswith('{"triskele":3')
+    assert (tmp_path / "out.jsonl").read_text().startswith(f'{{"triskele":{FORMAT},')
 
 
 def test_targets_that_cannot_be(engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from triskele import config
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, TriskeleError
+from triskele.exchange.jsonl import FORMAT
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.store.rows import from_link, from_memory, row_hash
 from triskele.text.ids import content_hash
@@ -140,7 +141,7 @@ def exported(export: str, tmp_path: Path) -> Path:
 
 def test_the_file_holds_every_version_and_link(filled: tuple[LocalEngine, Path]) -> None:
     header, *records = [json.loads(line) for line in filled[1].read_text().splitlines()]
-    assert header == {"triskele": 3, "versions": 4, "links": 2}
+    assert header == {"triskele": FORMAT, "versions": 4, "links": 2}
     assert [list(record) for record in records] == [["memory"]] * 4 + [["link"]] * 2
     assert [record["memory"]["version"] for record in records[:4]] == [1, 1, 2, 1]
     assert records[4]["link"]["known_to"] is None
@@ -331,7 +332,7 @@ FORGERIES: dict[str, tuple[int, Callable[[dict[str, Any]], object], str]] = {
     "stubs": (1, lambda v: v.update(sensitivity="secret"), "line 2: is a secret without its text"),
     "stray texts": (1, lambda v: v.update(secret="x"), "line 2: has the text of a secret"),
     "secret tags": (1, lambda v: v.update(tags=["password is tq8/+xpv2#kd"]), "line 2: a tag looks like a secret"),
-    "newer": (0, lambda v: v.update(triskele=4), "line 1: has format 4"),
+    "newer": (0, lambda v: v.update(triskele=FORMAT + 1), f"line 1: has format {FORMAT + 1}"),
     "older": (0, lambda v: v.update(triskele=1), "line 1: has format 1, from before the first release"),
     "header": (0, lambda v: v.update(compressed=True), "line 1: the header has an unknown field 'compressed'"),
     "count": (0, lambda v: v.update(versions=9), "the end: 9 versions announced, 4 found"),

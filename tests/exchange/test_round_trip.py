@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from triskele.engine.local import LocalEngine
+from triskele.exchange.jsonl import FORMAT
 from triskele.exchange.transfer import export_memories, import_memories
 from triskele.types import LinkKind, Sensitivity
 
@@ -87,7 +88,7 @@ def test_everything_is_every_version_and_link(engine: LocalEngine, tmp_path: Pat
     report = export_memories(engine, tmp_path / "all.jsonl", **EVERYTHING)
     header = json.loads((tmp_path / "all.jsonl").read_text().split("\n")[0])
     census = engine.store.census()
-    assert header == {"triskele": 3, "versions": census.versions, "links": len(list(engine.store.all_links()))}
+    assert header == {"triskele": FORMAT, "versions": census.versions, "links": len(list(engine.store.all_links()))}
     assert report.written == census.memories + census.forgotten
     assert (report.left_out_private, report.left_out_secret, report.left_out_versions) == (0, 0, 0)
 

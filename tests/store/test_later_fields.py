@@ -20,7 +20,7 @@ from triskele.errors import BadInput
 from triskele.exchange.archive import export_archive, import_archive
 from triskele.exchange.transfer import export_memories
 from triskele.server.sync_receiver import SyncRecord
-from triskele.store.rows import VERSION_LISTS, from_memory, row_hash, version_hash
+from triskele.store.rows import LATER_COLUMNS, VERSION_LISTS, from_memory, row_hash, version_hash
 from triskele.sync.states import FINGERPRINTED, fingerprint
 
 # Where the field `mood` is added, after which text.
@@ -150,8 +150,9 @@ def test_an_archive_without_the_first_columns_is_refused(tmp_path: Path) -> None
 
 def test_the_first_list_of_columns_alone_is_hashed_if_the_others_hold_nothing() -> None:
     first = [f"value {number}" for number in range(len(VERSION_LISTS[0]))]
-    assert version_hash([*first, None, None]) == row_hash(first)
-    assert version_hash([*first, None, "user"]) == row_hash([*first, None, "user"])
+    rest = [None] * (len(LATER_COLUMNS) - 2)
+    assert version_hash([*first, None, None, *rest]) == row_hash(first)
+    assert version_hash([*first, None, "user", *rest]) == row_hash([*first, None, "user"])
 
 
 def test_the_lists_begin_as_they_were_released() -> None:
