@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from page_client import Browser
 
-from triskele.edge.web.graph_layout import arranged
-from triskele.edge.web.graph_page import EDGE_GROUPS
+from triskele.edge.web.graph_page import EDGE_GROUPS, arranged
 from triskele.engine.concepts import MAX_NODES
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput

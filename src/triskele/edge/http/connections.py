@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -99,7 +98,7 @@ class ResidentConnection:
         self.refuse_closed()
         lines = tuple(f"{name}: {value}" for name, value in {**self._headers, **headers}.items())
         content = body if isinstance(body, bytes) else b"".join(body)
-        with _socket_errors():
+        try:
             status, head, text = hook_client.exchange(
                 self._address, f"{verb} {path}", lines, content, wait_s or _RESIDENT_S
             )
@@ -107,6 +106,13 @@ class ResidentConnection:
             fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
             if len(text) < int(fields.get("content-length", 0)):
                 raise ConnectionResetError
+        except (FileNotFoundError, ConnectionRefusedError):
+            raise Unavailable("the background process has ended, and nothing was sent: run the command again") from None
+        except (OSError, ValueError, hook_client.NoAnswer) as error:
+            raise Unavailable(
+                f"the background process ended before it answered ({type(error).__name__}):"
+                " look with `triskele history` before you repeat a change"
+            ) from None
         if target is not None and status == OK:
             target.write_bytes(text)
         reason = first.split(None, 2)[2] if first.count(" ") > 1 else ""
@@ -123,19 +129,6 @@ class ResidentConnection:
 
 
 Connection = ServerConnection | ResidentConnection
-
-
-@contextmanager
-def _socket_errors() -> Iterator[None]:
-    try:
-        yield
-    except (FileNotFoundError, ConnectionRefusedError):
-        raise Unavailable("the background process has ended, and nothing was sent: run the command again") from None
-    except (OSError, ValueError, hook_client.NoAnswer) as error:
-        raise Unavailable(
-            f"the background process ended before it answered ({type(error).__name__}):"
-            " look with `triskele history` before you repeat a change"
-        ) from None
 
 
 def checked_address(url: str) -> str:

@@ -90,10 +90,6 @@ class Caller:
             )
         return memory
 
-    def read_project(self, named: str) -> str:
-        """The project to read: the named one, or the caller's."""
-        return named or self.project
-
     def write_project(self, named: str, everywhere: bool) -> str | None:
         """The project to write to: the named one; None is the caller's."""
         if named and everywhere:

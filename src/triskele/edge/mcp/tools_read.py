@@ -120,7 +120,7 @@ def memory_why_not(
 
 def _filters(who: Caller, project: str, all_projects: bool, category: str, tags: Sequence[str]) -> dict[str, Any]:
     return {
-        "project": who.read_project(project),
+        "project": project or who.project,
         "all_projects": all_projects,
         "category": category or None,
         "tags": tags,

@@ -84,7 +84,7 @@ def show(request: PageRequest) -> Response:
         "first_shown": (number - 1) * PAGE + 1,
         "states_of": STATES,
         "sorts": SORTS,
-        "short": request.short([memory.id for memory in listed.memories]),
+        "short": request.engine.shorten([memory.id for memory in listed.memories]),
         "categories": request.engine.settings.memory.categories,
         "is_timeline": is_timeline,
     }

@@ -79,7 +79,7 @@ def _answer(request: PageRequest, trees: Sequence[str], tree: str) -> dict[str, 
         "answer": answer,
         "shown": [(hit, highlighted(hit.snippet, Path(hit.path).suffix[1:], text)) for hit in answer.hits],
         "memories": memories,
-        "short": request.short([each.id for each in memories]),
+        "short": request.engine.shorten([each.id for each in memories]),
     }
 
 

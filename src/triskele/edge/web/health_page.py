@@ -31,7 +31,7 @@ def show(request: PageRequest) -> Response:
         synced=upkeep.synced_servers() if is_local else [],
         secrets=secrets,
         copies=[_copy(path) for path in upkeep.copies()] if is_local else [],
-        short=request.short([memory.id for memory in secrets.memories]),
+        short=request.engine.shorten([memory.id for memory in secrets.memories]),
     )
 
 

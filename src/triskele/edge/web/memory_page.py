@@ -84,7 +84,7 @@ def show(request: PageRequest) -> Response:
         is_trusted=memory.shared_by is not None and memory.shared_by in engine.sharing.shares().trusted,
         can_change=request.viewer.can_write and memory.writable,
         kinds=[str(kind) for kind in LinkKind],
-        short=request.short([memory.id, *memory.linked]),
+        short=request.engine.shorten([memory.id, *memory.linked]),
         is_editing=bool(request.text("edit", most=8)),
         **_choices(request),
     )

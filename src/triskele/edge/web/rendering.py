@@ -138,10 +138,6 @@ class PageRequest:
         """A parameter of the path."""
         return str(self.http.path_params[name])
 
-    def short(self, ids: Sequence[str]) -> dict[str, str]:
-        """The shortest unique prefix of each id."""
-        return self.engine.shorten(ids)
-
 
 @dataclass(frozen=True)
 class PageForm:

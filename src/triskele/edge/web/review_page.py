@@ -47,7 +47,7 @@ def show(request: PageRequest) -> Response:
         conversations=conversations[:CONVERSATIONS],
         number=number,
         is_last=len(conversations) <= CONVERSATIONS,
-        short=request.short([*memories, *(side.id for side in sides)]),
+        short=request.engine.shorten([*memories, *(side.id for side in sides)]),
     )
 
 
@@ -65,7 +65,7 @@ def conversation(request: PageRequest) -> Response:
         conversation=conversations[0],
         injected=[(memories.get(each.id), each) for each in injected],
         held=sum(each.tokens for each in injected if not each.lost),
-        short=request.short(list(memories)),
+        short=request.engine.shorten(list(memories)),
     )
 
 

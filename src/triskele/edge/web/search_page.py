@@ -64,11 +64,6 @@ class ShownHit:
     path: Path | None
     reason: str
 
-    @property
-    def memory(self) -> Memory:
-        """The memory."""
-        return self.hit.memory
-
 
 @dataclass(frozen=True)
 class SearchForm(PageForm):
@@ -146,26 +141,21 @@ def hits(request: PageRequest) -> Response:
 
 
 def _answer(request: PageRequest, form: SearchForm) -> dict[str, Any]:
+    nothing: dict[str, Any] = {"answer": None, "problem": "", "recent": [], "short": {}}
     if not form.q:
         recent = request.engine.browse(all_projects=True, limit=_RECENT).memories
-        return {"answer": None, "problem": "", "recent": recent, "short": request.short([each.id for each in recent])}
+        return {**nothing, "recent": recent, "short": request.engine.shorten([memory.id for memory in recent])}
     request.policy.admit_models(request.principal)
     try:
         answer = request.engine.recall(form.q, logged=False, **form.options())
     except BadInput as error:
         # A date that is not finished yet, for example: the page stays unchanged and shows the error.
-        return {"answer": None, "problem": str(error), "recent": [], "short": {}}
+        return {**nothing, "problem": str(error)}
     ids = {id for hit in answer.hits for id in (hit.memory.id, hit.stands_for or hit.memory.id)}
     ids |= {each.id for each in answer.resolutions}
-    short = request.short(sorted(ids))
-    return {
-        "answer": answer,
-        "problem": "",
-        "shown": shown_hits(answer, short),
-        "is_unsure": answer.confidence < LEAST_CONFIDENCE,
-        "short": short,
-        "recent": [],
-    }
+    short = request.engine.shorten(sorted(ids))
+    shown, is_unsure = shown_hits(answer, short), answer.confidence < LEAST_CONFIDENCE
+    return {**nothing, "answer": answer, "shown": shown, "is_unsure": is_unsure, "short": short}
 
 
 def shown_hits(answer: Answer, short: Mapping[str, str]) -> list[ShownHit]:
@@ -232,9 +222,8 @@ def why_not(request: PageRequest) -> Response:
         return fragment("_why_not.html", problem=str(error))
     change = explained.smallest_change
     advice = "" if change is None else wording.query_change(change, _FIELDS)
-    return fragment(
-        "_why_not.html", problem="", memory=memory, explained=explained, advice=advice, short=request.short([memory.id])
-    )
+    short = request.engine.shorten([memory.id])
+    return fragment("_why_not.html", problem="", memory=memory, explained=explained, advice=advice, short=short)
 
 
 def _expected(request: PageRequest, text: str) -> Memory:
