@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from typing import Any
 
@@ -17,6 +18,8 @@ def _refuse(event: str, _arguments: tuple[Any, ...]) -> None:
         pytest.fail(f"{_quick_test.nodeid} starts a process: mark it with pytest.mark.slow")
 
 
+# Python asks a program once and remembers the answer.
+platform.platform()
 sys.addaudithook(_refuse)
 
 
