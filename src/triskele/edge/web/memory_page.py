@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -13,10 +13,11 @@ from starlette.responses import Response
 from triskele.edge.http.access import REVEAL, WRITE
 from triskele.edge.web.rendering import PageRequest, PageRoute, facets_of, fragment, gone_to, page
 from triskele.errors import BadInput
+from triskele.requests import Changes
 from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, is_secret
 from triskele.validation import MAX_LISTED
 
-_FIELDS = ("category", "tags", "keywords", "importance", "sensitivity", "project", "speaker", "valid_from", "valid_to")
+_FIELDS = [field.name for field in fields(Memory) if field.name in Changes.__optional_keys__ - {"content"}]
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 _LASTING = (*LASTING, Action.ERASED)
 _UNCHANGED = {Action.DUPLICATE: "duplicate", Action.UNCHANGED: "unchanged"}
