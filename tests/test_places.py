@@ -7,15 +7,18 @@ import re
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import apsw
 import click
 import pytest
 
+import triskele
 from triskele import requests, validation
-from triskele.edge.cli import read, write
+from triskele.edge.cli import memory_view, read, write
 from triskele.edge.mcp import schemas, tools_write
+from triskele.engine import column_listing
 from triskele.engine.local import LocalEngine
 from triskele.exchange import markdown
 from triskele.index import catalog, shard
@@ -30,6 +33,7 @@ from triskele.store.sqlite import schema
 from triskele.sync.states import FINGERPRINTED, Record
 from triskele.types import Memory, Origin, Query, Role, Scope, Sensitivity
 
+TEMPLATES = Path(triskele.__file__).parent / "edge" / "web" / "templates"
 MEMORY = [field.name for field in fields(Memory)]
 # What the store says about a memory, not its writer.
 OF_THE_STORE = {"id", "content", "owner", "updated_at", "version", "known_from", "known_to", "content_hash"}
@@ -139,6 +143,14 @@ def test_given_field_is_an_argument_of_the_tools() -> None:
     check(missing_from("MemoryDetails of edge/mcp/schemas.py", keys(Labels) - {"title"}, shown))
 
 
+def test_given_field_is_shown() -> None:
+    given = keys(Details) - {"title"}
+    view = inspect.getsource(memory_view)
+    check(missing_from("memory_view of edge/cli/memory_view.py", given, re.findall(r"memory\.(\w+)", view)))
+    template = (TEMPLATES / "memory.html").read_text(encoding="utf-8")
+    check(missing_from("edge/web/templates/memory.html", given, re.findall(r"memory\.(\w+)", template)))
+
+
 # An option of recall.
 
 
@@ -146,7 +158,7 @@ def test_option_of_recall_is_read() -> None:
     source = inspect.getsource(LocalEngine.answer)
     present = {*re.findall(r'"(\w+)"', source), *(field.name for field in fields(Query))}
     present |= parameters(validation.narrowed) | parameters(LocalEngine.ask)
-    file = "Query in types.py, or read it in LocalEngine.answer (engine/local.py)"
+    file = "Query in types.py (a filter: narrowed() of validation.py), or to LocalEngine.answer of engine/local.py"
     check(missing_from(file, keys(RecallOptions), present))
 
 
@@ -158,11 +170,14 @@ def test_option_that_nothing_reads_is_refused(open_engine: Any, monkeypatch: pyt
 
 def test_filter_reaches_every_leg() -> None:
     filters = {field.name for field in fields(Scope)} - {"owner", "projects", "any_time", "trusted"}
-    for file, module in (("in_scope of store/reads.py", reads), ("_filters of index/shard.py", shard)):
+    everywhere = {"in_scope of store/reads.py": reads, "_filters of index/shard.py": shard}
+    for file, module in everywhere.items():
         check(missing_from(file, filters, re.findall(r"scope\.(\w+)", inspect.getsource(module))))
     # Who may read a row is a mask of its own.
     rows = filters - {"sensitivities", "origins"}
     check(missing_from("_mask of index/catalog.py", rows, re.findall(r"scope\.(\w+)", inspect.getsource(catalog))))
+    listed = re.findall(r"scope\.(\w+)", inspect.getsource(column_listing))
+    check(missing_from("_is_in of engine/column_listing.py", filters - {"as_of", "known_at"}, listed))
     stages = re.findall(r"scope\.(\w+)", inspect.getsource(why_not))
     check(missing_from("_scope_stages of recall/why_not.py", filters, stages))
 

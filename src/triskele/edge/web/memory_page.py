@@ -19,7 +19,6 @@ from triskele.validation import MAX_LISTED
 
 _FIELDS = [field.name for field in fields(Memory) if field.name in Changes.__optional_keys__ - {"content"}]
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
-_LASTING = (*LASTING, Action.ERASED)
 _UNCHANGED = {Action.DUPLICATE: "duplicate", Action.UNCHANGED: "unchanged"}
 
 # What a piece of a text became: "same", "added" or "removed".
@@ -37,7 +36,7 @@ class Step:
     @property
     def can_undo(self) -> bool:
         """Whether it can be undone, unless a later change prevents it."""
-        return self.entry.action not in _LASTING
+        return self.entry.action not in (*LASTING, Action.ERASED)
 
 
 def difference(before: str, after: str) -> list[Piece]:
