@@ -19,11 +19,12 @@ from triskele.types import Memory, SecretDraft, Sensitivity
 if TYPE_CHECKING:
     from triskele.requests import Details, Draft
 
-_EDITABLE = frozenset(requests.Changes.__optional_keys__ - {"title", "add_tags", "remove_tags"})
 _DETAILS = frozenset(requests.Details.__optional_keys__ - {"title", "sensitivity", "created_at"})
 # Fields that a memory may be without.
 _EMPTY = frozenset(each.name for each in fields(Memory) if each.default is None)
 _MEMORY_FIELDS = [each.name for each in fields(Memory)]
+# The fields that an edit changes, in their order.
+EDITABLE = tuple(name for name in _MEMORY_FIELDS if name in requests.Changes.__optional_keys__)
 # A shorter piece of a secret may be in a label by chance.
 _LEAST_REPEATED = 4
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
@@ -102,7 +103,7 @@ class Drafter:
         if "tags" in values:
             values["tags"] = validation.check_texts(values["tags"], "tags")
         title = values.pop("title", None)
-        checked = self._checked(values, _EDITABLE)
+        checked = self._checked(values, frozenset(EDITABLE))
         refuse_secret_labels(values)
         sensitivity = checked.get("sensitivity")
         was_secret = memory.sensitivity is Sensitivity.SECRET

@@ -18,6 +18,7 @@ OriginName = Literal["user", "agent", "import", "tool", "web"] | Origin
 RoleName = Literal["user", "assistant", "tool", "other"] | Role
 SensitivityName = Literal["open", "private", "secret"] | Sensitivity
 LegName = Literal["lexical", "dense", "graph"]
+EvidenceName = Literal["speaker", "time"]
 FusionName = Literal["default", "rrf", "cc", "rsf", "dbsf", "sum", "zscore", "share"]
 RerankName = Literal["default", "off", "late", "cross", "gated"]
 OrderName = Literal["ranked", "diverse", "mentioned"]

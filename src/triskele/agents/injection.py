@@ -13,7 +13,7 @@ from typing import Any
 from triskele import validation
 from triskele.agents import fence
 from triskele.errors import BadInput
-from triskele.index.corpus import is_called
+from triskele.index.corpus import is_said_by
 from triskele.recall.confidence import text_of
 from triskele.recall.question import is_search
 from triskele.recall.scores import pack
@@ -337,8 +337,8 @@ class Injector:
 
 
 def _shared_terms(terms: frozenset[str], query: str, memory: Memory, analyzer: Analyzer) -> frozenset[str]:
-    """The terms that stand alone in a memory; all of them if the query is the name of its speaker."""
-    return terms if is_called(memory.speaker or "", query) else terms & analyzer.plain_terms(text_of(memory))
+    """The terms that stand alone in a memory; all of them if the query names who said it."""
+    return terms if is_said_by(memory, query) else terms & analyzer.plain_terms(text_of(memory))
 
 
 @cache

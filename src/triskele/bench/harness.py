@@ -25,7 +25,7 @@ from triskele.bench.arms import Arm
 from triskele.bench.datasets import BenchQuery, Qrels, Window
 from triskele.bench.measure import Measured, Progress, RankedDocument, quiet
 from triskele.engine.local import LocalEngine
-from triskele.types import Add, Memory, Origin, Sensitivity, Sort
+from triskele.types import SPOKEN, Add, Memory, Origin, Sensitivity, Sort
 
 if TYPE_CHECKING:
     from triskele.index.local import ModelIndexes
@@ -430,7 +430,7 @@ def _memory(window: Window, engine: LocalEngine) -> Memory:
         created_at=window.created,
     )
     # As the set has them: a name is not checked for secrets either.
-    return replace(draft, position=window.position, speaker=window.speaker, role=window.role)
+    return replace(draft, **{name: getattr(window, name) for name in ("position", *SPOKEN)})
 
 
 def measure_arm(

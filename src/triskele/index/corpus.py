@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.types import Sort
+from triskele.types import Memory, Sort
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -27,6 +27,11 @@ def is_called(speaker: str, name: str) -> bool:
     """Whether a speaker has a name, in full or as the first name, in any case."""
     words, asked = _WORDS(speaker.casefold()), _WORDS(name.casefold())
     return bool(asked) and asked in (words, words[:1])
+
+
+def is_said_by(memory: Memory, name: str) -> bool:
+    """Whether the words of a memory are those of a speaker with this name."""
+    return memory.speaker is not None and is_called(memory.speaker, name)
 
 
 class LexicalHit(Protocol):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from triskele import validation
 from triskele.errors import BadInput, NotFound
-from triskele.requests import FusionName, LegName, OrderName, RerankName
+from triskele.requests import EvidenceName, FusionName, LegName, OrderName, RerankName
 from triskele.text import timestamps
 from triskele.types import PLANS
 
@@ -26,8 +26,8 @@ CROSS = "cross"
 GATED = "gated"
 RERANKS: tuple[str, ...] = get_args(RerankName)
 WALKS = ("pagerank", "hops", OFF)
-# Evidence besides the legs: the speaker that a query asks for, and the time that it names.
-EVIDENCE = ("speaker", "time")
+# Evidence besides the legs: the person that a query asks for, and the time that it names.
+EVIDENCE: tuple[str, ...] = get_args(EvidenceName)
 # How long the gated cross-encoder may take while a prompt waits.
 PROMPT_S = 0.15
 AS_RANKED, DIVERSE, MENTIONED, NEAR = "ranked", "diverse", "mentioned", "near"

@@ -32,6 +32,7 @@ from triskele.types import (
     CURATION,
     IMPORT,
     LEAST_CONFIDENCE,
+    SPOKEN,
     USER,
     Action,
     Answer,
@@ -243,7 +244,7 @@ def memory_view(memory: MemoryDetails, short: ShortIds) -> Iterator[RenderableTy
         "sensitivity": str(memory.sensitivity),
         "origin": str(memory.origin),
         "shared by": memory.shared_by or "",
-        "said by": " · ".join(_speaker(memory)),
+        "said by": " · ".join(_said_by(memory)),
         "from": " at ".join(str(part) for part in (memory.session, memory.position) if part is not None),
         "valid": " ".join(_validity(memory)).removeprefix("valid "),
         "created": minute(memory.created_at),
@@ -262,7 +263,7 @@ def memory_view(memory: MemoryDetails, short: ShortIds) -> Iterator[RenderableTy
 def _details(memory: Memory) -> Text:
     parts = [memory.category, *(f"#{tag}" for tag in memory.tags), memory.project or "everywhere"]
     parts += [f"shared by {memory.shared_by}"] if memory.shared_by else []
-    parts += [*_speaker(memory), day(memory.created_at)]
+    parts += [*_said_by(memory), day(memory.created_at)]
     if memory.importance != _DEFAULT_IMPORTANCE:
         parts.append(f"importance {memory.importance:g}")
     if memory.sensitivity != "open":
@@ -270,8 +271,8 @@ def _details(memory: Memory) -> Text:
     return note(" · ".join([*parts, *_validity(memory)]), QUIET)
 
 
-def _speaker(memory: Memory) -> list[str]:
-    return [part for part in (memory.speaker, memory.role) if part]
+def _said_by(memory: Memory) -> list[str]:
+    return [part for name in SPOKEN if (part := getattr(memory, name))]
 
 
 def _validity(memory: Memory) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -13,11 +13,10 @@ from starlette.responses import Response
 from triskele.edge.http.access import REVEAL, WRITE
 from triskele.edge.web.rendering import PageRequest, PageRoute, facets_of, fragment, gone_to, page
 from triskele.errors import BadInput
-from triskele.requests import Changes
+from triskele.ingest import EDITABLE
 from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, is_secret
 from triskele.validation import MAX_LISTED
 
-_FIELDS = [field.name for field in fields(Memory) if field.name in Changes.__optional_keys__ - {"content"}]
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 _UNCHANGED = {Action.DUPLICATE: "duplicate", Action.UNCHANGED: "unchanged"}
 
@@ -57,7 +56,7 @@ def _step(entry: JournalEntry, versions: Mapping[int, Memory]) -> Step:
     if new is None or old is None or entry.action is Action.FORGOTTEN:
         return Step(entry, (), ())
     pieces = difference(old.content, new.content) if old.content != new.content else []
-    changed = [(name, _shown(old, name), _shown(new, name)) for name in _FIELDS]
+    changed = [(name, _shown(old, name), _shown(new, name)) for name in EDITABLE if name != "content"]
     return Step(entry, pieces, [each for each in changed if each[1] != each[2]])
 
 

@@ -13,7 +13,7 @@ from triskele.edge.web.rendering import PageForm, PageRequest, PageRoute, facets
 from triskele.edge.web.sessions import PREFIX
 from triskele.errors import BadInput, NotFound, TriskeleError
 from triskele.recall.explain import sentence
-from triskele.recall.plan import DEFAULT, FUSIONS, LEGS, RERANKS
+from triskele.recall.plan import DEFAULT, EVIDENCE, FUSIONS, LEGS, RERANKS
 from triskele.types import LEAST_CONFIDENCE, Answer, Hit, LegEvidence, Memory, Path
 
 LIMITS = (10, 20, 50)
@@ -24,9 +24,8 @@ _LEG_NAMES = {
     "dense": "meaning",
     "late": "word by word",
     "graph": "connections",
-    "speaker": "speaker",
-    "time": "time",
     "cross": "cross-encoder",
+    **{name: name for name in EVIDENCE},
 }
 # As the fields of this page are called.
 _FIELDS = {
