@@ -15,8 +15,8 @@ from desk import Desk, quotations
 
 from triskele import config
 from triskele.agents import fence, injection, respond
-from triskele.curation.projects import project_of
 from triskele.edge.hook.explain import explain
+from triskele.engine.workplace import project_of
 from triskele.errors import BadInput
 from triskele.types import Injection, LinkKind, Memory, Origin, Sensitivity
 

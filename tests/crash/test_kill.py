@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from triskele.curation import projects
+from triskele.engine import workplace
 from triskele.engine.local import LocalEngine
 
 pytestmark = pytest.mark.slow
@@ -172,7 +172,7 @@ def test_a_project_is_renamed_as_a_whole_or_not_at_all(
     nursery.kill(dead)
     assert {memory.project for memory in engine.browse(all_projects=True).memories} == {"crash"}
     assert [place.project for place in engine.store.folders()] == ["crash"]
-    engine.apply(projects.rename(engine.store, "crash", "renamed"))
+    engine.apply(workplace.rename(engine.store, "crash", "renamed"))
     assert {memory.project for memory in engine.browse(all_projects=True).memories} == {"renamed"}
     assert [place.project for place in engine.store.folders()] == ["renamed"]
     assert engine.upkeep.inspect(deep=True).findings == ()

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 
 from triskele import config
-from triskele.curation import projects
+from triskele.engine import workplace
 from triskele.engine.local import LocalEngine
 from triskele.index.lexical import LexicalIndex
 from triskele.store.writer import Writer
@@ -217,7 +217,7 @@ def stall_in_project_rename(store: str, log: str) -> None:
     """Stop when the memories of a project were renamed and its folder was not."""
     _stall(Writer, "_move_folder", Log(log))
     engine = open_store(store)
-    engine.apply(projects.rename(engine.store, "crash", "renamed"))
+    engine.apply(workplace.rename(engine.store, "crash", "renamed"))
 
 
 def _stall(owner: type, name: str, log: Log) -> None:

@@ -86,7 +86,7 @@ def test_every_place_that_writes_memories_is_known() -> None:
     assert writers - sample == {
         "engine/local.py",
         "curation/apply.py",
-        "curation/projects.py",
+        "engine/workplace.py",
         "curation/proposals.py",
         "engine/undo.py",
         "exchange/import_plan.py",

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from triskele.config import BUNDLED
-from triskele.curation import measures, projects
+from triskele.curation import measures
 from triskele.curation.curator import Curator
+from triskele.engine import workplace
 from triskele.engine.models import Models
 from triskele.errors import ModelUnavailable, Unavailable
 from triskele.index.lexical import LexicalIndex
@@ -152,7 +153,7 @@ def inspect(
         repaired=tuple(repaired),
         repairs=repair,
         repair_problem=problem,
-        mixed={} if findings else projects.mixed(store),
+        mixed={} if findings else workplace.mixed(store),
         corpus_notes=models.corpus_notes(),
         leftovers=tuple(leftovers),
         is_deep=deep,

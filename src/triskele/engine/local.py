@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 from triskele import requests, validation
 from triskele.agents import echo
 from triskele.config import HOSTED, OFF, Settings, source_of
-from triskele.curation import measures, projects
+from triskele.curation import measures
 from triskele.engine import undo, views
 from triskele.engine.background import BackgroundWork, DeferredWrites, Once
+from triskele.engine.workplace import ProjectFolder
 from triskele.errors import AmbiguousId, BadInput, NotFound
 from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, candidates_per_leg
@@ -103,7 +104,7 @@ class LocalEngine:
         self._analyzer = Analyzer(settings.index.language, source=source_of(settings.origins, "index.language"))
         unbound = store or stores.open_store(settings)
         self.store: OwnerStore = unbound.for_owner(settings.memory.owner)
-        self.workplace = projects.Workplace(self.store, folder, settings.project)
+        self.workplace = ProjectFolder(self.store, folder, settings.project)
         self._maintenance = unbound.maintenance
         self._close_store = unbound.close if store is None else lambda: None
         self._index_folder = stores.index_folder(settings)
@@ -143,7 +144,7 @@ class LocalEngine:
     def working_in(self, folder: Path, project: str | None = None) -> LocalEngine:
         """The same memory; its project is the named one, or that of this folder."""
         other = copy(self)
-        other.workplace = projects.Workplace(self.store, folder, project)
+        other.workplace = ProjectFolder(self.store, folder, project)
         other.__dict__.pop("_drafter", None)
         return other
 

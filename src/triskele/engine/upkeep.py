@@ -12,13 +12,13 @@ from triskele import validation
 from triskele.agents import learning
 from triskele.agents.learning import Learned
 from triskele.config import MemorySettings
-from triskele.curation import projects, whole_store
+from triskele.curation import whole_store
 from triskele.curation.curator import Curator
-from triskele.curation.projects import ProjectSummary
 from triskele.curation.whole_store import ReviewResult
-from triskele.engine import health, model_choice, views
+from triskele.engine import health, model_choice, views, workplace
 from triskele.engine.health import Health, StoreState
 from triskele.engine.model_choice import Comparison, ModelsInUse, ModelSwitch, Rollback
+from triskele.engine.workplace import ProjectSummary
 from triskele.graph import grouping
 from triskele.graph.relations import Estimate, Extracted, RelationEdge, RelationReader, relations
 from triskele.index.local import ModelIndexes
@@ -241,14 +241,14 @@ class Upkeep:
 
     def projects(self) -> list[ProjectSummary]:
         """List every project that has memories or folders, by name."""
-        return projects.summaries(self._store)
+        return workplace.summaries(self._store)
 
     def move_project(self, source: str, target: str, *, merge: bool = False) -> MovedProject:
         """Rename a project, or merge it into another one; undo takes it back."""
         if self._engine.project == source:
             # This folder moves with its project, even if nothing was written from it yet.
             self._engine.workplace.register()
-        change = projects.merge if merge else projects.rename
+        change = workplace.merge if merge else workplace.rename
         outcomes = self._engine.apply(change(self._store, source, target))
         moved = sum(outcome.action is Action.EDITED for outcome in outcomes)
         return MovedProject(outcomes[0].project, moved, outcomes[0].batch)

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from triskele.curation.projects import ProjectSummary
     from triskele.engine.health import Health
     from triskele.engine.upkeep import SyncedServer
+    from triskele.engine.workplace import ProjectSummary
     from triskele.recall.hosted.egress_log import Day
     from triskele.replies import DayCount, JobCounts, Statistics
     from triskele.types import UseCount

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from triskele import config
-from triskele.curation import projects
+from triskele.engine import workplace
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, NotFound
 from triskele.exchange.transfer import export_memories
@@ -123,7 +123,7 @@ def test_memories_from_before_go_to_the_first_folder_of_the_name(tmp_path: Path,
     engine = open_in(tmp_path)
     engine.remember("from 0.1.0", project="api")
     assert contents(open_in(one)) == ["from 0.1.0"]
-    assert projects.mixed(engine.store) == {}
+    assert workplace.mixed(engine.store) == {}
     open_in(one).remember("since")
     assert contents(open_in(one)) == ["from 0.1.0", "since"]
     open_in(other).remember("of the other")
@@ -139,7 +139,7 @@ def test_projects_that_folders_made_themselves_are_not_asked_about(tmp_path: Pat
     open_in(one).remember("written down later", session="standup 2020-05-03", created_at="2020-05-03")
     open_in(other).remember("the first of the other folder")
     engine = open_in(tmp_path)
-    engine.apply(projects.merge(engine.store, "clone", "api"))
+    engine.apply(workplace.merge(engine.store, "clone", "api"))
     assert engine.upkeep.inspect().mixed == {}
 
 
@@ -156,7 +156,7 @@ def test_neither_paths_nor_remotes_are_exported(tmp_path: Path, open_in: Open) -
     folder = repository(tmp_path / "wombat" / "api", "https://ada:s3cret@github.com/quokka/api")
     engine = open_in(folder)
     engine.remember("the port is 8080")
-    engine.apply(projects.rename(engine.store, "api", "billing"))
+    engine.apply(workplace.rename(engine.store, "api", "billing"))
     export_memories(engine, tmp_path / "all.jsonl", include_private=True, with_secrets=True)
     export_memories(engine, tmp_path / "notes", format="markdown")
     texts = [path.read_text() for path in (tmp_path / "all.jsonl", *(tmp_path / "notes").rglob("*.md"))]
@@ -174,7 +174,7 @@ def test_a_renamed_project_goes_on_in_its_folder(tmp_path: Path, open_in: Open) 
     engine.forget(engine.remember("gone").id)
     engine.remember("elsewhere", project="other")
     updated = engine.get(kept).updated_at
-    outcomes = engine.apply(projects.rename(engine.store, "api", "billing"))
+    outcomes = engine.apply(workplace.rename(engine.store, "api", "billing"))
     assert {each.project for each in outcomes} == {"billing"}
     again = open_in(folder)
     assert (again.project, len(contents(again))) == ("billing", 2)
@@ -192,7 +192,7 @@ def test_merged_projects_are_one_and_come_apart_again(tmp_path: Path, open_in: O
     open_in(one).remember("of one")
     engine = open_in(other)
     engine.remember("of two")
-    outcomes = engine.apply(projects.merge(engine.store, "two/api", "api"))
+    outcomes = engine.apply(workplace.merge(engine.store, "two/api", "api"))
     assert [each.action for each in outcomes] == [Action.EDITED, Action.BOUND]
     assert contents(open_in(one)) == contents(open_in(other)) == ["of one", "of two"]
     engine.undo(outcomes[0].batch)
@@ -204,13 +204,13 @@ def test_merged_projects_are_one_and_come_apart_again(tmp_path: Path, open_in: O
 @pytest.mark.parametrize(
     ("move", "source", "target", "error"),
     [
-        (projects.rename, "api", "other", BadInput),
-        (projects.rename, "api", "  ", BadInput),
-        (projects.rename, "nothing", "new", NotFound),
-        (projects.rename, "", "new", NotFound),
-        (projects.merge, "api", "api", BadInput),
-        (projects.merge, "api", "nothing", NotFound),
-        (projects.merge, "nothing", "api", NotFound),
+        (workplace.rename, "api", "other", BadInput),
+        (workplace.rename, "api", "  ", BadInput),
+        (workplace.rename, "nothing", "new", NotFound),
+        (workplace.rename, "", "new", NotFound),
+        (workplace.merge, "api", "api", BadInput),
+        (workplace.merge, "api", "nothing", NotFound),
+        (workplace.merge, "nothing", "api", NotFound),
     ],
 )
 def test_what_cannot_be_moved_is_refused(
@@ -229,7 +229,7 @@ def test_places_belong_to_their_owner(tmp_path: Path, open_in: Open) -> None:
     ada = open_in(repository(tmp_path / "two" / "api"), owner="ada")
     ada.remember("hers")
     assert (ada.project, len(ada.store.folders())) == ("api", 1)
-    assert [each.name for each in projects.summaries(ada.store)] == ["api"]
+    assert [each.name for each in workplace.summaries(ada.store)] == ["api"]
 
 
 def test_the_settings_name_a_project_whatever_the_folder(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class ProjectSummary:
     places: tuple[str, ...]
 
 
-class Workplace:
+class ProjectFolder:
     """The folder in which memories are written and recalled; `named` is the project that the settings give instead."""
 
     def __init__(self, store: OwnerStore, folder: Path, named: str | None = None) -> None:
