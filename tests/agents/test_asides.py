@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triskele.agents.asides import told
-from triskele.agents.capture import capture, sorted_out
+from triskele.agents.capture import asides, capture, sorted_out
 from triskele.curation.amounts import other_amount
 from triskele.curation.compare import compare
 from triskele.curation.wording import words
@@ -29,7 +28,7 @@ from triskele.types import SpokenTurn, Verdict
     ],
 )
 def test_clauses_that_tell_are_kept_without_the_question(sentence: str, clauses: list[str]) -> None:
-    assert told(sentence) == clauses
+    assert asides(sentence) == clauses
 
 
 def test_what_is_told_in_passing_is_kept_only_where_everything_is() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from triskele.engine.undo import plan
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.replies import Undone
 from triskele.store.protocols import OwnerStore
-from triskele.store.writer import Writer
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import (
@@ -313,26 +311,6 @@ def test_a_client_with_nothing_before_a_closing_is_told_so(engine: LocalEngine) 
         agent.undo()
     assert [outcome.action for outcome in engine.undo(anyone=True).outcomes] == [Action.EDITED]
     assert _states(engine, id) == ("one", Sensitivity.OPEN)
-
-
-def test_a_closing_that_an_earlier_release_journaled_is_taken_back(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    note = Writer._note
-
-    def without_class(
-        self: Writer, action: Action, memory: Memory, *, other: str | None = None, **rest: Any
-    ) -> Outcome:
-        return note(self, action, memory, **rest)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Writer, "_note", without_class)
-        id = engine.remember("one", sensitivity=Sensitivity.PRIVATE).id
-        engine.edit(id, sensitivity=Sensitivity.OPEN)
-        engine.edit(id, sensitivity=Sensitivity.PRIVATE)
-    for expected in (Sensitivity.OPEN, Sensitivity.PRIVATE):
-        engine.undo()
-        assert _states(engine, id) == ("one", expected)
 
 
 def test_every_store_keeps_the_class_that_an_edit_changed(

@@ -259,19 +259,11 @@ def _as_written(store: OwnerStore, history: Sequence[Memory], actor: str) -> Seq
     for newer, older in pairwise(reversed(history)):
         former = older.sensitivity
         if newer.version in edits and newer.sensitivity is former is Sensitivity.PRIVATE:
-            former = _class_before(edits[newer.version], newer, older, versions[-1].sensitivity)
+            # An edit that changed the class names the one before.
+            before = edits[newer.version].other
+            former = versions[-1].sensitivity if before is None else Sensitivity(before)
         versions.append(replace(older, sensitivity=former))
     return versions[::-1]
-
-
-def _class_before(edit: JournalEntry, newer: Memory, older: Memory, after: Sensitivity) -> Sensitivity:
-    """The class before an edit, of two that may have been closed since."""
-    if edit.other is not None:
-        return Sensitivity(edit.other)
-    # Journals of earlier releases do not name it, but an edit that changed nothing else changed the class.
-    if edit.action is Action.EDITED and same_words(newer, older):
-        return Sensitivity.PRIVATE if after is Sensitivity.OPEN else Sensitivity.OPEN
-    return after
 
 
 def _opposite(entry: JournalEntry) -> Change:

@@ -30,7 +30,7 @@ def is_called(speaker: str, name: str) -> bool:
 
 
 def is_said_by(memory: Memory, name: str) -> bool:
-    """Whether the words of a memory are those of a speaker with this name."""
+    """Whether a speaker with this name said what a memory holds."""
     return memory.speaker is not None and is_called(memory.speaker, name)
 
 

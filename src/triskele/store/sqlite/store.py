@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import apsw
 
 from triskele.errors import StoreUnavailable
+from triskele.store.derived import Mentioned, Name
 from triskele.store.derived_rows import DocumentStore, JobStore, ModelStore, VectorStore
+from triskele.store.name_rows import EDGE_COLUMNS, NAME_COLUMNS, NameStore
 from triskele.store.protocols import FolderRow
 from triskele.store.reads import OwnerReads, common_prefix
 from triskele.store.sqlite import lost_writes, maintenance
-from triskele.store.sqlite.database import Database, SqliteOwner
+from triskele.store.sqlite.database import DIALECT, Database, SqliteOwner
 from triskele.store.sqlite.maintenance import SqliteMaintenance
-from triskele.store.sqlite.names import SqliteNames
 from triskele.store.sqlite.truth_rows import SqliteRows
 from triskele.store.truth_rows import FOLDERS, to_folder
 from triskele.store.usage import UsageStore
@@ -33,6 +36,9 @@ _SIZE = """
       (SELECT page_count * page_size AS number FROM pragma_page_count, pragma_page_size) AS size)
 """
 
+# Of versions, each with about a dozen mentions.
+_PAGE = 2000
+_TABLES = "'readings', 'names', 'merges'"
 # How long a writer waits for another one.
 BUSY_TIMEOUT_S = 30.0
 
@@ -160,3 +166,51 @@ class SqliteOwnerStore(OwnerReads):
         own = "FROM versions WHERE owner = ?1 AND id"
         rows = self._owner_database.all(f"SELECT (SELECT max(id) {own} < ?2), (SELECT min(id) {own} > ?2)", id)
         return max((common_prefix(id, other) for other in rows[0] if other), default=0)
+
+
+class SqliteNames(NameStore):
+    """Names in a file, where the mentions of a version are one row."""
+
+    # Every recall asks for a hundred keys: looked up one by one, they need no table of their own and no order.
+    _FIND = (
+        f"SELECT {NAME_COLUMNS} FROM (SELECT value FROM json_each(?2)) CROSS JOIN names ON owner = ?1 AND key = value"
+    )
+    _MENTIONS = "readings"
+    _IN_BLOCKS = "substr(block, 1, 8) IN (SELECT substr(value, 1, 8) FROM json_each(?2)) AND block {listed}"
+    # By the owner's part of all mentions.
+    _SIZE = (
+        "(SELECT round(1.0 * (SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = 1 AND name IN"
+        f" (SELECT name FROM sqlite_schema WHERE tbl_name IN ({_TABLES}))) * count(*)"
+        " / max(1, (SELECT count(*) FROM mentions))) FROM mentions WHERE owner = ?1)"
+    )
+
+    def mentions(self, *, after: int = 0) -> list[Mentioned]:
+        """A page of mentions past a number, in their order."""
+        sql = "SELECT mention, row, names FROM readings WHERE owner = ? AND mention > ? ORDER BY mention LIMIT ?"
+        readings = self._database.all(sql, after, _PAGE)
+        mentions = (mention for reading in readings for mention in _to_mentions(*reading))
+        return [mention for mention in mentions if mention.mention > after]
+
+    def members(self, concepts: Iterable[int]) -> list[Name]:
+        """The names of some concepts, in their order."""
+        # Only names of another's concept are in the index.
+        joined = f"SELECT name FROM names WHERE concept <> name AND concept {DIALECT.listed_as.format('?2')}"
+        return self._named(f"name IN (SELECT value FROM json_each(?2) UNION {joined}) AND concept {{listed}}", concepts)
+
+    def _edges(self, concept: int, projects: Any, *, closed: bool, limit: int) -> list[Any]:
+        # Numbers in lists of JSON: looking through the texts takes a fraction of reading them.
+        patterns = [f"*[[,]{name.name}[],]*" for name in self.members([concept])]
+        holders = "SELECT readings.row FROM json_each(?6) CROSS JOIN readings ON readings.names GLOB json_each.value"
+        wanted = f"SELECT id FROM versions WHERE owner = ?1 AND project {DIALECT.listed_as.format('?4')}"
+        sql = (
+            f"SELECT DISTINCT {EDGE_COLUMNS} FROM edges WHERE row IN ({holders} WHERE readings.owner = ?1)"
+            " AND (source = ?2 OR target = ?2) AND (?3 OR known_to IS NULL)"
+            f" AND (?4 IS NULL OR evidence IN ({wanted}))"
+            " ORDER BY known_to IS NOT NULL, known_from DESC, evidence, source, target LIMIT ?5"
+        )
+        return self._database.all(sql, concept, closed, projects, limit, patterns)
+
+
+def _to_mentions(last: int, row: int, names: str) -> Iterator[Mentioned]:
+    mentions = [(name, kind) for kind, numbers in json.loads(names).items() for name in numbers]
+    return (Mentioned(number, row, *each) for number, each in enumerate(mentions, last - len(mentions) + 1))
