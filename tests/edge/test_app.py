@@ -95,7 +95,7 @@ def send(
     return asyncio.run(request())
 
 
-def test_prompts_that_nobody_waits_for_any_more_are_bounded(home: Home, brain: Callable[[Respond], None]) -> None:
+def test_hook_bounds_abandoned_prompts(home: Home, brain: Callable[[Respond], None]) -> None:
     gate, begun = threading.Event(), []
 
     def stuck(*_: Any) -> str:
@@ -120,7 +120,7 @@ def test_prompts_that_nobody_waits_for_any_more_are_bounded(home: Home, brain: C
     assert len(begun) == MAX_ABANDONED
 
 
-def test_health_tells_who_answers(home: Home) -> None:
+def test_health_names_the_process(home: Home) -> None:
     answer = send(home, "GET", "/health")
     assert answer.status_code == 200
     assert answer.json().keys() >= {"status", "version", "pid", "engine"}
@@ -139,7 +139,7 @@ ROUTES = [("GET", "/health"), ("POST", "/hook/stop"), ("POST", "/mcp"), ("GET", 
         {"Cookie": f"token={TOKEN}"}, {"X-Forwarded-For": "127.0.0.1"},
     ],
 )  # fmt: skip
-def test_without_the_token_nothing_is_answered(home: Home, method: str, path: str, given: dict[str, str]) -> None:
+def test_guard_refuses_requests_without_token(home: Home, method: str, path: str, given: dict[str, str]) -> None:
     answer = send(home, method, path, headers={"Host": "localhost", **given})
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"
@@ -149,7 +149,7 @@ def test_without_the_token_nothing_is_answered(home: Home, method: str, path: st
     assert ("unknown token" in answer.text) == bool(given.get("Authorization"))
 
 
-def test_two_tokens_are_none(home: Home) -> None:
+def test_guard_refuses_two_tokens(home: Home) -> None:
     headers = [("Host", "localhost"), ("Authorization", "Bearer x"), ("Authorization", f"Bearer {TOKEN}")]
     assert send(home, "GET", "/health", headers=headers).status_code == 401
 
@@ -159,13 +159,13 @@ def test_two_tokens_are_none(home: Home) -> None:
     "host",
     ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "localhost:1", "0.0.0.0", "", "10.0.0.1"],
 )
-def test_another_host_is_misdirected(home: Home, method: str, path: str, host: str) -> None:
+def test_guard_refuses_foreign_hosts(home: Home, method: str, path: str, host: str) -> None:
     assert send(home, method, path, headers={**KNOWN, "Host": host}).status_code == 421
     assert home.asked == 0
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "localhost:8377", "127.0.0.1:8377", "[::1]:8377"])
-def test_names_of_this_machine_are_known(home: Home, host: str) -> None:
+def test_guard_accepts_the_names_of_this_machine(home: Home, host: str) -> None:
     assert send(home, "GET", "/health", headers={**KNOWN, "Host": host}).status_code == 200
 
 
@@ -174,23 +174,23 @@ def test_names_of_this_machine_are_known(home: Home, host: str) -> None:
     "origin",
     ["http://evil.example", "null", "https://localhost", "http://localhost:1", "", "http://localhost@evil.example"],
 )
-def test_pages_of_other_sites_are_refused(home: Home, method: str, path: str, origin: str) -> None:
+def test_guard_refuses_foreign_origins(home: Home, method: str, path: str, origin: str) -> None:
     assert send(home, method, path, headers={**KNOWN, "Origin": origin}).status_code == 403
     assert home.asked == 0
 
 
-def test_our_own_pages_are_not(home: Home) -> None:
+def test_guard_accepts_own_origins(home: Home) -> None:
     assert send(home, "GET", "/health", headers={**KNOWN, "Origin": "http://localhost:8377"}).status_code == 200
 
 
-def test_the_owners_socket_needs_no_token(home: Home) -> None:
+def test_guard_needs_no_token_on_the_owners_socket(home: Home) -> None:
     assert send(home, "GET", "/health", rules=ListenerRules.local(), headers={"Host": "localhost"}).status_code == 200
     assert (
         send(home, "GET", "/health", rules=ListenerRules.local(), headers={"Host": "evil.example"}).status_code == 421
     )
 
 
-def test_a_request_that_is_too_large_is_not_read(home: Home, brain: Any) -> None:
+def test_guard_refuses_oversized_requests_unread(home: Home, brain: Any) -> None:
     seen: list[str] = []
     brain(lambda call: seen.append(call.event) or "")
     body = b'{"prompt": "' + b"x" * MAX_BODY + b'"}'
@@ -204,31 +204,31 @@ def test_a_request_that_is_too_large_is_not_read(home: Home, brain: Any) -> None
     assert seen == []
 
 
-def test_a_hook_is_answered_with_text(home: Home, brain: Any) -> None:
+def test_hook_answers_with_text(home: Home, brain: Any) -> None:
     answer = send(home, "POST", "/hook/user-prompt-submit", json={"prompt": "ä\u2713"})
     assert (answer.status_code, answer.text) == (200, "user-prompt-submit: ä\u2713")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert home.asked == 2 and home.lines == []
 
 
-def test_silence_has_no_body(home: Home, brain: Any) -> None:
+def test_hook_answers_nothing_with_204(home: Home, brain: Any) -> None:
     brain(lambda *_: "")
     answer = send(home, "POST", "/hook/stop", json={})
     assert (answer.status_code, answer.content) == (204, b"")
 
 
-def test_text_that_is_no_text_is_mended(home: Home, brain: Any) -> None:
+def test_hook_replaces_lone_surrogates(home: Home, brain: Any) -> None:
     brain(lambda *_: "a\ud800b")
     assert send(home, "POST", "/hook/stop", json={}).text == "a?b"
 
 
-def test_an_event_cannot_open_private_memories_by_itself(home: Home, brain: Any) -> None:
+def test_hook_event_cannot_open_private_memories(home: Home, brain: Any) -> None:
     brain(lambda call: repr(call.sees_private))
     told = {"prompt": "who?", "sees_private": True, "client": "codex"}
     assert send(home, "POST", "/hook/user-prompt-submit", json=told).text == "False"
 
 
-def test_a_failure_is_silence_and_a_line_without_its_words(home: Home, brain: Any) -> None:
+def test_hook_logs_failures_without_their_message(home: Home, brain: Any) -> None:
     def fail(call: HookCall) -> str:
         raise RuntimeError(call.prompt)
 
@@ -239,7 +239,7 @@ def test_a_failure_is_silence_and_a_line_without_its_words(home: Home, brain: An
     assert "RuntimeError in test_app.py:" in line and "private" not in line
 
 
-def test_a_full_disk_or_a_locked_store_is_silence(home: Home, brain: Any) -> None:
+def test_hook_is_silent_on_a_full_disk_or_locked_store(home: Home, brain: Any) -> None:
     def refuse() -> Any:
         raise OSError(28, "No space left on device")
 
@@ -248,7 +248,7 @@ def test_a_full_disk_or_a_locked_store_is_silence(home: Home, brain: Any) -> Non
     assert "OSError" in home.lines[0]
 
 
-def test_a_process_whose_store_a_newer_one_has_converted_ends(home: Home, brain: Any) -> None:
+def test_hook_ends_the_process_if_the_store_is_newer(home: Home, brain: Any) -> None:
     def refuse() -> Any:
         raise StoreNewer("the store was written by a newer triskele")
 
@@ -258,7 +258,7 @@ def test_a_process_whose_store_a_newer_one_has_converted_ends(home: Home, brain:
     assert home.left == 1
 
 
-def test_after_the_deadline_there_is_silence(home: Home, brain: Any) -> None:
+def test_hook_is_silent_after_the_deadline(home: Home, brain: Any) -> None:
     gate = threading.Event()
     brain(lambda *_: str(gate.wait()))
     answer = send(home, "POST", "/hook/stop", json={}, headers={**KNOWN, "X-Triskele-Deadline-Ms": "20"})
@@ -267,7 +267,7 @@ def test_after_the_deadline_there_is_silence(home: Home, brain: Any) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "soon", "nan", "inf", "-inf", "1e400"])
-def test_a_deadline_that_is_none_does_not_hinder(home: Home, brain: Any, said: str) -> None:
+def test_hook_ignores_an_invalid_deadline(home: Home, brain: Any, said: str) -> None:
     answer = send(home, "POST", "/hook/stop", json={"prompt": "1"}, headers={**KNOWN, "X-Triskele-Deadline-Ms": said})
     assert answer.text == "stop: 1"
 
@@ -275,15 +275,13 @@ def test_a_deadline_that_is_none_does_not_hinder(home: Home, brain: Any, said: s
 @pytest.mark.parametrize(
     ("client", "is_outdated"), [("99.0", True), (__version__, False), ("0.0.1", False), ("", False), ("x", False)]
 )
-def test_a_newer_client_is_told_that_this_one_is_outdated(
-    home: Home, brain: Any, client: str, is_outdated: bool
-) -> None:
+def test_hook_tells_newer_clients_that_it_is_outdated(home: Home, brain: Any, client: str, is_outdated: bool) -> None:
     answer = send(home, "POST", "/hook/stop", json={"prompt": "1"}, headers={**KNOWN, "X-Triskele-Version": client})
     assert answer.text == "stop: 1"
     assert ("X-Triskele-Outdated" in answer.headers) is is_outdated
 
 
-def test_who_asks_and_where_is_told_by_the_command_and_not_by_the_event(home: Home, brain: Any) -> None:
+def test_hook_reads_client_and_project_from_headers(home: Home, brain: Any) -> None:
     brain(lambda call: json.dumps([call.client, call.project]))
     headers = {**KNOWN, "X-Triskele-Project": "%42%c3%a4%63%6b%65%72", "X-Triskele-Client": "claude-code"}
     claimed = {"client": "claude-code", "project": "another"}
@@ -332,18 +330,18 @@ NAMES = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_si
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=NAMES, body=BODIES, method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "OPTIONS"]))
-def test_no_request_is_a_failure_of_ours(home: Home, brain: Any, name: str, body: bytes, method: str) -> None:
+def test_app_never_fails_on_any_request(home: Home, brain: Any, name: str, body: bytes, method: str) -> None:
     from urllib.parse import quote
 
     assert send(home, method, f"/hook/{quote(name)}", content=body).status_code in (200, 204, 400, 404, 405)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"1", b'"x"', b"{", b"\xff", b"[" * 200_000, b'{"a": 1}x'])
-def test_what_is_no_json_object_is_refused(home: Home, brain: Any, body: bytes) -> None:
+def test_hook_refuses_bodies_that_are_no_json_object(home: Home, brain: Any, body: bytes) -> None:
     assert send(home, "POST", "/hook/stop", content=body).status_code == 400
 
 
-def test_mcp_is_imported_when_it_is_first_asked_for(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mcp_is_imported_on_the_first_request(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     happened: list[str] = []
 
     @asynccontextmanager
@@ -369,7 +367,7 @@ def test_mcp_is_imported_when_it_is_first_asked_for(home: Home, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_the_service_does_not_import_mcp() -> None:
+def test_service_does_not_import_mcp() -> None:
     code = "import sys, triskele.edge.process.service; print('mcp' in sys.modules, 'triskele.engine' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"

@@ -107,7 +107,7 @@ def patched(before: str, diff: str) -> str:
 
 
 @every_client
-def test_a_fresh_install_writes_owner_only_files_and_uninstall_removes_them(run: Run, user: Path, client: str) -> None:
+def test_install_writes_owner_only_files_and_uninstall_removes_them(run: Run, user: Path, client: str) -> None:
     done = run("install", client, "--yes", "--json").json
     assert [file["change"] for file in done["files"]] == ["created"] * len(FILES[client])
     assert sorted(contents(user)) == sorted(FILES[client])
@@ -118,7 +118,7 @@ def test_a_fresh_install_writes_owner_only_files_and_uninstall_removes_them(run:
 
 
 @every_client
-def test_what_was_there_stays_and_comes_back_byte_for_byte(run: Run, user: Path, client: str) -> None:
+def test_uninstall_restores_files_byte_for_byte(run: Run, user: Path, client: str) -> None:
     before = fill(user, client)
     run("install", client, "--yes")
     for name in FILES[client]:
@@ -134,7 +134,7 @@ def value_of(data: bytes, name: str) -> Any:
 
 
 @every_client
-def test_the_server_is_started_without_path_shell_or_the_folder_one_works_in(run: Run, user: Path, client: str) -> None:
+def test_install_starts_the_server_by_its_absolute_path(run: Run, user: Path, client: str) -> None:
     run("install", client, "--yes")
     document = value(user / FILES[client][0])
     entry = document[CLIENTS[client].files[0].keys[0]]["triskele"]
@@ -142,7 +142,7 @@ def test_the_server_is_started_without_path_shell_or_the_folder_one_works_in(run
     assert entry.get("type", "stdio") == "stdio"
 
 
-def test_hooks_of_claude_code_are_argument_lists(run: Run, user: Path, home: Path) -> None:
+def test_install_writes_hooks_of_claude_code_as_lists(run: Run, user: Path, home: Path) -> None:
     run("install", "claude-code", "--yes")
     hooks = value(user / ".claude/settings.json")["hooks"]
     assert set(hooks) == {"UserPromptSubmit", "SessionStart", "PreCompact", "SessionEnd"}
@@ -160,7 +160,7 @@ def test_hooks_of_claude_code_are_argument_lists(run: Run, user: Path, home: Pat
     ]
 
 
-def test_hooks_of_codex_are_quoted_lines(run: Run, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_writes_hooks_of_codex_as_quoted_lines(run: Run, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/opt/my 'py; touch x'/python")
     run("install", "codex", "--yes")
     hooks = value(user / ".codex/hooks.json")["hooks"]
@@ -177,7 +177,7 @@ def test_hooks_of_codex_are_quoted_lines(run: Run, user: Path, monkeypatch: pyte
 
 
 @every_client
-def test_where_everything_lies_is_written_down_and_nothing_else(
+def test_install_writes_home_store_and_settings_file_only(
     run: Run, user: Path, home: Path, monkeypatch: pytest.MonkeyPatch, client: str
 ) -> None:
     monkeypatch.setenv("TRISKELE_PASSPHRASE", "correct horse")
@@ -197,13 +197,13 @@ def test_where_everything_lies_is_written_down_and_nothing_else(
     assert written["TRISKELE_HOME"] and (written["TRISKELE_STORE"], written["TRISKELE_CONFIG"]) == ("", "")
 
 
-def test_an_address_with_a_password_is_not_written_down(run: Run, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_refuses_addresses_with_passwords(run: Run, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRISKELE_STORE", "postgresql://me:open-sesame@db/memories")
     assert run("install", "cursor", "--yes").is_refused(2, "config.toml")
     assert contents(user) == {}
 
 
-def test_learning_is_turned_on_only_where_it_is_wished(run: Run, user: Path) -> None:
+def test_install_turns_learning_on_only_with_consent(run: Run, user: Path) -> None:
     def dial() -> str:
         return str(run("config", "get", "curation.learn", "--json").json["value"])
 
@@ -219,7 +219,7 @@ def test_learning_is_turned_on_only_where_it_is_wished(run: Run, user: Path) -> 
 
 
 @every_client
-def test_installing_twice_changes_nothing(run: Run, user: Path, client: str) -> None:
+def test_install_twice_changes_nothing(run: Run, user: Path, client: str) -> None:
     fill(user, client)
     run("install", client, "--yes")
     before = contents(user)
@@ -232,9 +232,7 @@ def test_installing_twice_changes_nothing(run: Run, user: Path, client: str) -> 
 
 
 @every_client
-def test_the_token_of_an_entry_proves_the_client_until_it_is_removed(
-    run: Run, user: Path, home: Path, client: str
-) -> None:
+def test_install_token_is_valid_until_uninstall(run: Run, user: Path, home: Path, client: str) -> None:
     fill(user, client)
     shown = run("install", client, "--yes").out
     tokens = {token_in(user / name) for name in FILES[client]}
@@ -250,12 +248,12 @@ def test_the_token_of_an_entry_proves_the_client_until_it_is_removed(
 
 
 @every_client
-def test_a_file_that_may_be_published_holds_no_token(run: Run, user: Path, client: str) -> None:
+def test_install_for_a_project_writes_no_token(run: Run, user: Path, client: str) -> None:
     run("install", client, "--project", "--yes")
     assert not any(b"tkc_" in data for data in contents(Path.cwd()).values())
 
 
-def test_doctor_names_clients_without_a_token(run: Run, user: Path, home: Path) -> None:
+def test_doctor_lists_clients_without_a_token(run: Run, user: Path, home: Path) -> None:
     home.mkdir()
     (home / "config.toml").write_text('[agents]\nprivate_to = ["codex", "cursor"]\n')
     run("install", "codex", "--yes")
@@ -264,7 +262,7 @@ def test_doctor_names_clients_without_a_token(run: Run, user: Path, home: Path) 
 
 
 @every_client
-def test_a_dry_run_writes_nothing_at_all(run: Run, user: Path, home: Path, client: str) -> None:
+def test_install_dry_run_writes_nothing(run: Run, user: Path, home: Path, client: str) -> None:
     before = fill(user, client)
     shown = run("install", client, "--dry-run")
     assert shown.code == 0 and "triskele" in shown.out and shown.out.endswith("Nothing was written.\n")
@@ -277,7 +275,7 @@ def test_a_dry_run_writes_nothing_at_all(run: Run, user: Path, home: Path, clien
 
 
 @every_client
-def test_the_diff_is_what_is_written(run: Run, user: Path, client: str) -> None:
+def test_install_diff_equals_the_change(run: Run, user: Path, client: str) -> None:
     before = fill(user, client)
     planned = run("install", client, "--dry-run", "--json").json["files"]
     done = run("install", client, "--yes", "--json").json["files"]
@@ -289,14 +287,14 @@ def test_the_diff_is_what_is_written(run: Run, user: Path, client: str) -> None:
 
 
 @every_client
-def test_without_anybody_to_ask_nothing_is_written(run: Run, user: Path, home: Path, client: str) -> None:
+def test_install_without_a_terminal_needs_yes(run: Run, user: Path, home: Path, client: str) -> None:
     before = fill(user, client)
     assert run("install", client).is_refused(2, "--yes")
     assert contents(user) == before and not home.exists()
 
 
 @pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
-def test_a_person_is_asked_after_a_summary(user: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int) -> None:
+def test_install_asks_after_a_summary(user: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int) -> None:
     monkeypatch.setattr(commands, "_has_terminal", lambda: True)
     asked = CliRunner().invoke(cli, ["install", "cursor"], input=said, prog_name="triskele")
     assert asked.exit_code == code
@@ -308,7 +306,7 @@ def test_a_person_is_asked_after_a_summary(user: Path, monkeypatch: pytest.Monke
         assert asked.exit_code == 1 and contents(user)
 
 
-def test_the_diff_is_shown_on_request(user: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_shows_the_diff_on_request(user: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "+++ " in run("install", "cursor", "--dry-run", "--diff").out
     monkeypatch.setattr(commands, "_has_terminal", lambda: True)
     asked = CliRunner().invoke(cli, ["install", "cursor"], input="d\nn\n", prog_name="triskele")
@@ -316,7 +314,7 @@ def test_the_diff_is_shown_on_request(user: Path, run: Run, monkeypatch: pytest.
 
 
 @every_client
-def test_files_that_teams_commit_hold_nothing_of_this_machine(run: Run, user: Path, home: Path, client: str) -> None:
+def test_install_for_a_project_writes_no_local_paths(run: Run, user: Path, home: Path, client: str) -> None:
     run("install", client, "--yes", "--project")
     for file in CLIENTS[client].files:
         text = (Path.cwd() / file.project).read_text()
@@ -329,7 +327,7 @@ def test_files_that_teams_commit_hold_nothing_of_this_machine(run: Run, user: Pa
 @pytest.mark.parametrize(
     ("version", "calls"), [("2.1.325 (Claude Code)", True), ("2.1.117 (Claude Code)", False), ("?", False)]
 )
-def test_hooks_ask_the_running_server_where_the_client_can(
+def test_install_uses_tool_hooks_of_new_clients(
     run: Run, user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, calls: bool
 ) -> None:
     program = tmp_path / f"bin{calls}{len(version)}" / "claude"
@@ -348,7 +346,7 @@ def test_hooks_ask_the_running_server_where_the_client_can(
     assert contents(user) == {}
 
 
-def test_the_notes_of_clients_are_never_switched_off(run: Run, user: Path) -> None:
+def test_install_keeps_the_notes_of_clients(run: Run, user: Path) -> None:
     path = user / ".claude/settings.json"
     path.parent.mkdir()
     path.write_text('{"autoMemoryEnabled": true, "env": {"A": "1"}}')
@@ -359,7 +357,7 @@ def test_the_notes_of_clients_are_never_switched_off(run: Run, user: Path) -> No
 
 
 @every_client
-def test_the_old_file_is_kept_aside_for_its_owner_alone(run: Run, user: Path, home: Path, client: str) -> None:
+def test_install_backs_up_files_owner_only(run: Run, user: Path, home: Path, client: str) -> None:
     before = fill(user, client)
     done = run("install", client, "--yes", "--json").json["files"]
     for name, file in zip(FILES[client], done, strict=True):
@@ -370,7 +368,7 @@ def test_the_old_file_is_kept_aside_for_its_owner_alone(run: Run, user: Path, ho
 
 
 @every_client
-def test_edits_by_others_survive(run: Run, user: Path, client: str) -> None:
+def test_uninstall_keeps_later_edits(run: Run, user: Path, client: str) -> None:
     fill(user, client)
     run("install", client, "--yes")
     for name in FILES[client]:
@@ -385,7 +383,7 @@ def test_edits_by_others_survive(run: Run, user: Path, client: str) -> None:
 
 
 @every_client
-def test_a_newer_install_still_knows_the_original(
+def test_uninstall_after_two_installs_restores_the_original(
     run: Run, user: Path, monkeypatch: pytest.MonkeyPatch, client: str
 ) -> None:
     before = fill(user, client)
@@ -400,7 +398,7 @@ def test_a_newer_install_still_knows_the_original(
 
 
 @every_client
-def test_without_our_notes_our_entries_still_go(run: Run, user: Path, home: Path, client: str) -> None:
+def test_uninstall_works_without_receipts(run: Run, user: Path, home: Path, client: str) -> None:
     fill(user, client)
     run("install", client, "--yes")
     for note in home.rglob("*.receipt.json"):
@@ -411,7 +409,7 @@ def test_without_our_notes_our_entries_still_go(run: Run, user: Path, home: Path
         assert {k: v for k, v in value(user / name).items() if v} == {k: v for k, v in was.items() if v}
 
 
-def test_a_hook_that_somebody_put_beside_ours_stays(run: Run, user: Path) -> None:
+def test_uninstall_keeps_foreign_hooks(run: Run, user: Path) -> None:
     run("install", "claude-code", "--yes")
     path = user / ".claude/settings.json"
     document = value(path)
@@ -426,7 +424,7 @@ def test_a_hook_that_somebody_put_beside_ours_stays(run: Run, user: Path) -> Non
 
 
 @pytest.mark.parametrize("before", ['{"disabledMcpjsonServers": ["x"]}', '{"disabledMcpjsonServers": ["triskele"]}'])
-def test_a_repository_cannot_take_our_name(run: Run, user: Path, before: str) -> None:
+def test_install_reserves_the_name_of_the_server(run: Run, user: Path, before: str) -> None:
     path = user / ".claude/settings.json"
     path.parent.mkdir()
     path.write_text(before)
@@ -447,7 +445,7 @@ def test_a_repository_cannot_take_our_name(run: Run, user: Path, before: str) ->
         ("CODEX_HOME", "codex", ["config.toml", "hooks.json"]),
     ],
 )
-def test_a_moved_folder_is_found(
+def test_install_follows_moved_configuration_folders(
     run: Run, user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, client: str, names: list[str]
 ) -> None:
     monkeypatch.setenv(variable, str(tmp_path / "moved"))
@@ -456,7 +454,7 @@ def test_a_moved_folder_is_found(
 
 
 @every_client
-def test_an_install_for_one_project_stays_in_its_folder(run: Run, user: Path, client: str) -> None:
+def test_install_for_a_project_stays_in_its_folder(run: Run, user: Path, client: str) -> None:
     run("install", client, "--yes", "--project")
     assert contents(user) == {}
     written = {str(p.relative_to(Path.cwd())) for p in Path.cwd().rglob("*") if p.is_file()}
@@ -467,7 +465,7 @@ def test_an_install_for_one_project_stays_in_its_folder(run: Run, user: Path, cl
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(documents(), min_size=2, max_size=2), client=st.sampled_from(["claude-code", "cursor", "vscode"]))
-def test_any_configuration_comes_back(user: Path, home: Path, texts: list[str], client: str) -> None:
+def test_uninstall_restores_any_configuration(user: Path, home: Path, texts: list[str], client: str) -> None:
     row, setting = CLIENTS[client], InstallTarget(home, {}, {"TRISKELE_HOME": str(home)})
     paths = [user / name for name in FILES[client]]
     for path, text in zip(paths, texts, strict=False):
@@ -488,7 +486,7 @@ def test_any_configuration_comes_back(user: Path, home: Path, texts: list[str], 
     assert [path.read_bytes() for path in paths] == before
 
 
-def test_a_store_beside_the_settings_file_is_told(
+def test_install_warns_of_a_store_outside_the_settings(
     run: Callable[..., Any], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -32,7 +32,7 @@ def documents(draw: st.DrawFn) -> str:
 
 
 @given(text=documents(), name=KEYS, value=VALUES)
-def test_a_new_member_is_put_at_the_end_and_taken_out_again(text: str, name: str, value: Any) -> None:
+def test_put_appends_a_member_and_drop_removes_it(text: str, name: str, value: Any) -> None:
     document = json.loads(text)
     if name in document:
         return
@@ -45,7 +45,7 @@ def test_a_new_member_is_put_at_the_end_and_taken_out_again(text: str, name: str
 
 
 @given(text=documents(), outer=KEYS, inner=KEYS, value=VALUES)
-def test_a_path_is_made_where_there_is_none(text: str, outer: str, inner: str, value: Any) -> None:
+def test_put_adds_missing_objects(text: str, outer: str, inner: str, value: Any) -> None:
     document = json.loads(text)
     if not isinstance(document.get(outer, {}), dict):
         with pytest.raises(BadInput, match="is not an object"):
@@ -56,7 +56,7 @@ def test_a_path_is_made_where_there_is_none(text: str, outer: str, inner: str, v
 
 
 @given(text=documents(), name=KEYS, value=VALUES)
-def test_an_appended_element_is_the_last(text: str, name: str, value: Any) -> None:
+def test_append_adds_the_last_element(text: str, name: str, value: Any) -> None:
     document = json.loads(text)
     if not isinstance(document.get(name, []), list):
         with pytest.raises(BadInput, match="is not a list"):
@@ -69,7 +69,7 @@ def test_an_appended_element_is_the_last(text: str, name: str, value: Any) -> No
 
 
 @given(text=documents(), data=st.data())
-def test_a_replaced_value_leaves_the_order_and_the_rest(text: str, data: st.DataObject) -> None:
+def test_put_replaces_a_value_in_place(text: str, data: st.DataObject) -> None:
     document = json.loads(text)
     if not document:
         return
@@ -89,11 +89,11 @@ def test_a_replaced_value_leaves_the_order_and_the_rest(text: str, data: st.Data
         ('{\n  "a": {"c": 2},\n  "x": 1\n}', '{\n  "a": {"c": 2, "b": 1},\n  "x": 1\n}'),
     ],
 )
-def test_the_layout_is_that_of_the_neighbours(before: str, after: str) -> None:
+def test_put_follows_the_layout_of_the_document(before: str, after: str) -> None:
     assert json_editor.put(before, ("a", "b"), 1) == after
 
 
-def test_what_no_program_would_write_alike_stays_as_it_is() -> None:
+def test_put_keeps_every_other_byte() -> None:
     strange = '{ "é": "\\u00e9\\ud800", "n": 1.50E+2, "a" : [ 1,2 , 3 ] ,\n\n  "a": {"q" :[ ]} }'
     changed = json_editor.put(strange, ("a", "b"), 1)
     assert changed == strange.replace('{"q" :[ ]}', '{"q" :[ ], "b": 1}')
@@ -101,6 +101,6 @@ def test_what_no_program_would_write_alike_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"a": 1,}', '// c\n{"a": 1}', '{"a": NaN}', '{"a": 1} {}', "[" * 100_000])
-def test_what_is_not_plain_json_is_told(text: str) -> None:
+def test_parse_refuses_other_than_plain_json(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         json_editor.parse(text)

@@ -22,7 +22,7 @@ def load(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def test_every_version_is_that_of_the_package() -> None:
+def test_plugin_versions_equal_the_package() -> None:
     server = load(ROOT / "server.json")
     versions = {
         "server.json": server["version"],
@@ -33,7 +33,7 @@ def test_every_version_is_that_of_the_package() -> None:
     assert versions == dict.fromkeys(versions, __version__)
 
 
-def test_the_registry_entry_has_the_shape_of_its_schema() -> None:
+def test_registry_entry_fits_its_schema() -> None:
     server = load(ROOT / "server.json")
     assert set(server) <= {"$schema", "name", "title", "description", "version", "packages", "repository", "websiteUrl"}
     assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", server["name"])
@@ -45,14 +45,14 @@ def test_the_registry_entry_has_the_shape_of_its_schema() -> None:
     assert all(variable["name"].startswith("TRISKELE_") for variable in package["environmentVariables"])
 
 
-def test_the_marketplace_lists_the_plugin_beside_it() -> None:
+def test_marketplace_lists_the_plugin() -> None:
     market, plugin = (load(PLUGIN / ".claude-plugin" / name) for name in ("marketplace.json", "plugin.json"))
     assert PLAIN_NAME.fullmatch(market["name"]) and market["owner"]["name"]
     [listed] = market["plugins"]
     assert (listed["name"], listed["source"]) == (plugin["name"], "./")
 
 
-def test_the_plugin_hooks_the_events_that_an_install_hooks() -> None:
+def test_plugin_hooks_the_events_of_install() -> None:
     hooks = load(PLUGIN / "hooks/hooks.json")["hooks"]
     events = CLIENTS["claude-code"].files[1].events
     assert events is not None
@@ -63,7 +63,7 @@ def test_the_plugin_hooks_the_events_that_an_install_hooks() -> None:
     assert set(hooks) == set(events)
 
 
-def test_the_plugin_calls_commands_that_exist() -> None:
+def test_plugin_calls_existing_commands() -> None:
     assert load(PLUGIN / ".mcp.json")["mcpServers"]["triskele"] == {"command": "triskele", "args": ["mcp"]}
     assert {"mcp", "hook"} <= set(COMMANDS)
     hook = cli.get_command(None, "hook")  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def test_the_plugin_calls_commands_that_exist() -> None:
 
 
 @pytest.mark.parametrize("name", ["remember", "recall"])
-def test_a_skill_says_what_it_is_for(name: str) -> None:
+def test_skills_have_descriptions(name: str) -> None:
     _, head, body = (PLUGIN / "skills" / name / "SKILL.md").read_text().split("---\n", 2)
     fields = dict(line.split(": ", 1) for line in head.splitlines())
     assert fields["name"] == name

@@ -26,7 +26,7 @@ PARTIAL = [b"{", b'{"a": 1,}', b"[1,]", b"\xff\xfe{}", b'"text"', b"{}{}", COMME
 
 @every_file
 @pytest.mark.parametrize("data", PARTIAL)
-def test_a_malformed_file_is_left_alone(run: Run, user: Path, client: str, name: str, data: bytes) -> None:
+def test_install_refuses_malformed_files(run: Run, user: Path, client: str, name: str, data: bytes) -> None:
     before = {**fill(user, client), name: data}
     (user / name).write_bytes(data)
     for options in (["--yes"], ["--dry-run"]):
@@ -38,7 +38,7 @@ def test_a_malformed_file_is_left_alone(run: Run, user: Path, client: str, name:
     assert contents(user) == before
 
 
-def test_what_to_add_by_hand_is_shown(run: Run, user: Path) -> None:
+def test_install_shows_what_to_add_by_hand(run: Run, user: Path) -> None:
     [name] = FILES["vscode"]
     (user / name).parent.mkdir(parents=True)
     (user / name).write_text(COMMENTED)
@@ -47,14 +47,14 @@ def test_what_to_add_by_hand_is_shown(run: Run, user: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", ['{"mcpServers": []}', '{"mcpServers": null}', '{"mcpServers": "x"}'])
-def test_a_wrong_shape_is_left_alone(run: Run, user: Path, shape: str) -> None:
+def test_install_refuses_files_of_another_shape(run: Run, user: Path, shape: str) -> None:
     (user / ".claude.json").write_text(shape)
     assert "mcpServers is not an object" in run("install", "claude-code", "--yes").err
     assert contents(user) == {".claude.json": shape.encode()}
 
 
 @pytest.mark.parametrize("shape", ['{"hooks": []}', '{"hooks": {"PreCompact": {}}}', '{"hooks": {"PreCompact": 1}}'])
-def test_hooks_of_a_wrong_shape_are_left_alone(run: Run, user: Path, shape: str) -> None:
+def test_install_refuses_hooks_of_another_shape(run: Run, user: Path, shape: str) -> None:
     (user / ".claude").mkdir()
     (user / ".claude/settings.json").write_text(shape)
     assert run("install", "claude-code", "--yes").code == 2
@@ -63,7 +63,7 @@ def test_hooks_of_a_wrong_shape_are_left_alone(run: Run, user: Path, shape: str)
 
 @every_client
 @pytest.mark.parametrize("data", [b"", b" \n", "\ufeff".encode()])
-def test_an_empty_file_is_an_empty_document(run: Run, user: Path, client: str, data: bytes) -> None:
+def test_install_fills_empty_files(run: Run, user: Path, client: str, data: bytes) -> None:
     for name in FILES[client]:
         (user / name).parent.mkdir(parents=True, exist_ok=True)
         # TOML knows no byte order mark.
@@ -76,7 +76,7 @@ def test_an_empty_file_is_an_empty_document(run: Run, user: Path, client: str, d
 
 
 @every_file
-def test_what_is_not_a_file_is_left_alone(run: Run, user: Path, client: str, name: str) -> None:
+def test_install_refuses_other_than_files(run: Run, user: Path, client: str, name: str) -> None:
     (user / name).mkdir(parents=True)
     assert run("install", client, "--yes").is_refused(2, "not a regular file")
     (user / name).rmdir()
@@ -84,13 +84,13 @@ def test_what_is_not_a_file_is_left_alone(run: Run, user: Path, client: str, nam
     assert run("install", client, "--yes").is_refused(2, "not a regular file")
 
 
-def test_a_file_where_a_folder_should_be_is_told(run: Run, user: Path) -> None:
+def test_install_names_a_file_in_place_of_a_folder(run: Run, user: Path) -> None:
     (user / ".cursor").write_text("")
     assert run("install", "cursor", "--yes").is_refused(2, "is a file, not a folder")
 
 
 @every_client
-def test_a_read_only_file_is_left_alone(run: Run, user: Path, client: str) -> None:
+def test_install_refuses_read_only_files(run: Run, user: Path, client: str) -> None:
     before = fill(user, client)
     path = user / FILES[client][-1]
     path.chmod(0o444)
@@ -98,14 +98,14 @@ def test_a_read_only_file_is_left_alone(run: Run, user: Path, client: str) -> No
     assert contents(user) == before and stat.S_IMODE(path.stat().st_mode) == 0o444
 
 
-def test_a_file_that_is_no_configuration_is_left_alone(run: Run, user: Path) -> None:
+def test_install_refuses_oversized_files(run: Run, user: Path) -> None:
     with (user / ".claude.json").open("wb") as file:
         file.truncate(config_files.MAX_BYTES + 1)
     assert run("install", "claude-code", "--yes").is_refused(2, "larger than")
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o660])
-def test_permissions_stay(run: Run, user: Path, mode: int) -> None:
+def test_install_keeps_permissions(run: Run, user: Path, mode: int) -> None:
     (user / ".claude.json").write_text("{}")
     (user / ".claude.json").chmod(mode)
     run("install", "claude-code", "--yes")
@@ -115,7 +115,7 @@ def test_permissions_stay(run: Run, user: Path, mode: int) -> None:
 
 
 @pytest.mark.parametrize("target", ["user/dotfiles/claude.json", "elsewhere/claude.json"])
-def test_a_link_of_the_users_own_stays_a_link(run: Run, user: Path, tmp_path: Path, target: str) -> None:
+def test_install_keeps_own_links(run: Run, user: Path, tmp_path: Path, target: str) -> None:
     real = tmp_path / target
     real.parent.mkdir()
     real.write_text('{"a": 1}')
@@ -126,9 +126,7 @@ def test_a_link_of_the_users_own_stays_a_link(run: Run, user: Path, tmp_path: Pa
     assert real.read_text() == '{"a": 1}'
 
 
-def test_a_link_of_somebody_else_is_not_followed_out(
-    run: Run, user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_install_refuses_foreign_links(run: Run, user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "victim.json").write_text("{}")
     (user / ".claude.json").symlink_to(tmp_path / "victim.json")
     monkeypatch.setattr(os, "getuid", lambda: 4711)
@@ -137,7 +135,7 @@ def test_a_link_of_somebody_else_is_not_followed_out(
 
 
 @pytest.mark.parametrize("link", [".cursor", ".cursor/mcp.json"])
-def test_a_repository_cannot_lead_the_installer_out(run: Run, user: Path, tmp_path: Path, link: str) -> None:
+def test_install_for_a_project_follows_no_link_outside(run: Run, user: Path, tmp_path: Path, link: str) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "mcp.json").write_text("{}")
@@ -147,12 +145,12 @@ def test_a_repository_cannot_lead_the_installer_out(run: Run, user: Path, tmp_pa
     assert (outside / "mcp.json").read_text() == "{}"
 
 
-def test_a_link_in_a_circle_is_told(run: Run, user: Path) -> None:
+def test_install_refuses_circular_links(run: Run, user: Path) -> None:
     (user / ".claude.json").symlink_to(user / ".claude.json")
     assert run("install", "claude-code", "--yes").is_refused(2, "broken link")
 
 
-def test_content_cannot_steer_the_terminal(run: Run, user: Path) -> None:
+def test_install_diff_escapes_control_characters(run: Run, user: Path) -> None:
     hostile = '{\n  "name": "\x9b31m\x7f\u202e",\n  "mcpServers": {}\n}'
     (user / ".claude.json").write_text(hostile)
     out = run("install", "claude-code", "--dry-run", "--diff").out
@@ -169,7 +167,7 @@ def test_content_cannot_steer_the_terminal(run: Run, user: Path) -> None:
         json.dumps({"mcpServers": {"triskele\u0000": {}, "Triskele": {}, "": {}}}),
     ],
 )
-def test_hostile_content_stays_content(run: Run, user: Path, hostile: str) -> None:
+def test_install_keeps_hostile_content(run: Run, user: Path, hostile: str) -> None:
     (user / ".claude.json").write_text(hostile)
     run("install", "claude-code", "--yes")
     servers = value(user / ".claude.json")["mcpServers"]
@@ -180,19 +178,19 @@ def test_hostile_content_stays_content(run: Run, user: Path, hostile: str) -> No
 
 
 @pytest.mark.parametrize("folder", ["/opt/${HOME}/bin/python", "/opt/a\nb/python", "/opt/\udcff/python"])
-def test_an_interpreter_that_others_would_misread_is_refused(
+def test_install_refuses_interpreters_that_clients_misread(
     run: Run, user: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
     monkeypatch.setattr(sys, "executable", folder)
     assert run("install", "cursor", "--yes").is_refused(2, "plain name")
 
 
-def test_a_throw_away_environment_is_refused(run: Run, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_refuses_temporary_environments(run: Run, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/home/me/.cache/uv/archive-v0/x1/bin/python")
     assert run("install", "cursor", "--yes").is_refused(2, "uv tool install")
 
 
-def test_a_change_by_somebody_else_in_between_is_noticed(user: Path, home: Path) -> None:
+def test_install_notices_changes_of_other_programs(user: Path, home: Path) -> None:
     row, setting = CLIENTS["claude-code"], InstallTarget(home, {}, {})
     fill(user, "claude-code")
     changes = installer.plan_install(row, setting)
@@ -203,7 +201,7 @@ def test_a_change_by_somebody_else_in_between_is_noticed(user: Path, home: Path)
     assert contents(user) == before
 
 
-def test_all_files_are_written_or_none(user: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_writes_all_files_or_none(user: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row, setting = CLIENTS["codex"], InstallTarget(home, {}, {})
     changes = installer.plan_install(row, setting)
     whole = config_files.write
@@ -219,7 +217,7 @@ def test_all_files_are_written_or_none(user: Path, home: Path, monkeypatch: pyte
     assert list(user.iterdir()) == []
 
 
-def test_a_full_disk_leaves_the_old_file_and_no_other(
+def test_install_on_a_full_disk_keeps_the_old_file(
     run: Run, user: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = fill(user, "cursor")
@@ -232,5 +230,5 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(
     assert contents(user) == before and contents(home) == {}
 
 
-def test_an_unknown_client_is_told(run: Run, user: Path) -> None:
+def test_install_names_unknown_clients(run: Run, user: Path) -> None:
     assert run("install", "emacs").is_refused(2, "claude-code", "gemini")

@@ -25,7 +25,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("text", OTHERS)
-def test_the_table_is_added_once_and_taken_out_again(text: str) -> None:
+def test_toml_put_adds_the_table_once_and_drop_removes_it(text: str) -> None:
     changed = TomlServer(PATH, ENTRY).put(text)
     assert changed.startswith(text)
     assert tomllib.loads(changed)["mcp_servers"]["triskele"] == ENTRY
@@ -34,19 +34,19 @@ def test_the_table_is_added_once_and_taken_out_again(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", OTHERS)
-def test_what_others_write_behind_it_stays(text: str) -> None:
+def test_toml_drop_keeps_later_tables(text: str) -> None:
     theirs = '\n# about the next\n[mcp_servers.later]\ncommand = "y"\n\n[projects."/w#]"]\ntrust_level = "trusted"\n'
     changed = TomlServer(PATH, ENTRY).put(text) + theirs
     assert TomlServer(PATH, ENTRY).drop(changed).endswith(theirs)
     assert tomllib.loads(TomlServer(PATH, ENTRY).drop(changed)) == tomllib.loads(f"{text}\n{theirs}")
 
 
-def test_an_older_entry_is_replaced() -> None:
+def test_toml_put_replaces_an_older_entry() -> None:
     older = TomlServer(PATH, {"command": "old", "args": []}).put("a = 1\n")
     assert TomlServer(PATH, ENTRY).put(older) == TomlServer(PATH, ENTRY).put("a = 1\n")
 
 
-def test_values_that_were_added_to_our_table_go_with_it() -> None:
+def test_toml_drop_removes_values_added_to_the_table() -> None:
     changed = TomlServer(PATH, {"command": "x"}).put("a = 1\n") + "startup_timeout_sec = 9\n# why\n[b]\n"
     assert TomlServer(PATH, ENTRY).drop(changed) == "a = 1\n# why\n[b]\n"
 
@@ -59,18 +59,18 @@ def test_values_that_were_added_to_our_table_go_with_it() -> None:
         '[mcp_servers.triskele]\ncommand = """\n[other]\n"""\n',
     ],
 )
-def test_a_form_of_its_own_is_left_to_its_owner(text: str) -> None:
+def test_toml_edits_refuse_inline_forms(text: str) -> None:
     for change in (lambda: TomlServer(PATH, ENTRY).put(text), lambda: TomlServer(PATH, ENTRY).drop(text)):
         with pytest.raises(BadInput, match="by hand"):
             change()
 
 
-def test_a_table_that_cannot_be_extended_is_left_alone() -> None:
+def test_toml_put_refuses_inline_parents() -> None:
     with pytest.raises(BadInput, match="by hand"):
         TomlServer(PATH, ENTRY).put('mcp_servers = { other = { command = "x" } }\n')
 
 
 @given(value=st.text(st.characters(codec="utf-8"), max_size=20))
-def test_every_text_is_written_as_it_is(value: str) -> None:
+def test_toml_put_quotes_every_text(value: str) -> None:
     changed = TomlServer(PATH, {"command": value, "args": [value]}).put("")
     assert tomllib.loads(changed)["mcp_servers"]["triskele"] == {"command": value, "args": [value]}

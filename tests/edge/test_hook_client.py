@@ -100,12 +100,12 @@ def outcome(done: Any) -> tuple[int, bytes, bytes]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_it_is_of_the_version_that_it_came_with() -> None:
+def test_hook_client_has_the_version_of_the_package() -> None:
     assert __version__ == client.VERSION
 
 
 @pytest.mark.parametrize("given", [{}, {"XDG_DATA_HOME": "/data"}, {"XDG_DATA_HOME": ""}, {"HOME": "/home/x"}])
-def test_it_finds_the_data_folder_of_the_settings(given: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_has_the_data_folder_of_the_settings(given: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TRISKELE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
@@ -127,7 +127,7 @@ def test_it_finds_the_data_folder_of_the_settings(given: dict[str, str], monkeyp
         "{}/link/../data",
     ],
 )
-def test_a_data_folder_has_one_address_however_it_is_written(
+def test_address_is_equal_for_every_spelling_of_a_folder(
     written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -140,7 +140,7 @@ def test_a_data_folder_has_one_address_however_it_is_written(
     assert config.load(environ).home == home
 
 
-def test_it_writes_what_the_resident_says(host: Host, listener: FakeResident) -> None:
+def test_hook_client_writes_the_answer(host: Host, listener: FakeResident) -> None:
     text = '{"hookSpecificOutput": {"additionalContext": "ÄÖÜ ✓"}}' * 200
     listener.answers = [said(text)]
     assert outcome(host.hook("user-prompt-submit", EVENT)) == (0, text.encode(), b"")
@@ -153,7 +153,7 @@ def test_it_writes_what_the_resident_says(host: Host, listener: FakeResident) ->
     assert host.log() == ""
 
 
-def test_it_passes_the_token_of_its_entry_on(host: Host, listener: FakeResident) -> None:
+def test_hook_client_sends_its_token(host: Host, listener: FakeResident) -> None:
     for more in (
         ["--client", "codex", "--token", "tkc_A-9"],
         ["--token", "evil\r\nX: y"],
@@ -168,25 +168,25 @@ def test_it_passes_the_token_of_its_entry_on(host: Host, listener: FakeResident)
     assert b"X-Triskele-Client" not in second and b"X: y" not in second
 
 
-def test_the_client_alone_runs_too(host: Host, listener: FakeResident) -> None:
+def test_hook_client_runs_without_start_py(host: Host, listener: FakeResident) -> None:
     listener.answers = [said("yes")]
     command = [sys.executable, "-I", "-S", client.__file__, "stop"]
     assert outcome(subprocess.run(command, input=EVENT, capture_output=True, env=host.environ)) == (0, b"yes", b"")
 
 
-def test_a_missing_client_is_silence(host: Host, tmp_path: Path) -> None:
+def test_start_is_silent_without_the_client(host: Host, tmp_path: Path) -> None:
     alone = tmp_path / "start.py"
     alone.write_text(Path(CLIENT).read_text())
     done = subprocess.run([sys.executable, "-I", "-S", str(alone), "stop"], input=EVENT, capture_output=True)
     assert outcome(done) == SILENT
 
 
-def test_it_says_the_project_of_its_environment(host: Host, listener: FakeResident) -> None:
+def test_hook_client_sends_the_project_of_the_environment(host: Host, listener: FakeResident) -> None:
     host.hook("stop", b"{}", environ={"TRISKELE_PROJECT": "Bäcker\r\nX: y"})
     assert b"\r\nX-Triskele-Project: %42%c3%a4%63%6b%65%72%0d%0a%58%3a%20%79\r\n" in listener.requests[0]
 
 
-def test_a_whole_megabyte_passes_and_more_does_not(host: Host, listener: FakeResident) -> None:
+def test_hook_client_refuses_more_than_a_megabyte(host: Host, listener: FakeResident) -> None:
     whole = b"x" * client.MAX_INPUT
     assert host.hook("stop", whole).returncode == 0
     assert listener.requests[0].endswith(b"\r\n\r\n" + whole)
@@ -195,7 +195,7 @@ def test_a_whole_megabyte_passes_and_more_does_not(host: Host, listener: FakeRes
     assert "larger than 1 MB" in host.log()
 
 
-def test_it_imports_next_to_nothing(host: Host, listener: FakeResident) -> None:
+def test_hook_client_imports_few_modules(host: Host, listener: FakeResident) -> None:
     listener.answers = [said("yes")]
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-X", "importtime", CLIENT, "stop"],
@@ -215,7 +215,7 @@ def test_it_imports_next_to_nothing(host: Host, listener: FakeResident) -> None:
         (said("no", "302 Found", "Location: http://example.com\r\n"), "(302)"),
     ],
 )
-def test_a_refusal_is_silence_and_a_line(host: Host, listener: FakeResident, answer: bytes, reason: str) -> None:
+def test_hook_client_logs_refusals(host: Host, listener: FakeResident, answer: bytes, reason: str) -> None:
     listener.answers = [answer]
     assert outcome(host.hook("stop", EVENT)) == SILENT
     assert reason in host.log() and PROMPT not in host.log()
@@ -223,19 +223,19 @@ def test_a_refusal_is_silence_and_a_line(host: Host, listener: FakeResident, ans
 
 
 @pytest.mark.parametrize("answer", [b"", b"garbage", b"HTTP/1.1 200 OK\r\ncont", b"\r\n\r\n", said("", "503 Busy")])
-def test_a_broken_answer_is_asked_for_again(host: Host, listener: FakeResident, answer: bytes) -> None:
+def test_hook_client_retries_broken_answers(host: Host, listener: FakeResident, answer: bytes) -> None:
     listener.answers = [answer, answer, said("whole")]
     assert outcome(host.hook("stop", EVENT)) == (0, b"whole", b"")
     assert len(listener.requests) == 3
 
 
-def test_without_an_answer_in_time_it_is_silent(host: Host, listener: FakeResident) -> None:
+def test_hook_client_is_silent_after_the_deadline(host: Host, listener: FakeResident) -> None:
     listener.answers = [None]
     assert outcome(host.hook("stop", EVENT, deadline_ms="50")) == SILENT
     assert "gave nothing: the background process did not answer in time" in host.log() and PROMPT not in host.log()
 
 
-def test_an_input_that_does_not_end_is_not_waited_for(host: Host, listener: FakeResident) -> None:
+def test_hook_client_does_not_wait_for_endless_input(host: Host, listener: FakeResident) -> None:
     reading, writing = os.pipe()
     environ = {**host.environ, "TRISKELE_HOOK_DEADLINE_MS": "50"}
     done = subprocess.run([sys.executable, "-I", "-S", CLIENT, "stop"], stdin=reading, capture_output=True, env=environ)
@@ -246,26 +246,26 @@ def test_an_input_that_does_not_end_is_not_waited_for(host: Host, listener: Fake
 
 
 @pytest.mark.parametrize("deadline", ["", "soon", "nan", "-5", "1e999"])
-def test_a_deadline_that_is_none_is_the_usual_one(host: Host, listener: FakeResident, deadline: str) -> None:
+def test_hook_client_ignores_an_invalid_deadline(host: Host, listener: FakeResident, deadline: str) -> None:
     listener.answers = [said("yes")]
     done = host.hook("stop", EVENT, deadline_ms=deadline)
     assert done.returncode == 0 and done.stderr == b""
 
 
 @pytest.mark.parametrize("event", ["", "../x", "STOP", "stop HTTP/1.0\r\nX: y", "a" * 41, "ä"])
-def test_a_name_that_no_event_has_goes_nowhere(host: Host, listener: FakeResident, event: str) -> None:
+def test_hook_client_refuses_invalid_event_names(host: Host, listener: FakeResident, event: str) -> None:
     assert outcome(host.hook(event, EVENT)) == SILENT
     assert listener.requests == []
     assert "unknown event name" in host.log() and "X: y" not in host.log()
 
 
-def test_without_arguments_it_is_silent(host: Host) -> None:
+def test_hook_client_is_silent_without_arguments(host: Host) -> None:
     done = subprocess.run([sys.executable, "-I", "-S", CLIENT], input=b"{}", capture_output=True, env=host.environ)
     assert outcome(done) == SILENT
 
 
 @pytest.mark.parametrize("home", ["/dev/null/home", "/proc/nowhere", "file", "x" * 5000])
-def test_a_home_that_cannot_be_written_is_silence(host: Host, home: str) -> None:
+def test_hook_client_is_silent_without_a_writable_home(host: Host, home: str) -> None:
     if home == "file":
         home = str(host.home / "file" / "home")
         (host.home / "file").write_text("no folder")
@@ -273,7 +273,7 @@ def test_a_home_that_cannot_be_written_is_silence(host: Host, home: str) -> None
     assert outcome(host.hook("stop", EVENT, deadline_ms="300", environ=environ, cwd=host.home)) == SILENT
 
 
-def test_a_full_disk_is_silence(host: Host) -> None:
+def test_hook_client_is_silent_on_a_full_disk(host: Host) -> None:
     def fill() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
@@ -283,7 +283,7 @@ def test_a_full_disk_is_silence(host: Host) -> None:
     assert host.log() == "", "there was no room for it"
 
 
-def test_a_reader_that_left_is_no_failure(host: Host, listener: FakeResident) -> None:
+def test_hook_client_survives_a_closed_output(host: Host, listener: FakeResident) -> None:
     listener.answers = [said("x" * 200_000)]
     reading, writing = os.pipe()
     os.close(reading)
@@ -294,7 +294,7 @@ def test_a_reader_that_left_is_no_failure(host: Host, listener: FakeResident) ->
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_the_log_stays_small_and_belongs_to_its_owner(host: Host) -> None:
+def test_hook_log_is_bounded_and_owner_only(host: Host) -> None:
     path = Path(host.address.run) / "hook.log"
     for number in range(client.MAX_LOG // 500 + 20):
         client.log(host.address, f"{number} " + "x" * 1000)
@@ -303,7 +303,7 @@ def test_the_log_stays_small_and_belongs_to_its_owner(host: Host) -> None:
     assert len(list(path.parent.glob("hook.log*"))) == 2
 
 
-def test_a_log_that_leads_elsewhere_is_not_written(host: Host, tmp_path: Path) -> None:
+def test_hook_log_follows_no_link(host: Host, tmp_path: Path) -> None:
     client.own_folder(host.address.run)
     (tmp_path / "letter").write_text("dear")
     (Path(host.address.run) / "hook.log").symlink_to(tmp_path / "letter")
@@ -330,7 +330,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return Recorded.seen
 
 
-def test_what_it_starts_holds_no_pipe_and_no_prompt(
+def test_started_process_inherits_no_pipe_and_no_prompt(
     host: Host, started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environ = {**host.environ, "TRISKELE_PROJECT": "garden", "TRISKELE_STORE": "sqlite:///notes.db"}
@@ -348,7 +348,7 @@ def test_what_it_starts_holds_no_pipe_and_no_prompt(
     assert PROMPT not in repr(start)
 
 
-def test_an_outdated_resident_is_noticed(host: Host, listener: FakeResident, started: list[dict[str, Any]]) -> None:
+def test_ask_notices_an_outdated_resident(host: Host, listener: FakeResident, started: list[dict[str, Any]]) -> None:
     listener.answers = [said("old but good", more="X-Triskele-Outdated: yes\r\n"), said("new")]
     ends = time.monotonic() + 60
     assert client.ask(host.address, "stop", EVENT, ends, host.environ) == (b"old but good", True)
@@ -356,14 +356,14 @@ def test_an_outdated_resident_is_noticed(host: Host, listener: FakeResident, sta
     assert started == []
 
 
-def test_the_answer_of_an_outdated_one_is_written_even_if_none_can_start(host: Host, listener: FakeResident) -> None:
+def test_hook_client_writes_the_answer_of_an_outdated_resident(host: Host, listener: FakeResident) -> None:
     listener.answers = [said("old but good", more="X-Triskele-Outdated: yes\r\n")]
     Path(host.address.file("err")).mkdir()
     assert outcome(host.hook("stop", EVENT)) == (0, b"old but good", b"")
     assert "IsADirectoryError" in host.log()
 
 
-def test_a_folder_that_is_gone_does_not_matter(host: Host, listener: FakeResident, tmp_path: Path) -> None:
+def test_hook_client_runs_in_a_deleted_folder(host: Host, listener: FakeResident, tmp_path: Path) -> None:
     listener.answers = [said("yes")]
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -373,7 +373,7 @@ def test_a_folder_that_is_gone_does_not_matter(host: Host, listener: FakeResiden
     assert outcome(done) == (0, b"yes", b"")
 
 
-def test_while_one_starts_nobody_starts_another(host: Host, started: list[dict[str, Any]]) -> None:
+def test_start_starts_one_process_at_a_time(host: Host, started: list[dict[str, Any]]) -> None:
     client.own_folder(host.address.run)
     with file_lock(Path(host.address.file("starting")), timeout_s=0):
         assert not client.start(host.address, host.environ)
@@ -381,7 +381,7 @@ def test_while_one_starts_nobody_starts_another(host: Host, started: list[dict[s
     assert client.start(host.address, host.environ)
 
 
-def test_what_ended_is_not_kept(host: Host, started: list[dict[str, Any]]) -> None:
+def test_start_reaps_ended_processes(host: Host, started: list[dict[str, Any]]) -> None:
     for _ in range(3):
         client.start(host.address, host.environ)
     assert len(started) == 3 and len(client._started) == 1
@@ -413,17 +413,17 @@ EVENTS = st.sampled_from(["user-prompt-submit", "session-start", "pre-compact", 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(event=EVENTS, body=PAYLOADS | st.dictionaries(WORDS, VALUES).map(lambda each: json.dumps(each).encode()))
-def test_no_input_makes_it_fail(lively: Host, event: str, body: bytes) -> None:
+def test_hook_client_never_fails(lively: Host, event: str, body: bytes) -> None:
     assert outcome(lively.hook(event, body)) == SILENT
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[" * 100_000, b"[]", b'"x"', b"nan", b'{"prompt": 1}', b'{"a":'])
-def test_malformed_input_is_silence_and_the_resident_lives(lively: Host, body: bytes) -> None:
+def test_malformed_input_is_silent_and_harmless(lively: Host, body: bytes) -> None:
     assert outcome(lively.hook("user-prompt-submit", body)) == SILENT
     assert outcome(lively.hook("stop", b"{}")) == SILENT
 
 
-def test_nothing_that_was_asked_is_in_the_log(lively: Host) -> None:
+def test_hook_log_quotes_no_prompt(lively: Host) -> None:
     for body in (EVENT, EVENT + b"}", EVENT[:-1]):
         lively.hook("user-prompt-submit", body)
         lively.hook("heron-nests", body)
@@ -434,7 +434,7 @@ def test_nothing_that_was_asked_is_in_the_log(lively: Host) -> None:
 Run = Callable[..., Any]
 
 
-def test_the_command_line_runs_the_same(program: Run, home: Path) -> None:
+def test_hook_command_runs_the_same_client(program: Run, home: Path) -> None:
     (home / "file").parent.mkdir(exist_ok=True)
     assert program("hook", "no such event", stdin=EVENT) == program("hook", "NO", stdin=EVENT)
     assert program("hook", "no such event", stdin=EVENT).code == 0

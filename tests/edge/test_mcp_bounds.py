@@ -64,20 +64,20 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_bad_input_is_refused_in_one_line(open_engine: Open, era: str) -> None:
+async def test_tools_refuse_bad_input_in_one_line(open_engine: Open, era: str) -> None:
     async with connected(open_engine(), era=era) as agent:
         for tool, arguments, words in REFUSED:
             assert words in await agent.refusal(tool, **arguments), (tool, arguments)
 
 
-async def test_nothing_to_change_is_refused(open_engine: Open) -> None:
+async def test_memory_update_refuses_an_empty_change(open_engine: Open) -> None:
     async with connected(open_engine()) as agent:
         id = await agent.store("The gate opens at nine")
         assert "nothing to change" in await agent.refusal("memory_update", id=id)
         assert "several memories" in await agent.refusal("memory_update", id=id, content="x" * 1401)
 
 
-async def test_a_long_answer_is_cut_and_says_so(open_engine: Open) -> None:
+async def test_memory_recall_cuts_long_answers_and_counts_omitted_hits(open_engine: Open) -> None:
     engine = open_engine()
     engine.remember_all([{"content": f"weir {number} " + "heron " * 200} for number in range(60)])
     async with connected(engine) as agent:
@@ -91,14 +91,14 @@ async def test_a_long_answer_is_cut_and_says_so(open_engine: Open) -> None:
     assert rest["memories"][0]["id"] not in {line["id"] for line in page["memories"]}
 
 
-async def test_one_memory_longer_than_an_answer_is_still_given(open_engine: Open) -> None:
+async def test_memory_recall_returns_one_memory_above_the_budget(open_engine: Open) -> None:
     from triskele.edge.mcp import schemas
 
     line = schemas.Changed(id="x" * 100, action="added")
     assert schemas.fitting([line, line], budget=10) == [line]
 
 
-async def test_a_store_that_cannot_serve_is_a_tool_error(open_engine: Open) -> None:
+async def test_unavailable_store_is_a_tool_error(open_engine: Open) -> None:
     engine = open_engine()
 
     def closed(*_: Any, **__: Any) -> Any:
@@ -110,7 +110,7 @@ async def test_a_store_that_cannot_serve_is_a_tool_error(open_engine: Open) -> N
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_fault_tells_neither_the_agent_nor_the_log_what_it_was_about(
+async def test_internal_error_hides_texts_from_agent_and_log(
     open_engine: Open, era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = open_engine()
@@ -126,14 +126,14 @@ async def test_a_fault_tells_neither_the_agent_nor_the_log_what_it_was_about(
     assert PASSWORD not in said + caplog.text
 
 
-async def test_a_secret_in_a_complaint_is_not_told_back(open_engine: Open) -> None:
+async def test_tool_errors_mask_secrets(open_engine: Open) -> None:
     key = "ghp_" + "Ab3dEf6hJ" * 4
     async with connected(open_engine()) as agent:
         said = await agent.refusal("memory_recall", query="x", category=key)
     assert "unknown category" in said and "Ab3dEf6h" not in said, said
 
 
-async def test_arguments_that_clients_send_as_texts_are_understood(open_engine: Open) -> None:
+async def test_tools_accept_arguments_as_json_text(open_engine: Open) -> None:
     async with connected(open_engine()) as agent:
         id = await agent.store('{"json": ["is", "text"]}', tags='["mill", "weir"]', importance="0.7")
         shown = await agent.call("memory_get", id=id)

@@ -133,7 +133,7 @@ def call(tool: str, **more: Any) -> dict[str, Any]:
     return {"name": tool, "arguments": {}, **more}
 
 
-def test_messages_go_both_ways_unchanged(begin: Callable[..., Setting]) -> None:
+def test_bridge_passes_messages_unchanged(begin: Callable[..., Setting]) -> None:
     server = Server(echo)
     setting = begin(server)
     assert setting.ask(1, "tools/list", cursor="ü…")["result"] == {"method": "tools/list"}
@@ -142,7 +142,7 @@ def test_messages_go_both_ways_unchanged(begin: Callable[..., Setting]) -> None:
 
 
 @pytest.mark.parametrize("tool", ["memory_store", "memory_reveal", "memory_recall", "x"])
-def test_a_call_that_a_server_leaves_unanswered_gets_an_error(begin: Callable[..., Setting], tool: str) -> None:
+def test_bridge_answers_lost_calls_with_an_error(begin: Callable[..., Setting], tool: str) -> None:
     first, second = Server(mute), Server(echo)
     setting = begin(first, second)
     setting.say({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call(tool)})
@@ -153,14 +153,14 @@ def test_a_call_that_a_server_leaves_unanswered_gets_an_error(begin: Callable[..
     assert [message["method"] for message in second.told] == ["tools/list"]
 
 
-def test_a_message_that_did_not_reach_a_server_goes_to_the_next(begin: Callable[..., Setting]) -> None:
+def test_bridge_resends_undelivered_messages(begin: Callable[..., Setting]) -> None:
     first, second = Server(dying(on="tools/call")), Server(echo)
     setting = begin(first, second)
     assert setting.ask(7, "tools/call", **call("memory_store"))["result"] == {"method": "tools/call"}
     assert [message["id"] for message in second.told] == [7]
 
 
-def test_in_the_newer_protocol_that_answer_is_complete(begin: Callable[..., Setting]) -> None:
+def test_bridge_completes_error_answers_of_the_newer_protocol(begin: Callable[..., Setting]) -> None:
     server = Server(mute)
     setting = begin(server)
     setting.say({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call("memory_store", _meta=META)})
@@ -168,7 +168,7 @@ def test_in_the_newer_protocol_that_answer_is_complete(begin: Callable[..., Sett
     assert setting.heard()["result"]["resultType"] == "complete"
 
 
-def test_answers_that_came_before_the_end_are_not_asked_for_again(begin: Callable[..., Setting]) -> None:
+def test_bridge_does_not_repeat_answered_requests(begin: Callable[..., Setting]) -> None:
     def answers_then_dies(message: dict[str, Any]) -> Any:
         return DIE if message["id"] == 2 else echo(message)
 
@@ -179,7 +179,7 @@ def test_answers_that_came_before_the_end_are_not_asked_for_again(begin: Callabl
     assert [message["id"] for message in second.told] == [2]
 
 
-def test_the_handshake_is_repeated_for_the_next_server(begin: Callable[..., Setting]) -> None:
+def test_bridge_repeats_the_handshake_for_the_next_server(begin: Callable[..., Setting]) -> None:
     first, second = Server(dying(on="tools/list")), Server(echo)
     setting = begin(first, second)
     setting.ask(0, "initialize", **INITIALIZE)
@@ -195,7 +195,7 @@ def test_the_handshake_is_repeated_for_the_next_server(begin: Callable[..., Sett
     assert first.told[0]["id"] != second.told[0]["id"] != 0
 
 
-def test_a_handshake_that_we_do_not_know_is_left_to_the_server(begin: Callable[..., Setting]) -> None:
+def test_bridge_leaves_unknown_handshakes_to_the_server(begin: Callable[..., Setting]) -> None:
     first, second = Server(dying(on="initialize")), Server(echo)
     setting = begin(first, second)
     answer = setting.ask(0, "initialize", **{**INITIALIZE, "protocolVersion": "2024-11-05"})
@@ -203,7 +203,7 @@ def test_a_handshake_that_we_do_not_know_is_left_to_the_server(begin: Callable[.
     assert [message["id"] for message in second.told] == [0]
 
 
-def test_greetings_are_answered_before_there_is_a_server() -> None:
+def test_bridge_answers_the_handshake_before_a_server_runs() -> None:
     asked = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}).encode()
     output = io.BytesIO()
 
@@ -216,7 +216,7 @@ def test_greetings_are_answered_before_there_is_a_server() -> None:
 
 
 @pytest.mark.parametrize("version", descriptions.HANDSHAKES)
-def test_the_greeting_is_the_servers_own(version: str) -> None:
+def test_bridge_answers_the_handshake_as_the_server_does(version: str) -> None:
     async def asked() -> tuple[Any, Any]:
         async with raw(lambda: pytest.fail("the engine was opened")) as older:
             await older.heard()
@@ -247,7 +247,7 @@ def test_the_greeting_is_the_servers_own(version: str) -> None:
     ],
     ids=str,
 )
-def test_whatever_is_not_plain_is_left_to_the_server(message: dict[str, Any]) -> None:
+def test_bridge_leaves_other_messages_to_the_server(message: dict[str, Any]) -> None:
     assert descriptions.handshake_answer(message) is None
 
 
@@ -258,7 +258,7 @@ def question(message: dict[str, Any]) -> Any:
     return echo(message)
 
 
-def test_a_consent_reaches_only_the_server_that_asked(begin: Callable[..., Setting]) -> None:
+def test_bridge_passes_consent_only_to_the_asking_server(begin: Callable[..., Setting]) -> None:
     def asks_and_dies(message: dict[str, Any]) -> Any:
         return DIE if message.get("method") == "ping" else question(message)
 
@@ -282,7 +282,7 @@ def test_a_consent_reaches_only_the_server_that_asked(begin: Callable[..., Setti
     assert answers == [{"jsonrpc": "2.0", "id": 1, "result": {"action": "decline"}}]
 
 
-def test_a_cancelled_request_is_neither_repeated_nor_answered(begin: Callable[..., Setting]) -> None:
+def test_bridge_drops_cancelled_requests(begin: Callable[..., Setting]) -> None:
     def silent(message: dict[str, Any]) -> Any:
         return DIE if message.get("method") == "tools/list" else None
 
@@ -294,7 +294,7 @@ def test_a_cancelled_request_is_neither_repeated_nor_answered(begin: Callable[..
     assert [message["id"] for message in second.told] == [2]
 
 
-def test_a_message_beyond_all_bounds_is_refused(monkeypatch: pytest.MonkeyPatch, begin: Callable[..., Setting]) -> None:
+def test_bridge_refuses_oversized_messages(monkeypatch: pytest.MonkeyPatch, begin: Callable[..., Setting]) -> None:
     monkeypatch.setattr(messages, "MAX_LINE", 1000)
     server = Server(echo)
     setting = begin(server)
@@ -318,7 +318,7 @@ NESTED = b'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": ' + b'{
         (rb'{"jsonrpc": "2.0", "id": "\udfff", "method": "tools/list"}', None, -32600),
     ],
 )
-def test_a_line_that_is_no_message_is_answered_at_once(
+def test_bridge_answers_invalid_lines_at_once(
     begin: Callable[..., Setting], line: bytes, id: int | None, code: int
 ) -> None:
     server = Server(echo)
@@ -330,13 +330,13 @@ def test_a_line_that_is_no_message_is_answered_at_once(
     assert setting.ask(1, "tools/list")["result"] == {"method": "tools/list"}
 
 
-def test_a_pair_of_surrogates_is_a_character(begin: Callable[..., Setting]) -> None:
+def test_bridge_accepts_surrogate_pairs(begin: Callable[..., Setting]) -> None:
     setting = begin(Server(echo))
     setting.say(rb'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": "\ud83d\ude00"}}')
     assert setting.heard()["result"] == {"method": "tools/list"}
 
 
-def test_a_line_without_end_is_answered_and_not_kept(
+def test_bridge_answers_and_discards_endless_lines(
     monkeypatch: pytest.MonkeyPatch, begin: Callable[..., Setting]
 ) -> None:
     monkeypatch.setattr(messages, "MAX_LINE", 1000)
@@ -347,7 +347,7 @@ def test_a_line_without_end_is_answered_and_not_kept(
     assert setting.ask(1, "tools/list")["result"] == {"method": "tools/list"}
 
 
-def test_nonsense_inside_a_message_is_passed_on_and_ends_nothing(begin: Callable[..., Setting]) -> None:
+def test_bridge_passes_on_malformed_fields(begin: Callable[..., Setting]) -> None:
     line = b'{"method": 7, "id": [1], "params": 3}'
     server = Server(lambda message: echo(message) if message.get("id") == 1 else None)
     setting = begin(server)
@@ -356,7 +356,7 @@ def test_nonsense_inside_a_message_is_passed_on_and_ends_nothing(begin: Callable
     assert server.told[0] == json.loads(line)
 
 
-def test_at_the_end_of_input_what_was_asked_is_answered() -> None:
+def test_bridge_answers_pending_requests_at_end_of_input() -> None:
     server = Server(echo)
     asked = b"".join(
         json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/list"}).encode() + b"\n" for number in range(50)
@@ -367,5 +367,5 @@ def test_at_the_end_of_input_what_was_asked_is_answered() -> None:
     assert [json.loads(line)["id"] for line in output.getvalue().splitlines()] == list(range(50))
 
 
-def test_a_client_that_says_nothing_starts_nothing() -> None:
+def test_bridge_starts_no_server_without_messages() -> None:
     Bridge(lambda: pytest.fail("dialed"), io.BytesIO()).run(io.BytesIO(b"\n\n"))

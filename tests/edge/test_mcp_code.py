@@ -30,7 +30,7 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-async def test_code_is_searched_in_the_tree_that_the_client_works_in(open_engine: Open, tree: Path) -> None:
+async def test_code_search_uses_the_tree_of_the_client(open_engine: Open, tree: Path) -> None:
     engine = open_engine()
     CodeSearch(engine.settings.home, tree).index()
     async with connected(engine, folder=tree) as agent:
@@ -43,7 +43,7 @@ async def test_code_is_searched_in_the_tree_that_the_client_works_in(open_engine
     assert (known["root"], known["files"]) == (str(tree), 2)
 
 
-async def test_a_symbol_shows_memories_that_the_client_may_read(open_engine: Open, tree: Path) -> None:
+async def test_code_symbol_lists_only_readable_memories(open_engine: Open, tree: Path) -> None:
     engine = open_engine()
     CodeSearch(engine.settings.home, tree).index()
     open_one = engine.remember("PaymentService.retry must not run twice").id
@@ -55,7 +55,7 @@ async def test_a_symbol_shows_memories_that_the_client_may_read(open_engine: Ope
     assert [each["id"] for each in found["memories"]] == [open_one]
 
 
-async def test_what_was_not_indexed_cannot_be_read(open_engine: Open, tree: Path, tmp_path: Path) -> None:
+async def test_code_search_refuses_trees_that_are_not_indexed(open_engine: Open, tree: Path, tmp_path: Path) -> None:
     async with connected(open_engine(), folder=tree) as agent:
         assert "not indexed" in await agent.refusal("code_search", query="payment")
         assert "not indexed" in await agent.refusal("code_symbol", name="x", path=str(tmp_path))

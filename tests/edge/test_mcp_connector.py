@@ -61,7 +61,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     made.close()
 
 
-def test_one_that_serves_is_told_where_the_client_works(
+def test_connect_resident_sends_the_folder_of_the_client(
     machine: Machine, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -88,19 +88,19 @@ def test_one_that_serves_is_told_where_the_client_works(
     ],
     ids=lambda first: repr(first)[:40],
 )
-def test_none_or_one_too_old_or_a_stranger_lets_one_be_started_once(machine: Machine, first: Any) -> None:
+def test_connect_resident_starts_one_process_if_none_fits(machine: Machine, first: Any) -> None:
     machine.finds = [first, first, FileNotFoundError(), TimeoutError(), ConnectionResetError(), greeting(VERSION)]
     connect_resident(ENVIRON).close()
     assert machine.starts == 1
 
 
-def test_a_newer_one_serves_an_older_client(machine: Machine) -> None:
+def test_connect_resident_accepts_a_newer_process(machine: Machine) -> None:
     machine.finds = [greeting("999.0.0")]
     connect_resident(ENVIRON).close()
     assert machine.starts == 0
 
 
-def test_the_first_message_follows_the_greeting(machine: Machine) -> None:
+def test_connect_resident_reads_no_further_than_the_greeting(machine: Machine) -> None:
     machine.finds = [greeting(VERSION) + b'{"jsonrpc": "2.0"}\n']
     server = connect_resident(ENVIRON)
     line = server.lines.readline()

@@ -53,11 +53,11 @@ def no_engine() -> Any:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_surface_is_as_agreed(no_engine: Any, era: str) -> None:
+def test_mcp_surface_is_as_agreed(no_engine: Any, era: str) -> None:
     frozen.check(surface(no_engine, era), GOLDEN)
 
 
-def test_the_tools_that_few_clients_see_are_as_agreed(no_engine: Any) -> None:
+def test_unlisted_tools_are_as_agreed(no_engine: Any) -> None:
     server: Any = build(lambda: no_engine, policy=WithUsers(lambda: no_engine))
     listed = _plain(asyncio.run(MCPServer.list_tools(server)))
     frozen.check([tool for tool in listed if tool["name"] not in tools()], UNLISTED)
@@ -67,13 +67,13 @@ def tools() -> dict[str, Any]:
     return {tool["name"]: tool for tool in json.loads(GOLDEN.read_text())["tools"]}
 
 
-def test_the_order_of_tools_is_kept() -> None:
+def test_tools_are_listed_in_order() -> None:
     assert [name.removeprefix("memory_") for name in tools()] == (
         "store recall get list update forget link undo stats why_not reveal code_search code_symbol code_status".split()
     )
 
 
-def test_every_tool_says_all_four_hints_and_its_answer() -> None:
+def test_tools_declare_hints_and_output() -> None:
     hints = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
     for tool in tools().values():
         assert set(tool["annotations"]) == hints
@@ -82,7 +82,7 @@ def test_every_tool_says_all_four_hints_and_its_answer() -> None:
         assert tool["inputSchema"]["additionalProperties"] is False
 
 
-def test_every_argument_is_bounded() -> None:
+def test_tool_arguments_are_bounded() -> None:
     for tool in tools().values():
         for name, schema in tool["inputSchema"]["properties"].items():
             for kind in schema.get("anyOf", [schema]):
@@ -91,7 +91,7 @@ def test_every_argument_is_bounded() -> None:
                 assert needed is None or needed in kind or "enum" in kind, (tool["name"], name)
 
 
-def test_descriptions_stay_short() -> None:
+def test_tool_descriptions_are_short() -> None:
     assert len(descriptions.INSTRUCTIONS) < 1000
     for tool in tools().values():
         assert len(tool["description"]) < 1000, tool["name"]
@@ -107,18 +107,18 @@ def test_descriptions_stay_short() -> None:
         ("memory_reveal", ("consent", "journal")),
     ],
 )
-def test_descriptions_say_what_an_agent_must_know(tool: str, words: tuple[str, ...]) -> None:
+def test_tool_descriptions_name_what_agents_must_know(tool: str, words: tuple[str, ...]) -> None:
     assert all(word in tools()[tool]["description"] for word in words)
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
-def test_the_handshakes_of_clients_are_answered_in_their_revision(version: str) -> None:
+def test_initialize_answers_in_the_revision_of_the_client(version: str) -> None:
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "codex", "version": "0.165"}}
     answer = descriptions.handshake_answer({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
     assert answer is not None and answer["result"]["protocolVersion"] == version
 
 
-def test_the_newest_revision_is_discovered() -> None:
+def test_server_discover_names_the_newest_revision() -> None:
     meta = {descriptions.MODERN_KEY: "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     answer = descriptions.handshake_answer({"id": 1, "method": "server/discover", "params": {"_meta": meta}})
     assert answer is not None and answer["result"]["supportedVersions"] == ["2026-07-28"]

@@ -34,7 +34,7 @@ def anyio_backend() -> str:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-async def test_a_hostile_text_is_data(open_engine: Open, era: str, text: str) -> None:
+async def test_tools_treat_hostile_texts_as_data(open_engine: Open, era: str, text: str) -> None:
     engine = open_engine()
     async with connected(engine, era=era) as agent:
         plain = await agent.store("The mill stands at the weir")
@@ -53,7 +53,7 @@ async def test_a_hostile_text_is_data(open_engine: Open, era: str, text: str) ->
     assert not set(kept) & set("\x1b\x07\u202e\u202c\U000e0041")
 
 
-async def test_hostile_questions_find_or_do_not_find_but_never_fail(open_engine: Open) -> None:
+async def test_memory_recall_survives_hostile_questions(open_engine: Open) -> None:
     async with connected(open_engine()) as agent:
         await agent.store("The mill stands at the weir")
         for text in [*HOSTILE, "AND OR NOT (", '"', "*", "weir' --", "\\", "a" * 4096, "\u0000weir"]:
@@ -61,7 +61,7 @@ async def test_hostile_questions_find_or_do_not_find_but_never_fail(open_engine:
             assert done.is_error or done.structured_content is not None
 
 
-async def test_many_at_once_get_their_own_answers(open_engine: Open) -> None:
+async def test_parallel_calls_get_their_own_answers(open_engine: Open) -> None:
     engine = open_engine()
     async with connected(engine) as agent, connected(engine, era="legacy") as other:
 

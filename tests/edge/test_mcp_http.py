@@ -50,7 +50,7 @@ async def modern(made: httpx.AsyncClient, tool: str, token: str = "", **argument
     return await made.post("/mcp", json=body, headers=headers)
 
 
-async def test_both_eras_are_answered_in_json_without_a_session(open_engine: Open) -> None:
+async def test_mcp_over_http_answers_both_protocols_in_json(open_engine: Open) -> None:
     engine = open_engine()
     async with client(engine) as made:
         stored = await modern(made, "memory_store", content="The mill turns")
@@ -65,7 +65,7 @@ async def test_both_eras_are_answered_in_json_without_a_session(open_engine: Ope
     assert hit["content"] == "The mill turns"
 
 
-async def test_private_memories_need_a_client_that_proves_who_it_is(open_engine: Open) -> None:
+async def test_mcp_over_http_shows_private_memories_only_with_a_token(open_engine: Open) -> None:
     from dataclasses import replace
 
     from triskele.config import AgentSettings
@@ -83,7 +83,7 @@ async def test_private_memories_need_a_client_that_proves_who_it_is(open_engine:
     assert named["result"]["structuredContent"]["hits"] == nameless["result"]["structuredContent"]["hits"] == []
 
 
-async def test_a_secret_is_not_revealed_where_nobody_can_be_asked(open_engine: Open) -> None:
+async def test_memory_reveal_is_refused_without_a_way_to_ask(open_engine: Open) -> None:
     engine = open_engine()
     id = engine.remember("my password is hunter2-Zx9!kq").id
     async with client(engine) as made:
@@ -104,7 +104,9 @@ async def test_a_secret_is_not_revealed_where_nobody_can_be_asked(open_engine: O
     ],
     ids=str,
 )
-async def test_other_sites_get_no_answer(open_engine: Open, version: str, headers: dict[str, str], status: int) -> None:
+async def test_mcp_over_http_refuses_foreign_hosts_and_origins(
+    open_engine: Open, version: str, headers: dict[str, str], status: int
+) -> None:
     async with client(open_engine()) as made:
         body = json.dumps(asked("tools/list", _meta=META))
         sent = {**USUAL, "mcp-protocol-version": version, "mcp-method": "tools/list", **headers}
@@ -112,13 +114,13 @@ async def test_other_sites_get_no_answer(open_engine: Open, version: str, header
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8377", "[::1]:8377", "127.0.0.1"])
-async def test_this_machine_is_served_under_its_names(open_engine: Open, host: str) -> None:
+async def test_mcp_over_http_accepts_the_names_of_this_machine(open_engine: Open, host: str) -> None:
     async with client(open_engine(), host) as made:
         origin = {"origin": f"http://{host}"}
         assert (await made.post("/mcp", json=asked("ping"), headers=USUAL | origin)).status_code == 200
 
 
-async def test_a_request_beyond_all_bounds_is_refused(open_engine: Open) -> None:
+async def test_mcp_over_http_refuses_oversized_bodies(open_engine: Open) -> None:
     async with client(open_engine()) as made:
         answer = await made.post("/mcp", content=b"x" * (MAX_BODY + 1), headers=USUAL)
     assert answer.status_code == 413

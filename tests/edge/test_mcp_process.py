@@ -46,9 +46,7 @@ def resident(store: Path, run: Run) -> Callable[[], int]:
 
 
 @pytest.mark.anyio
-async def test_a_killed_resident_is_replaced_and_nothing_acknowledged_is_lost(
-    resident: Callable[[], int], run: Run
-) -> None:
+async def test_killed_resident_loses_no_acknowledged_write(resident: Callable[[], int], run: Run) -> None:
     command, *arguments = [*PROGRAM, "mcp"]
     server = StdioServerParameters(command=command, args=arguments, env=dict(os.environ))
     async with Client(server, read_timeout_seconds=60) as client:
@@ -112,7 +110,7 @@ def _killed_while_asked(resident: Callable[[], int], number: int, pause_s: float
     return answer
 
 
-def test_a_kill_between_question_and_answer(resident: Callable[[], int]) -> None:
+def test_bridge_reports_a_kill_before_the_answer(resident: Callable[[], int]) -> None:
     for number, pause_s in enumerate((0.0, 0.5, 2.0, 8.0)):
         answer = _killed_while_asked(resident, number, pause_s)
         if answer["isError"]:
@@ -122,7 +120,7 @@ def test_a_kill_between_question_and_answer(resident: Callable[[], int]) -> None
     assert answer == {"content": [{"type": "text", "text": RESTARTED}], "isError": True}
 
 
-def test_many_clients_share_one_resident_each_in_its_own_project(
+def test_clients_share_one_resident_in_their_own_projects(
     store: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = []
@@ -140,7 +138,7 @@ def test_many_clients_share_one_resident_each_in_its_own_project(
 
 
 @pytest.mark.parametrize("options", [("--in-process",), ()])
-def test_without_a_resident_the_same_server_runs_in_the_process(store: Path, options: tuple[str, ...]) -> None:
+def test_mcp_serves_in_process_without_a_resident(store: Path, options: tuple[str, ...]) -> None:
     # Where its files should be lies something else: no resident can start.
     store.mkdir()
     (store / "run").write_text("")
@@ -153,7 +151,7 @@ def test_without_a_resident_the_same_server_runs_in_the_process(store: Path, opt
     assert (code, stored["action"], stored["project"]) == (0, "added", "shop")
 
 
-def test_a_bridge_is_light() -> None:
+def test_bridge_imports_few_modules() -> None:
     heavy = "mcp, pydantic, anyio, asyncio, numpy, apsw, triskele.engine"
     code = (
         "import sys, triskele.edge.cli.agents, triskele.edge.mcp.bridge\n"

@@ -78,7 +78,7 @@ async def raw(open_engine: Callable[[], LocalEngine], header: Any = HEADER) -> A
         await asyncio.wait_for(served, 20)
 
 
-async def test_the_server_greets_and_speaks_the_older_protocol(open_engine: Open) -> None:
+async def test_stream_serves_the_older_protocol(open_engine: Open) -> None:
     async with raw(open_engine) as client:
         assert await client.heard() == {"version": __version__}
         answer = await client.ask(1, "initialize", **INITIALIZE)
@@ -89,7 +89,7 @@ async def test_the_server_greets_and_speaks_the_older_protocol(open_engine: Open
         assert done["result"]["structuredContent"]["memories"] == 0
 
 
-async def test_the_newer_protocol_needs_no_handshake(open_engine: Open) -> None:
+async def test_stream_serves_the_newer_protocol_without_handshake(open_engine: Open) -> None:
     async with raw(open_engine) as client:
         await client.heard()
         answer = await client.ask(1, "server/discover", _meta=META)
@@ -97,7 +97,7 @@ async def test_the_newer_protocol_needs_no_handshake(open_engine: Open) -> None:
         assert (await client.call(2, "memory_stats"))["structuredContent"]["memories"] == 0
 
 
-async def test_the_header_says_which_project_is_worked_in(
+async def test_stream_header_chooses_the_project(
     open_engine: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = open_engine()
@@ -117,7 +117,7 @@ async def test_the_header_says_which_project_is_worked_in(
 
 
 @pytest.mark.parametrize("header", [b"", b"GET / HTTP/1.1", b"[]", b'"x"', b"\xff\xfe", b"[" * 100_000])
-async def test_who_does_not_say_a_header_is_not_served(open_engine: Open, header: bytes) -> None:
+async def test_stream_closes_without_a_header(open_engine: Open, header: bytes) -> None:
     async with raw(open_engine, header) as client:
         client.writer.write_eof()
         assert await asyncio.wait_for(client.reader.read(), 20) == b""
@@ -137,9 +137,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("line", "code", "id"), REFUSED)
-async def test_a_line_that_is_no_message_is_answered_at_once(
-    open_engine: Open, line: bytes, code: int, id: int | None
-) -> None:
+async def test_stream_answers_invalid_lines_at_once(open_engine: Open, line: bytes, code: int, id: int | None) -> None:
     async with raw(open_engine) as client:
         await client.heard()
         client.say(b"   ")
@@ -149,7 +147,7 @@ async def test_a_line_that_is_no_message_is_answered_at_once(
         assert (await client.call(1, "memory_stats"))["structuredContent"]["memories"] == 0
 
 
-async def test_a_message_beyond_all_bounds_is_refused(open_engine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_refuses_oversized_messages(open_engine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MAX_LINE", 200_000)
     monkeypatch.setattr(messages, "MAX_LINE", 200_000)
     engine = open_engine()
@@ -163,7 +161,7 @@ async def test_a_message_beyond_all_bounds_is_refused(open_engine: Open, monkeyp
     assert [memory.content for memory in engine.browse().memories] == ["A short line"]
 
 
-async def test_what_was_asked_before_the_end_is_still_answered(open_engine: Open) -> None:
+async def test_stream_answers_pending_requests_at_its_end(open_engine: Open) -> None:
     engine = open_engine()
     async with raw(lambda: engine) as client:
         await client.heard()
@@ -177,7 +175,7 @@ async def test_what_was_asked_before_the_end_is_still_answered(open_engine: Open
     assert engine.store.census().memories == 5
 
 
-async def test_a_client_that_vanishes_leaves_no_task(open_engine: Open) -> None:
+async def test_stream_ends_if_the_client_vanishes(open_engine: Open) -> None:
     async with raw(open_engine) as client:
         await client.heard()
         client.say({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}})
@@ -185,7 +183,7 @@ async def test_a_client_that_vanishes_leaves_no_task(open_engine: Open) -> None:
         await asyncio.wait_for(client.served, 20)
 
 
-async def test_a_store_that_does_not_open_is_told_by_the_tool() -> None:
+async def test_stream_reports_a_store_that_cannot_open() -> None:
     def refuse() -> LocalEngine:
         raise OSError(28, "No space left on device")
 

@@ -20,13 +20,11 @@ from triskele.store.corpus_protocol import ScopeSize
         (1_000_000, 1_000_000, 1000),
     ],
 )
-def test_the_list_grows_with_the_vectors_and_with_what_the_scope_leaves_out(
-    versions: int, vectors: int, expected: int
-) -> None:
+def test_search_list_grows_with_vectors_and_narrow_scopes(versions: int, vectors: int, expected: int) -> None:
     assert search_list(ScopeSize(versions, vectors), 110) == expected
 
 
-def test_the_list_is_twice_what_is_asked_for_and_never_longer_than_the_index_allows() -> None:
+def test_search_list_is_twice_the_limit_within_bounds() -> None:
     assert search_list(ScopeSize(10_000, 10_000), 300) == 600
     assert search_list(ScopeSize(10_000, 10_000), 900) == 1000
     assert search_list(ScopeSize(0, 10_000), 110) == 1000
@@ -49,7 +47,5 @@ def test_the_list_is_twice_what_is_asked_for_and_never_longer_than_the_index_all
         (20_000, 1_000_000, False),
     ],
 )
-def test_a_scope_is_compared_vector_by_vector_where_the_index_would_visit_more(
-    versions: int, vectors: int, expected: bool
-) -> None:
+def test_is_quicker_exactly_for_narrow_scopes(versions: int, vectors: int, expected: bool) -> None:
     assert is_quicker_exactly(ScopeSize(versions, vectors), 110) is expected

@@ -69,7 +69,7 @@ def _killed_while_indexing(home: Path, url: str, steps: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300 + 20 * KILLS)
-def test_an_instance_killed_while_indexing_ranks_as_a_new_one(tmp_path: Path, postgres_url: str) -> None:
+def test_instance_killed_while_indexing_ranks_as_a_new_one(tmp_path: Path, postgres_url: str) -> None:
     texts, draw = _texts("corpus.jsonl")[:90], Random(11)
     share = -(-len(texts) // KILLS)
     with _open(tmp_path / "writer", postgres_url) as writer:

@@ -55,9 +55,7 @@ def _on_every_connection(address: str, query: str) -> list[tuple[object, ...]]:
         return [row for each in asked for row in each.result()]
 
 
-def test_owners_share_connections_and_nothing_else(
-    address: str, make_memory: Callable[..., Memory], tmp_path: Path
-) -> None:
+def test_pooled_connections_keep_owners_apart(address: str, make_memory: Callable[..., Memory], tmp_path: Path) -> None:
     store = PostgresStore(address, folder=tmp_path)
     owners = ("alice", "alice ", "bob", "Alice") * 2
     written: dict[str, set[str]] = {owner: set() for owner in owners}
@@ -88,7 +86,7 @@ def test_owners_share_connections_and_nothing_else(
     assert _on_every_connection(address, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")[0] == (0,)
 
 
-def test_what_is_set_for_one_statement_of_a_recall_ends_with_it(address: str, tmp_path: Path) -> None:
+def test_settings_of_a_recall_end_with_its_statement(address: str, tmp_path: Path) -> None:
     store = PostgresStore(address, folder=tmp_path)
     try:
         with store.for_owner("alice").snapshot():
@@ -101,7 +99,7 @@ def test_what_is_set_for_one_statement_of_a_recall_ends_with_it(address: str, tm
 
 
 @pytest.mark.parametrize("has_replica", [False, True])
-def test_a_read_or_write_that_has_ended_holds_no_connection_of_the_pooler(
+def test_reads_and_writes_release_pooled_connections(
     address: str,
     tmp_path: Path,
     make_memory: Callable[..., Memory],
@@ -130,7 +128,7 @@ def test_a_read_or_write_that_has_ended_holds_no_connection_of_the_pooler(
         store.close()
 
 
-def test_engines_of_two_users_work_at_once(address: str, tmp_path: Path) -> None:
+def test_engines_of_two_users_work_in_parallel(address: str, tmp_path: Path) -> None:
     def day(owner: str) -> list[str]:
         environment = {"TRISKELE_HOME": str(tmp_path / owner), "TRISKELE_PROJECT": "garden"}
         environment |= {"TRISKELE_RECALL_MODEL": "none", "TRISKELE_PRIVACY_KEY": "file", "TRISKELE_MEMORY_OWNER": owner}
@@ -152,7 +150,7 @@ def test_engines_of_two_users_work_at_once(address: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_core_of_the_contract_holds_behind_it() -> None:
+def test_store_contract_holds_behind_pgbouncer() -> None:
     folder = Path(__file__).parents[1] / "contract"
     modules = [str(folder / f"test_store_{name}.py") for name in CORE]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", "postgres"]

@@ -26,7 +26,7 @@ def accounts(postgres_url: str) -> Iterator[Accounts]:
     found.close()
 
 
-def test_a_key_is_told_once_and_proves_its_user(accounts: Accounts, postgres_url: str) -> None:
+def test_create_key_returns_a_key_that_verifies(accounts: Accounts, postgres_url: str) -> None:
     accounts.create_user("ada", quotas=Quotas(memories=5))
     text, made = accounts.create_key("ada", label="laptop", scopes=("write", "read"))
     found = accounts.verify(text)
@@ -39,13 +39,11 @@ def test_a_key_is_told_once_and_proves_its_user(accounts: Accounts, postgres_url
 
 
 @pytest.mark.parametrize("change", ["", "x", "tsk_", "tsk_zz_a", "tsk_000000000000_abc"])
-def test_what_is_no_key_of_ours_proves_nothing(accounts: Accounts, change: str) -> None:
+def test_foreign_key_is_rejected(accounts: Accounts, change: str) -> None:
     assert accounts.verify(change) is None
 
 
-def test_a_wrong_secret_an_expired_and_a_revoked_key_prove_nothing(
-    accounts: Accounts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_expired_and_revoked_keys_are_rejected(accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
     accounts.create_user("ada")
     text, made = accounts.create_key("ada", expires_at=timestamps.now() + timedelta(days=1))
     other, _ = accounts.create_key("ada")
@@ -65,7 +63,7 @@ def test_a_wrong_secret_an_expired_and_a_revoked_key_prove_nothing(
         accounts.create_key("ada", expires_at=timestamps.now())
 
 
-def test_only_an_admin_gets_a_key_for_administration(accounts: Accounts) -> None:
+def test_create_key_with_scope_admin_needs_an_admin(accounts: Accounts) -> None:
     accounts.create_user("ada")
     accounts.create_user("root", is_admin=True)
     with pytest.raises(BadInput, match="not an admin"):
@@ -76,12 +74,12 @@ def test_only_an_admin_gets_a_key_for_administration(accounts: Accounts) -> None
 
 
 @pytest.mark.parametrize("name", ["", "Ada", "ada lovelace", "-ada", "../etc", "a" * 65, "ada\n", "me/you"])
-def test_names_that_are_no_user_names_are_refused(accounts: Accounts, name: str) -> None:
+def test_create_user_refuses_invalid_names(accounts: Accounts, name: str) -> None:
     with pytest.raises(BadInput, match="user name"):
         accounts.create_user(name)
 
 
-def test_users_are_unique_and_known(accounts: Accounts) -> None:
+def test_create_user_refuses_existing_names(accounts: Accounts) -> None:
     accounts.create_user("ada")
     accounts.create_user("bob")
     with pytest.raises(Conflict, match="already"):
@@ -91,7 +89,7 @@ def test_users_are_unique_and_known(accounts: Accounts) -> None:
         accounts.create_key("eve")
 
 
-def test_transactions_of_an_owner_see_no_accounts(accounts: Accounts, postgres_url: str) -> None:
+def test_owner_transactions_see_no_accounts(accounts: Accounts, postgres_url: str) -> None:
     accounts.create_user("ada")
     accounts.create_key("ada")
     accounts.note(user="ada", key="k", operation="remember", target="id", status=200, address="::1")
@@ -104,7 +102,7 @@ def test_transactions_of_an_owner_see_no_accounts(accounts: Accounts, postgres_u
         connections.close()
 
 
-def test_the_audit_log_is_read_backwards_and_never_changed(accounts: Accounts, postgres_url: str) -> None:
+def test_audit_log_is_append_only_and_newest_first(accounts: Accounts, postgres_url: str) -> None:
     for number in range(3):
         user = "ada" if number < 2 else "bob"
         accounts.note(user=user, key="k", operation="forget", target=f"id{number}", status=200, address="10.0.0.9")
@@ -116,7 +114,7 @@ def test_the_audit_log_is_read_backwards_and_never_changed(accounts: Accounts, p
         connection.execute("DELETE FROM triskele.audit")
 
 
-def test_erasing_a_user_leaves_rows_of_others_alone(accounts: Accounts, postgres_url: str, tmp_path: Path) -> None:
+def test_erase_user_keeps_rows_of_others(accounts: Accounts, postgres_url: str, tmp_path: Path) -> None:
     for name in ("ada", "ada2"):
         accounts.create_user(name)
         accounts.create_key(name)

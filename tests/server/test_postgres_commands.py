@@ -38,7 +38,7 @@ def _json(output: str) -> Any:
     return json.loads(output)
 
 
-def test_a_memory_is_added_found_changed_forgotten_and_erased(run: Run, tmp_path: Path) -> None:
+def test_commands_work_on_postgres(run: Run, tmp_path: Path) -> None:
     added = _json(run("add", "The heron fishes at dawn", "--json"))["id"]
     other = _json(run("add", "Releases go out by Argo CD", "--json"))["id"]
     assert "heron" in run("recall", "when does the heron fish?")
@@ -59,7 +59,7 @@ def test_a_memory_is_added_found_changed_forgotten_and_erased(run: Run, tmp_path
     assert "memories" in run("stats")
 
 
-def test_a_backup_is_written_and_restored(run: Run, tmp_path: Path) -> None:
+def test_backup_and_restore_work_on_postgres(run: Run, tmp_path: Path) -> None:
     run("add", "The heron fishes at dawn")
     run("backup", str(tmp_path / "one.backup"))
     run("add", "written after the backup")
@@ -68,7 +68,7 @@ def test_a_backup_is_written_and_restored(run: Run, tmp_path: Path) -> None:
     assert "heron" in run("recall", "heron")
 
 
-def test_no_command_shows_the_password(run: Run, postgres_url: str) -> None:
+def test_commands_hide_the_password(run: Run, postgres_url: str) -> None:
     url = postgres_url.replace("postgres@", "postgres:hidden-word@")
     for command in (("stats",), ("stats", "--json"), ("config", "list"), ("config", "list", "--json"), ("doctor",)):
         assert "hidden-word" not in run(*command, "--store", url)

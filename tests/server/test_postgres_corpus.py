@@ -64,7 +64,7 @@ def _questions() -> list[str]:
     return [json.loads(line)["text"] for line in lines[::16]]
 
 
-def test_it_ranks_the_sample_corpus_as_a_file_does(
+def test_database_corpus_ranks_as_the_local_corpus(
     open_as: Open, team_home: Path, tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(team_home, tmp_path / "file")
@@ -85,7 +85,7 @@ def test_it_ranks_the_sample_corpus_as_a_file_does(
             assert [hit.reason for hit in found] == [hit.reason for hit in hits]
 
 
-def test_a_memory_can_be_recalled_when_its_write_returns(open_as: Open, postgres_url: str) -> None:
+def test_database_corpus_finds_a_memory_at_once(open_as: Open, postgres_url: str) -> None:
     engine = open_as("first", postgres_url)
     kept = engine.remember("herons nest in the old mill").id
     assert _ids(engine, "where do herons nest?") == [kept]
@@ -96,7 +96,7 @@ def test_a_memory_can_be_recalled_when_its_write_returns(open_as: Open, postgres
     assert _ids(engine, "storks in the mill") == []
 
 
-def test_what_another_instance_writes_by_the_local_corpus_is_followed(open_as: Open, postgres_url: str) -> None:
+def test_database_corpus_follows_other_instances(open_as: Open, postgres_url: str) -> None:
     reader, writer = open_as("first", postgres_url), open_as("second", postgres_url, "local")
     assert _ids(reader, "herons") == []
     kept = writer.remember("herons nest in the old mill").id
@@ -106,7 +106,7 @@ def test_what_another_instance_writes_by_the_local_corpus_is_followed(open_as: O
     assert _rows(postgres_url, "SELECT count(*) FROM embeddings WHERE embedding IS NOT NULL") == [(1,)]
 
 
-def test_an_erased_memory_leaves_no_word_and_no_vector(open_as: Open, postgres_url: str) -> None:
+def test_erase_leaves_no_word_and_no_vector(open_as: Open, postgres_url: str) -> None:
     engine = open_as("first", postgres_url)
     kept = engine.remember("herons nest in the old mill").id
     engine.upkeep.embed()
@@ -126,7 +126,7 @@ def test_an_erased_memory_leaves_no_word_and_no_vector(open_as: Open, postgres_u
     assert _ids(engine, "Quillback the heron") == [kept]
 
 
-def test_pending_and_secret_memories_have_no_vector_and_are_found_by_words(open_as: Open, postgres_url: str) -> None:
+def test_pending_and_secret_memories_are_found_by_words(open_as: Open, postgres_url: str) -> None:
     engine = open_as("first", postgres_url)
     engine.embed_first = 0
     pending = engine.remember("herons nest in the old mill").id
@@ -138,9 +138,7 @@ def test_pending_and_secret_memories_have_no_vector_and_are_found_by_words(open_
     assert "hunter2" not in str(_rows(postgres_url, "SELECT * FROM terms"))
 
 
-def test_the_index_goes_on_until_a_narrow_scope_is_filled(
-    open_as: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vector_search_fills_narrow_scopes(open_as: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = open_as("first", postgres_url)
     drafts = [engine.draft(f"note number {number}", project="large") for number in range(300)]
     narrow = [engine.draft(f"herons nest at mill {number}", project="small") for number in range(12)]
@@ -163,7 +161,7 @@ def test_the_index_goes_on_until_a_narrow_scope_is_filled(
     assert left in (None, "", "off")
 
 
-def test_words_of_a_narrow_scope_score_as_in_the_local_corpus(
+def test_words_in_narrow_scopes_score_as_in_the_local_corpus(
     open_as: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "EXACT_LIMIT", 20)
@@ -185,7 +183,7 @@ def test_words_of_a_narrow_scope_score_as_in_the_local_corpus(
             assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-4)
 
 
-def test_the_hnsw_index_answers_where_there_are_many(open_as: Open, postgres_url: str) -> None:
+def test_hnsw_index_serves_large_scopes(open_as: Open, postgres_url: str) -> None:
     engine = open_as("first", postgres_url)
     engine.apply([Add(engine.draft(f"note number {number}")) for number in range(50)])
     engine.upkeep.embed()
@@ -202,7 +200,7 @@ def test_the_hnsw_index_answers_where_there_are_many(open_as: Open, postgres_url
     assert "m='16'" in made and "ef_construction='64'" in made and "halfvec_cosine_ops" in made
 
 
-def test_words_are_written_again_for_another_analyzer(open_as: Open, postgres_url: str) -> None:
+def test_another_analyzer_rewrites_the_words(open_as: Open, postgres_url: str) -> None:
     english = open_as("first", postgres_url)
     english.remember("herons nesting in mills")
     assert _ids(english, "heron nest") != []
@@ -212,7 +210,7 @@ def test_words_are_written_again_for_another_analyzer(open_as: Open, postgres_ur
     assert _rows(postgres_url, "SELECT documents FROM corpora") == [(1,)]
 
 
-def test_a_restored_backup_is_indexed_anew(open_as: Open, postgres_url: str, tmp_path: Path) -> None:
+def test_restored_backup_is_indexed_again(open_as: Open, postgres_url: str, tmp_path: Path) -> None:
     engine = open_as("first", postgres_url)
     kept = engine.remember("herons nest in the old mill").id
     engine.upkeep.embed()
@@ -230,13 +228,13 @@ def test_a_restored_backup_is_indexed_anew(open_as: Open, postgres_url: str, tmp
     [("0.6.2", True, False), ("0.7.4", True, False), ("0.8.0", False, True), ("0.8.2", False, True)]
     + [(version, False, False) for version in ("0.8.3", "0.8.6", "0.10.0", "1.0")],
 )
-def test_old_versions_of_pgvector(version: str, is_refused: bool, is_warned: bool) -> None:
+def test_judge_refuses_or_warns_of_old_pgvector(version: str, is_refused: bool, is_warned: bool) -> None:
     found = vector_extension.judge(version, "public")
     assert (bool(found.problem), bool(found.warning)) == (is_refused, is_warned)
     assert version in (found.problem or found.warning or version)
 
 
-def test_without_pgvector_the_local_corpus_serves_and_the_doctor_says_so(
+def test_doctor_reports_missing_pgvector_and_the_local_corpus_serves(
     open_as: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(vector_extension, "EXTENSION", "vector_of_nobody")
@@ -271,7 +269,7 @@ def _seen(engine: LocalEngine, indexes: DatabaseIndexes, rows: list[int]) -> lis
     ]
 
 
-def test_row_level_security_holds_where_no_statement_filters_by_owner(
+def test_row_level_security_holds_without_filters_in_statements(
     open_as: Open, postgres_url: str, unfiltered: list[str]
 ) -> None:
     alice = open_as("first", postgres_url, TRISKELE_MEMORY_OWNER="alice")
@@ -295,7 +293,7 @@ def test_row_level_security_holds_where_no_statement_filters_by_owner(
     assert _seen(bob, seen, rows)[2:] == [rows] * 6
 
 
-def test_the_setting_is_checked(tmp_path: Path) -> None:
+def test_corpus_setting_is_checked(tmp_path: Path) -> None:
     home = {"TRISKELE_HOME": str(tmp_path)}
     with pytest.raises(BadInput, match="one of local, database"):
         config.load({**home, "TRISKELE_STORE_CORPUS": "remote"})

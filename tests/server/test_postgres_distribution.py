@@ -68,7 +68,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return seen
 
 
-def test_the_script_distributes_every_table_with_an_owner(postgres: Any) -> None:
+def test_citus_script_distributes_every_owned_table(postgres: Any) -> None:
     url = postgres.create()
     PostgresStore(url, folder=Path("/nowhere")).close()
     with psycopg.connect(url, autocommit=True) as connection:
@@ -100,7 +100,7 @@ def test_the_script_distributes_every_table_with_an_owner(postgres: Any) -> None
     assert all(leads for _, leads in keys) and {name.removeprefix("triskele.") for name, _ in keys} >= set(OWNED)
 
 
-def test_every_statement_reads_and_writes_by_owner(
+def test_statements_filter_by_owner(
     postgres: Any, tmp_path: Path, make_memory: Callable[..., Memory], statements: dict[str, Any]
 ) -> None:
     url = postgres.create()
@@ -131,7 +131,7 @@ def test_every_statement_reads_and_writes_by_owner(
         "INSERT INTO marks (name, value) VALUES ('x', 'y')",
     ],
 )
-def test_a_statement_without_an_owner_is_noticed(postgres_url: str, query: str) -> None:
+def test_statement_without_owner_is_noticed(postgres_url: str, query: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("SET search_path = triskele, public; SET enable_seqscan = off")
         assert list(_problems(connection, query, None, set(OWNED)))

@@ -82,7 +82,7 @@ def _texts(engine: LocalEngine, question: str) -> list[str]:
     return [hit.memory.content for hit in engine.recall(question, logged=False).hits]
 
 
-def test_a_recall_is_one_transaction_of_few_statements(open_as: Open, asked: list[str]) -> None:
+def test_recall_is_one_transaction_of_few_statements(open_as: Open, asked: list[str]) -> None:
     engine = open_as("first")
     engine.remember("Releases go to the cluster by Argo CD")
     engine.upkeep.embed()
@@ -97,7 +97,7 @@ def test_a_recall_is_one_transaction_of_few_statements(open_as: Open, asked: lis
     assert asked == ["snapshot", heads.SNAPSHOT_START]
 
 
-def test_plan_and_links_of_another_instance_count_from_the_next_recall_on(open_as: Open) -> None:
+def test_next_recall_reads_plan_and_links_of_other_instances(open_as: Open) -> None:
     first, second = open_as("first"), open_as("second")
     old = second.remember("Releases go to the cluster by Helm")
     second.upkeep.embed()
@@ -116,7 +116,7 @@ def test_plan_and_links_of_another_instance_count_from_the_next_recall_on(open_a
     assert "dense" in first.recall("cluster", logged=False).hits[0].legs
 
 
-def test_a_model_that_a_recall_opens_is_given_what_it_lacks(open_as: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recall_completes_the_index_of_an_opened_model(open_as: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = open_as("first")
     engine.remember("Releases go to the cluster by Argo CD")
     engine.upkeep.embed()
@@ -143,9 +143,7 @@ def _owner(url: str, folder: Path) -> tuple[PostgresStore, PostgresOwnerStore]:
     return store, store.for_owner("me")
 
 
-def test_links_and_names_after_a_restore_are_those_of_the_backup(
-    postgres_url: str, tmp_path: Path, make_memory: Make
-) -> None:
+def test_restore_brings_links_and_names_of_the_backup(postgres_url: str, tmp_path: Path, make_memory: Make) -> None:
     store, owner = _owner(postgres_url, tmp_path)
     one, other = make_memory("one"), make_memory("two")
     owner.apply([Add(one), Add(other)], batch="one")
@@ -172,7 +170,7 @@ def test_links_and_names_after_a_restore_are_those_of_the_backup(
     store.close()
 
 
-def test_links_and_names_of_another_database_may_have_lower_numbers(
+def test_heads_accept_lower_numbers_of_another_database(
     new_postgres: Callable[[], str], tmp_path: Path, make_memory: Make
 ) -> None:
     memories = [make_memory(str(number)) for number in range(2)]
@@ -205,7 +203,7 @@ def test_links_and_names_of_another_database_may_have_lower_numbers(
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3, 100])
-def test_an_owner_with_too_many_links_and_names_is_asked_for_each(
+def test_many_links_and_names_are_read_on_demand(
     postgres_url: str, tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(heads, "_MOST_LINKS", most)
@@ -224,7 +222,7 @@ def test_an_owner_with_too_many_links_and_names_is_asked_for_each(
     store.close()
 
 
-def test_links_and_keys_are_read_in_the_second_snapshot_of_an_epoch_unless_they_are_many(
+def test_few_links_and_keys_are_read_in_the_second_snapshot(
     postgres_url: str, tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, owner = _owner(postgres_url, tmp_path)
@@ -268,7 +266,7 @@ def _counted(followed: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-def test_versions_are_read_again_after_every_change_of_another_instance(
+def test_changes_of_other_instances_invalidate_versions(
     postgres_url: str, tmp_path: Path, make_memory: Make, asked: list[str]
 ) -> None:
     (store, owner), (other_store, other) = _owner(postgres_url, tmp_path), _owner(postgres_url, tmp_path)
@@ -299,7 +297,7 @@ def test_versions_are_read_again_after_every_change_of_another_instance(
         opened.close()
 
 
-def test_few_versions_are_kept_and_no_long_ones(
+def test_version_cache_is_bounded(
     postgres_url: str, tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heads, "_MOST_VERSIONS", 2)
@@ -315,9 +313,7 @@ def test_few_versions_are_kept_and_no_long_ones(
     store.close()
 
 
-def test_what_is_kept_of_an_owner_is_not_seen_by_another(
-    postgres_url: str, tmp_path: Path, make_memory: Make, unfiltered: list[str]
-) -> None:
+def test_caches_keep_owners_apart(postgres_url: str, tmp_path: Path, make_memory: Make, unfiltered: list[str]) -> None:
     store, owner = _owner(postgres_url, tmp_path)
     one, other = make_memory("one"), make_memory("two")
     owner.apply([Add(one), Add(other), Connect(_link(one, other))], batch="one")

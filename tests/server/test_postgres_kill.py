@@ -109,7 +109,7 @@ class _Writers:
 
 
 @pytest.mark.timeout(60 + 10 * KILLS)
-def test_no_acknowledged_write_is_lost(
+def test_kill_loses_no_acknowledged_write(
     server: PostgresProcess, store: PostgresStore, make_memory: Callable[..., Memory]
 ) -> None:
     writers = _Writers(store, make_memory)
@@ -140,21 +140,21 @@ def _insert(connection: Connection) -> None:
     connection.execute("INSERT INTO marks SELECT 'alice', gen_random_uuid(), ''")
 
 
-def test_a_write_whose_commit_got_no_answer_says_so(server: PostgresProcess, store: PostgresStore) -> None:
+def test_write_with_unanswered_commit_says_so(server: PostgresProcess, store: PostgresStore) -> None:
     with pytest.raises(StoreUnavailable, match="whether the change was written is unknown"):
         _write(store, _insert, lambda _: server.stop())
     server.start()
     assert OwnerTransactions(store._connections, "alice").all("SELECT name FROM marks") == []
 
 
-def test_a_write_that_was_cut_off_says_that_nothing_was_written(server: PostgresProcess, store: PostgresStore) -> None:
+def test_interrupted_write_says_that_nothing_was_written(server: PostgresProcess, store: PostgresStore) -> None:
     with pytest.raises(StoreUnavailable, match="nothing was written; try again"):
         _write(store, _insert, lambda _: server.stop(), _insert)
     server.start()
     assert OwnerTransactions(store._connections, "alice").all("SELECT name FROM marks") == []
 
 
-def test_an_engine_answers_again_after_the_server_came_back(server: PostgresProcess, tmp_path: Path) -> None:
+def test_engine_reconnects_after_a_restart(server: PostgresProcess, tmp_path: Path) -> None:
     environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "garden", "TRISKELE_RECALL_MODEL": "none"}
     with LocalEngine(config.load(environment, store_url=server.create_migrated()), tmp_path) as engine:
         first = engine.remember("The heron fishes at dawn")
@@ -166,7 +166,7 @@ def test_an_engine_answers_again_after_the_server_came_back(server: PostgresProc
         assert engine.store.census().memories == 3
 
 
-def test_a_server_that_stays_away_is_told_in_time(server: PostgresProcess, tmp_path: Path) -> None:
+def test_missing_server_is_reported_in_time(server: PostgresProcess, tmp_path: Path) -> None:
     store = PostgresStore(server.create_migrated(), folder=tmp_path, busy_timeout_s=0.5)
     server.stop()
     try:

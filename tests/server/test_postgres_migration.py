@@ -37,7 +37,7 @@ def _meta(url: str) -> dict[str, str]:
         return dict(connection.execute("SELECT name, value FROM triskele.meta").fetchall())
 
 
-def test_several_processes_make_the_tables_once(empty: str) -> None:
+def test_parallel_processes_create_tables_once(empty: str) -> None:
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(_open, [empty] * 6))
     assert _meta(empty)["steps"] == str(len(MIGRATIONS))
@@ -50,7 +50,7 @@ def test_new_database_has_the_newest_format(empty: str) -> None:
 
 
 @pytest.mark.parametrize("number", ["1", "5"])
-def test_an_old_database_is_refused_and_stays_as_it_is(empty: str, number: str) -> None:
+def test_old_database_is_refused_unchanged(empty: str, number: str) -> None:
     with psycopg.connect(empty) as connection:
         connection.execute("CREATE SCHEMA triskele; CREATE TABLE triskele.meta (name text, value text)")
         connection.execute(
@@ -70,7 +70,7 @@ def test_an_old_database_is_refused_and_stays_as_it_is(empty: str, number: str) 
 @pytest.mark.parametrize(
     ("number", "kind"), [({"format": 5}, StoreOlder), ({"steps": len(MIGRATIONS) + 1}, StoreNewer)], ids=["old", "new"]
 )
-def test_a_backup_of_another_format_is_refused(
+def test_backup_of_another_format_is_refused(
     postgres_url: str, tmp_path: Path, number: dict[str, int], kind: type[StoreUnavailable]
 ) -> None:
     store = PostgresStore(postgres_url, folder=tmp_path)
@@ -83,7 +83,7 @@ def test_a_backup_of_another_format_is_refused(
     store.close()
 
 
-def test_the_owner_leads_every_key_and_index(postgres_url: str) -> None:
+def test_owner_leads_every_key_and_index(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         rows = connection.execute(
             "SELECT c.relname, i.relname, a.attname FROM pg_index x JOIN pg_class c ON c.oid = x.indrelid"
@@ -95,7 +95,7 @@ def test_the_owner_leads_every_key_and_index(postgres_url: str) -> None:
     assert {key: column for key, column in led.items() if column != "owner"} == {}
 
 
-def test_every_table_of_owners_forces_row_level_security(postgres_url: str) -> None:
+def test_owned_tables_force_row_level_security(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         rows = connection.execute(
             "SELECT c.relname, relrowsecurity AND relforcerowsecurity, qual, with_check FROM pg_class c"
@@ -115,7 +115,7 @@ def test_every_table_of_owners_forces_row_level_security(postgres_url: str) -> N
     assert {table for table, _, permissive, _ in others if permissive == "RESTRICTIVE"} == {"versions"}
 
 
-def test_a_step_that_fails_leaves_nothing_and_is_taken_again(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_migration_leaves_nothing_and_is_retried(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = Migration("CREATE TABLE half (owner {text}); SELECT 1 / 0;")
     monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, broken))
     with pytest.raises(StoreUnavailable):
@@ -126,9 +126,7 @@ def test_a_step_that_fails_leaves_nothing_and_is_taken_again(empty: str, monkeyp
     assert (_meta(empty)["steps"], _meta(empty)["least"]) == (str(len(MIGRATIONS) + 1), _meta(empty)["least"])
 
 
-def test_an_older_program_goes_on_until_a_step_takes_something_away(
-    empty: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_older_program_works_until_a_breaking_migration(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
     added = Migration("CREATE TABLE more (owner {text});")
     with monkeypatch.context() as newer:
         newer.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, added))
@@ -146,7 +144,7 @@ def test_an_older_program_goes_on_until_a_step_takes_something_away(
         _open(empty)
 
 
-def test_a_schema_of_another_program_is_left_alone(empty: str) -> None:
+def test_foreign_schema_is_left_alone(empty: str) -> None:
     with psycopg.connect(empty) as connection:
         connection.execute("CREATE SCHEMA triskele; CREATE TABLE triskele.meta (name text, value text)")
     with pytest.raises(StoreDamaged):
@@ -154,7 +152,7 @@ def test_a_schema_of_another_program_is_left_alone(empty: str) -> None:
     assert _meta(empty) == {}
 
 
-def test_a_user_who_may_only_log_in_works_on_tables_that_are_there(postgres: PostgresProcess, empty: str) -> None:
+def test_login_role_works_on_existing_tables(postgres: PostgresProcess, empty: str) -> None:
     """The owner of the tables is bound by the policies too: no role is needed."""
     with psycopg.connect(empty, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS plain")
@@ -170,7 +168,7 @@ def test_a_user_who_may_only_log_in_works_on_tables_that_are_there(postgres: Pos
     own.close()
 
 
-def test_what_is_no_address_or_does_not_answer_is_told() -> None:
+def test_invalid_or_silent_address_is_reported() -> None:
     with pytest.raises(BadInput, match="not a store address"):
         _open("postgresql://host:port:port/x?y")
     with pytest.raises(StoreUnavailable, match="does not answer") as caught:

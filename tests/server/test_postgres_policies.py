@@ -58,7 +58,7 @@ def _answers(store: PostgresOwnerStore, known: owner_walk.Known) -> dict[tuple[s
 
 
 @pytest.mark.parametrize("owner", NEAR, ids=repr)
-def test_no_read_shows_a_row_of_another_owner(
+def test_reads_keep_owners_apart(
     store: PostgresStore, known: owner_walk.Known, unfiltered: list[str], owner: str, new_postgres: Callable[[], str]
 ) -> None:
     empty = PostgresStore(new_postgres(), folder=Path("unused"))
@@ -71,7 +71,7 @@ def test_no_read_shows_a_row_of_another_owner(
     assert store.for_owner("alice").history(known.id)
 
 
-def test_no_read_of_a_third_owner_shows_what_is_shared_with_another(
+def test_reads_of_a_third_owner_show_no_shared_rows(
     store: PostgresStore,
     known: owner_walk.Known,
     unfiltered: list[str],
@@ -94,7 +94,7 @@ def test_no_read_of_a_third_owner_shows_what_is_shared_with_another(
     assert len(set(unfiltered)) > 30
 
 
-def test_without_the_policies_the_same_reads_show_everything(
+def test_same_reads_without_policies_show_everything(
     store: PostgresStore, known: owner_walk.Known, unfiltered: list[str]
 ) -> None:
     """That the test above would see a leak: a superuser passes over the policies."""
@@ -104,7 +104,7 @@ def test_without_the_policies_the_same_reads_show_everything(
     assert unfiltered
 
 
-def test_no_change_reaches_a_row_of_another_owner(store: PostgresStore, known: owner_walk.Known) -> None:
+def test_changes_keep_owners_apart(store: PostgresStore, known: owner_walk.Known) -> None:
     before = owner_walk.truth_of(store.for_owner("alice"))
     with OwnerTransactions(store._connections, "bob").writing() as connection:
         for table in ("versions", "links", "secrets", "documents", "vectors"):
@@ -114,7 +114,7 @@ def test_no_change_reaches_a_row_of_another_owner(store: PostgresStore, known: o
     assert store.for_owner("alice").history(known.id)
 
 
-def test_a_row_cannot_be_written_for_another_owner(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
+def test_rows_cannot_be_written_for_another_owner(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
     store.for_owner("bob").apply([Add(make_memory("his own words", owner="bob"))], batch="one")
     with (
         pytest.raises(StoreUnavailable, match="row-level security"),
@@ -129,7 +129,7 @@ def test_a_row_cannot_be_written_for_another_owner(store: PostgresStore, make_me
     assert len(list(store.for_owner("bob").versions())) == 1
 
 
-def test_what_a_transaction_has_set_ends_with_it(store: PostgresStore, known: owner_walk.Known) -> None:
+def test_transaction_settings_end_with_it(store: PostgresStore, known: owner_walk.Known) -> None:
     """A pooler may give the next transaction on the same connection to anyone."""
     for _ in range(3):
         assert store.for_owner("alice").history(known.id)
@@ -145,9 +145,7 @@ def test_what_a_transaction_has_set_ends_with_it(store: PostgresStore, known: ow
     assert (row[0], row[1], "triskele" in row[2], row[3]) == ("", "postgres", False, "0")
 
 
-def test_a_plan_made_for_one_owner_shows_another_nothing(
-    store: PostgresStore, known: owner_walk.Known, unfiltered: list[str]
-) -> None:
+def test_cached_plans_keep_owners_apart(store: PostgresStore, known: owner_walk.Known, unfiltered: list[str]) -> None:
     """A prepared statement outlives its transaction; whose rows it reads is decided when it runs."""
     for _ in range(2 * _PREPARED_AFTER):
         assert store.for_owner("alice").history(known.id)
@@ -161,7 +159,7 @@ def test_a_plan_made_for_one_owner_shows_another_nothing(
     assert store.for_owner("alice").history(known.id)
 
 
-def test_the_writes_of_an_owner_follow_one_another(
+def test_writes_of_an_owner_are_serialised(
     store: PostgresStore, postgres_url: str, tmp_path: Path, make_memory: Callable[..., Memory]
 ) -> None:
     """Also those of another process; the writes of another owner wait for nothing."""

@@ -25,9 +25,7 @@ def transactions(postgres_url: str) -> Iterator[OwnerTransactions]:
 
 
 @pytest.mark.parametrize("before", range(_PREPARED_AFTER + 2))
-def test_an_error_leaves_no_statement_that_only_the_driver_calls_prepared(
-    transactions: OwnerTransactions, before: int
-) -> None:
+def test_error_leaves_prepared_statements_consistent(transactions: OwnerTransactions, before: int) -> None:
     for number in range(before):
         transactions.all(f"SELECT {number}")
     # The end of the transaction follows in the same pipeline, and the server never reads it.
@@ -36,9 +34,7 @@ def test_an_error_leaves_no_statement_that_only_the_driver_calls_prepared(
     assert [transactions.all(f"SELECT {number}") for number in range(9)] == [[(number,)] for number in range(9)]
 
 
-def test_a_plan_that_another_instance_made_invalid_fails_once(
-    transactions: OwnerTransactions, postgres_url: str
-) -> None:
+def test_invalidated_plan_fails_once(transactions: OwnerTransactions, postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("CREATE TABLE public.measured (size integer); GRANT SELECT ON public.measured TO PUBLIC")
         try:
@@ -52,7 +48,7 @@ def test_a_plan_that_another_instance_made_invalid_fails_once(
             connection.execute("DROP TABLE public.measured")
 
 
-def test_an_error_in_one_message_is_raised_and_the_connection_goes_on(transactions: OwnerTransactions) -> None:
+def test_pipeline_error_keeps_the_connection(transactions: OwnerTransactions) -> None:
     with transactions.reading() as connection:
         for _ in range(2):
             assert round_trips.fetch(connection, ("SELECT 1", ()), ("SELECT %s, %s::int", ["ä", "2"])) == [("ä", 2)]
@@ -63,7 +59,7 @@ def test_an_error_in_one_message_is_raised_and_the_connection_goes_on(transactio
         assert round_trips.fetch(connection, ("SELECT 2", ()), ("SELECT 1 / %s::int", ["1"])) == [(1,)]
 
 
-def test_whoever_waits_for_a_connection_keeps_its_place_in_line(postgres_url: str) -> None:
+def test_turn_lasts_longer_while_a_connection_is_open(postgres_url: str) -> None:
     connections = Connections(postgres_url, most=1)
     try:
         # A server that is starting is asked again soon.

@@ -56,7 +56,7 @@ def _ranking(answer: Answer) -> list[tuple[str, float]]:
     return [(hit.memory.id, pytest.approx(hit.score, abs=1e-6)) for hit in answer.hits]
 
 
-def test_both_stores_and_every_instance_rank_the_sample_corpus_alike(
+def test_stores_and_instances_rank_alike(
     open_as: Open, team_home: Path, tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(team_home, tmp_path / "file")
@@ -77,7 +77,7 @@ def test_both_stores_and_every_instance_rank_the_sample_corpus_alike(
             assert answer.missing == expected.missing
 
 
-def test_an_instance_sees_what_another_one_writes_and_embeds(open_as: Open, postgres_url: str) -> None:
+def test_instances_see_writes_and_vectors_of_each_other(open_as: Open, postgres_url: str) -> None:
     first, second = open_as("first", postgres_url), open_as("second", postgres_url)
     for engine in (first, second):
         engine.recall("how is the service deployed?")
@@ -91,7 +91,7 @@ def test_an_instance_sees_what_another_one_writes_and_embeds(open_as: Open, post
     assert [engine.recall("how do releases get to the cluster?").hits for engine in (first, second)] == [(), ()]
 
 
-def test_an_index_that_cannot_be_written_is_read_from_the_database(
+def test_unwritable_index_is_read_from_the_database(
     open_as: Open, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = open_as("first", postgres_url)
@@ -108,7 +108,7 @@ def test_an_index_that_cannot_be_written_is_read_from_the_database(
     assert not semantic.tokens.path.exists()
 
 
-def test_owners_have_indexes_of_their_own(postgres_url: str, tmp_path: Path) -> None:
+def test_owners_have_separate_indexes(postgres_url: str, tmp_path: Path) -> None:
     folders = set()
     for owner in ("alice", "Alice", "alice ", "alice2"):
         environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_MEMORY_OWNER": owner}
@@ -120,9 +120,7 @@ def test_owners_have_indexes_of_their_own(postgres_url: str, tmp_path: Path) -> 
     assert len(folders) == 4
 
 
-def test_an_erasure_reaches_the_rows_and_the_files_of_every_instance(
-    open_as: Open, postgres_url: str, tmp_path: Path
-) -> None:
+def test_erase_reaches_rows_and_files_of_every_instance(open_as: Open, postgres_url: str, tmp_path: Path) -> None:
     first, second = open_as("first", postgres_url), open_as("second", postgres_url)
     gone = first.remember("Zebrafinches nest in the Quillback tower")
     kept = first.remember("Releases go out by Argo CD")
@@ -157,7 +155,7 @@ def _scores(engine: LocalEngine, question: str) -> list[tuple[str, float]]:
     return [(hit.memory.id, hit.score) for hit in engine.recall(question, limit=50, logged=False).hits]
 
 
-def test_instances_give_the_same_scores_once_they_have_settled(
+def test_instances_give_equal_scores_once_flushed(
     open_as: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "QUIET_S", 0.05)
@@ -187,7 +185,7 @@ def test_instances_give_the_same_scores_once_they_have_settled(
         time.sleep(0.05)
 
 
-def test_an_instance_that_saw_every_write_answers_as_one_that_came_later(open_as: Open, postgres_url: str) -> None:
+def test_late_instance_answers_as_an_early_one(open_as: Open, postgres_url: str) -> None:
     first = open_as("first", postgres_url)
     question = "who keeps the keys of the gate that Halvard built?"
     told = (

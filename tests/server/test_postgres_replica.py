@@ -139,9 +139,7 @@ def _paused(replica: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_write_is_read_by_its_instance_and_by_whoever_carries_its_position(
-    open_as: Open, url: str, following: PostgresProcess
-) -> None:
+def test_replica_reads_follow_the_position_of_a_write(open_as: Open, url: str, following: PostgresProcess) -> None:
     there = _at(following, url)
     writer = open_as("writer", url, there)
     writer.remember("The green lamp hangs in the hall")
@@ -163,7 +161,7 @@ def test_a_write_is_read_by_its_instance_and_by_whoever_carries_its_position(
 
 
 @pytest.mark.slow
-def test_lag_of_five_seconds_hides_no_write(open_as: Open, url: str, following: PostgresProcess) -> None:
+def test_replica_lag_hides_no_write(open_as: Open, url: str, following: PostgresProcess) -> None:
     there = _at(following, url)
     engine = open_as("writer", url, there)
     engine.remember("The lamp number 0 is green")
@@ -178,7 +176,7 @@ def test_lag_of_five_seconds_hides_no_write(open_as: Open, url: str, following: 
 
 
 @pytest.mark.slow
-def test_a_lost_replica_costs_no_answer(
+def test_lost_replica_costs_no_answer(
     open_as: Open, url: str, replica: PostgresProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = _at(replica, url)
@@ -220,7 +218,7 @@ def test_a_lost_replica_costs_no_answer(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["candidates", "facts", "vectors", "tokens", "sealed", "folders", "counts"])
-def test_what_ranking_in_the_database_reads_survives_the_loss_of_the_replica(
+def test_database_corpus_survives_the_loss_of_the_replica(
     open_as: Open, url: str, following: PostgresProcess, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     there = _at(following, url)
@@ -257,7 +255,7 @@ def test_what_ranking_in_the_database_reads_survives_the_loss_of_the_replica(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["local", "database"])
-def test_ends_of_shares_and_erasures_elsewhere_are_in_force_while_the_replica_lags(
+def test_unshare_and_erase_hold_while_the_replica_lags(
     open_as: Open, url: str, following: PostgresProcess, corpus: str
 ) -> None:
     there = _at(following, url)
@@ -288,7 +286,7 @@ def test_ends_of_shares_and_erasures_elsewhere_are_in_force_while_the_replica_la
 
 
 @pytest.mark.slow
-def test_nothing_is_written_to_a_replica(open_as: Open, url: str, following: PostgresProcess) -> None:
+def test_replica_is_never_written(open_as: Open, url: str, following: PostgresProcess) -> None:
     there = _at(following, url)
     engine = open_as("writer", url, there)
     lamp = engine.remember("The green lamp hangs in the hall").id
@@ -305,7 +303,7 @@ def test_nothing_is_written_to_a_replica(open_as: Open, url: str, following: Pos
 
 
 @pytest.mark.slow
-def test_a_position_in_a_header_leads_another_instance(open_as: Open, url: str, following: PostgresProcess) -> None:
+def test_position_header_leads_another_instance(open_as: Open, url: str, following: PostgresProcess) -> None:
     there = _at(following, url)
     first, second = open_as("first", url, there), open_as("second", url, there)
     first.remember("The green lamp hangs in the hall")
@@ -325,7 +323,7 @@ def test_a_position_in_a_header_leads_another_instance(open_as: Open, url: str, 
 
 
 @pytest.mark.slow
-def test_threads_share_one_position_of_an_owner(
+def test_threads_share_the_position_of_an_owner(
     url: str, following: PostgresProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Position.__init__
@@ -347,7 +345,7 @@ def _client(engine: LocalEngine) -> TestClient:
 
 
 @pytest.mark.slow
-def test_failover_by_hand(open_as: Open, replica: PostgresProcess, primary: PostgresProcess, url: str) -> None:
+def test_manual_failover_works(open_as: Open, replica: PostgresProcess, primary: PostgresProcess, url: str) -> None:
     name = url.partition("@/")[2].partition("?")[0]
     both = f"postgresql://postgres@/{name}?host={primary.folder},{replica.folder}&target_session_attrs=read-write"
     engine = open_as("instance", both, _at(replica, url))
@@ -366,7 +364,7 @@ def test_failover_by_hand(open_as: Open, replica: PostgresProcess, primary: Post
         primary.start()
 
 
-def test_a_closed_store_asks_its_replica_for_nothing(
+def test_closed_store_leaves_its_replica_alone(
     postgres_url: str, tmp_path: Path, make_memory: Callable[..., Memory]
 ) -> None:
     store = PostgresStore(postgres_url, folder=tmp_path, read_url=postgres_url)
@@ -385,7 +383,7 @@ def test_a_closed_store_asks_its_replica_for_nothing(
 
 
 @pytest.mark.slow
-def test_another_database_is_no_replica(open_as: Open, url: str, primary: PostgresProcess) -> None:
+def test_replica_of_another_database_is_refused(open_as: Open, url: str, primary: PostgresProcess) -> None:
     other = primary.create()
     open_as("stranger", other).remember("The lamp of somebody else")
     engine = open_as("reader", url, other)
@@ -396,7 +394,7 @@ def test_another_database_is_no_replica(open_as: Open, url: str, primary: Postgr
         open_as("mistyped", url, "replica.example.org")
 
 
-def test_only_a_postgres_store_has_a_replica(tmp_path: Path) -> None:
+def test_replica_setting_needs_postgres(tmp_path: Path) -> None:
     environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_READ_STORE": "postgresql://replica/memories"}
     with pytest.raises(BadInput, match="only a Postgres store"):
         config.load(environment)

@@ -26,7 +26,7 @@ def heron(store: PostgresStore, make_memory: Callable[..., Memory]) -> str:
     return memory.id
 
 
-def test_a_restore_brings_no_ended_membership_back(
+def test_restore_brings_back_no_ended_membership(
     store: PostgresStore, accounts: Accounts, heron: str, tmp_path: Path
 ) -> None:
     alice = store.for_owner("alice")
@@ -53,7 +53,7 @@ def test_a_restore_brings_no_ended_membership_back(
     assert store.for_owner("dora").history(heron) == []
 
 
-def test_a_name_that_is_given_again_begins_with_nothing(
+def test_reused_name_starts_without_shares(
     store: PostgresStore, accounts: Accounts, heron: str, make_memory: Callable[..., Memory], postgres_url: str
 ) -> None:
     alice, bob = store.for_owner("alice"), store.for_owner("bob")
@@ -76,7 +76,7 @@ def test_a_name_that_is_given_again_begins_with_nothing(
     assert store.maintenance.check(deep=True) == []
 
 
-def test_a_share_that_comes_between_a_deletion_is_ended_too(
+def test_delete_ends_shares_made_meanwhile(
     store: PostgresStore, accounts: Accounts, heron: str, monkeypatch: pytest.MonkeyPatch, postgres_url: str
 ) -> None:
     alice, groups = store.for_owner("alice"), accounts.groups
@@ -103,13 +103,13 @@ def test_a_share_that_comes_between_a_deletion_is_ended_too(
             assert connection.execute(f"SELECT count(*) FROM triskele.{sql}").fetchone() == (0,), sql
 
 
-def test_the_empty_tag_is_not_shared(store: PostgresStore, heron: str) -> None:
+def test_share_refuses_the_empty_tag(store: PostgresStore, heron: str) -> None:
     with pytest.raises(BadInput, match="a tag is missing"):
         store.for_owner("alice").shares.share("tag", " ", "user", "bob")
     assert store.for_owner("bob").history(heron) == []
 
 
-def test_an_id_that_its_reader_has_erased_comes_with_the_next_change(
+def test_erased_copy_returns_with_the_next_change(
     store: PostgresStore, heron: str, make_memory: Callable[..., Memory]
 ) -> None:
     alice, bob = store.for_owner("alice"), store.for_owner("bob")

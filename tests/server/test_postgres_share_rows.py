@@ -36,9 +36,7 @@ def _actions(store: PostgresStore, owner: str) -> list[tuple[Action, str, str]]:
     return [(entry.action, entry.id, entry.actor) for entry in store.for_owner(owner).journal()]
 
 
-def test_a_writer_changes_the_owners_row_and_both_journals_say_who(
-    store: PostgresStore, make_memory: Callable[..., Memory]
-) -> None:
+def test_edit_of_a_shared_memory_is_in_both_journals(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
     [id, other] = _added(store, "alice", make_memory(HERON), make_memory(OTTER))
     alice, bob = store.for_owner("alice"), store.for_owner("bob")
     for each in (id, other):
@@ -65,7 +63,7 @@ def test_a_writer_changes_the_owners_row_and_both_journals_say_who(
             bob.apply([Revise(replace(bob.history(id)[-1], **{name: value}), base=2)], batch="no")
 
 
-def test_private_and_secret_memories_are_nobody_elses(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
+def test_share_refuses_private_and_secret_memories(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
     alice, bob = store.for_owner("alice"), store.for_owner("bob")
     [private] = _added(store, "alice", make_memory(HERON, sensitivity=Sensitivity.PRIVATE, tags=("birds",)))
     with pytest.raises(BadInput, match="only open memories can be shared"):
@@ -85,7 +83,7 @@ def test_private_and_secret_memories_are_nobody_elses(store: PostgresStore, make
     assert bob.shares.received() == [ReceivedMemory(id=id, owner="alice", access="read")]
 
 
-def test_a_tag_covers_what_has_it_and_ends_with_it(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
+def test_share_of_a_tag_follows_the_tag(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
     alice, bob = store.for_owner("alice"), store.for_owner("bob")
     [first] = _added(store, "alice", make_memory(HERON, tags=("birds",)))
     alice.shares.share("tag", "birds", "user", "bob")
@@ -100,7 +98,7 @@ def test_a_tag_covers_what_has_it_and_ends_with_it(store: PostgresStore, make_me
     assert [action for action, id, _ in _actions(store, "bob") if id == third] == [Action.SHARED, Action.UNSHARED]
 
 
-def test_what_is_shared_is_not_shared_on_by_a_tag(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
+def test_share_of_a_tag_leaves_out_received_memories(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
     alice, bob, carol = (store.for_owner(owner) for owner in PEOPLE)
     [heron] = _added(store, "alice", make_memory(HERON, tags=("birds",)))
     [own] = _added(store, "bob", make_memory(OTTER, tags=("birds",)))
@@ -114,7 +112,7 @@ def test_what_is_shared_is_not_shared_on_by_a_tag(store: PostgresStore, make_mem
     assert carol.links([own]) == [] and alice.links([heron]) == [] and len(bob.links([own])) == 1
 
 
-def test_groups_come_and_go_with_their_members(
+def test_share_with_a_group_follows_its_members(
     store: PostgresStore, accounts: Accounts, make_memory: Callable[..., Memory]
 ) -> None:
     alice, bob, carol = (store.for_owner(owner) for owner in PEOPLE)
@@ -135,7 +133,7 @@ def test_groups_come_and_go_with_their_members(
     assert not carol.history(id) and alice.shares.given() == [] and accounts.groups.all() == []
 
 
-def test_a_user_that_is_erased_leaves_no_share(
+def test_erase_user_leaves_no_share(
     store: PostgresStore, accounts: Accounts, make_memory: Callable[..., Memory], postgres_url: str
 ) -> None:
     [hers] = _added(store, "alice", make_memory(HERON))
@@ -154,7 +152,7 @@ def test_a_user_that_is_erased_leaves_no_share(
         assert connection.execute("SELECT count(*) FROM triskele.shared_memories").fetchone() == (0,)
 
 
-def test_policies_alone_keep_what_is_shared_with_one_from_another(
+def test_policies_keep_shared_rows_from_other_readers(
     store: PostgresStore, make_memory: Callable[..., Memory], unfiltered: list[str], accounts: Accounts
 ) -> None:
     """Every condition on the owner is switched off: a third user still reads nothing, and a reader changes nothing."""
@@ -180,9 +178,7 @@ def test_policies_alone_keep_what_is_shared_with_one_from_another(
         connection.execute("INSERT INTO shared_memories VALUES ('alice', 'x', 'bob', 'write')")
 
 
-def test_an_id_that_the_reader_has_itself_stays_its_own(
-    store: PostgresStore, make_memory: Callable[..., Memory]
-) -> None:
+def test_share_leaves_own_memories_of_the_reader(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
     [id] = _added(store, "alice", make_memory(HERON))
     own = replace(make_memory(OTTER, owner="bob"), id=id)
     store.for_owner("bob").apply([Add(own)], batch="his")
@@ -193,7 +189,7 @@ def test_an_id_that_the_reader_has_itself_stays_its_own(
     assert store.for_owner("bob").shares.received() == []
 
 
-def test_a_backup_brings_shares_back(store: PostgresStore, make_memory: Callable[..., Memory], tmp_path: Path) -> None:
+def test_restore_brings_shares_back(store: PostgresStore, make_memory: Callable[..., Memory], tmp_path: Path) -> None:
     [id] = _added(store, "alice", make_memory(HERON))
     store.for_owner("alice").shares.share("memory", id, "user", "bob")
     store.maintenance.backup(tmp_path / "a.backup")
@@ -206,9 +202,7 @@ def test_a_backup_brings_shares_back(store: PostgresStore, make_memory: Callable
     assert store.for_owner("bob").memories([id]) == {}
 
 
-def test_two_owners_who_share_with_each_other_never_wait_in_a_circle(
-    store: PostgresStore, make_memory: Callable[..., Memory]
-) -> None:
+def test_mutual_shares_never_deadlock(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
     pairs = (("alice", "bob"), ("bob", "alice"))
     ids = {owner: _added(store, owner, *(make_memory(f"{owner} {n}") for n in range(3))) for owner, _ in pairs}
     problems: list[BaseException] = []
@@ -264,9 +258,7 @@ def _random_change(own: Any, other: str, id: str, random: Random) -> list[Outcom
         raise
 
 
-def test_a_memory_of_a_reader_does_not_replace_a_shared_one(
-    store: PostgresStore, make_memory: Callable[..., Memory]
-) -> None:
+def test_supersede_refuses_shared_memories(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:
     alice, bob = store.for_owner("alice"), store.for_owner("bob")
     [shared] = _added(store, "alice", make_memory("the gate is green"))
     alice.shares.share("memory", shared, "user", "bob", access="write")
@@ -277,7 +269,7 @@ def test_a_memory_of_a_reader_does_not_replace_a_shared_one(
     bob.apply([Connect(replace(link, kind=LinkKind.SEE_ALSO))], batch="naming")
 
 
-def test_a_tag_is_shared_as_memories_keep_it() -> None:
+def test_share_of_a_tag_normalises_the_tag() -> None:
     assert check_share(None, "Team Ü,  X", "bob", None) == ("tag", "team ü x", "user", "bob")
     with pytest.raises(BadInput):
         check_share(None, None, "bob", None)

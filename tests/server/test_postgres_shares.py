@@ -59,7 +59,7 @@ def _ids(engine: LocalEngine, text: str, **options: Any) -> list[str]:
     return [hit.memory.id for hit in engine.recall(text, logged=False, **options).hits]
 
 
-def test_a_reader_finds_what_is_shared_by_every_leg_and_nothing_afterwards(open_as: Open, corpus: str) -> None:
+def test_recall_finds_shared_memories_until_unshare(open_as: Open, corpus: str) -> None:
     alice, bob, carol = map(open_as, PEOPLE)
     elsewhere = open_as("bob", "second")
     heron, otter = (alice.remember(text).id for text in (HERON, OTTER))
@@ -105,7 +105,7 @@ def test_a_reader_finds_what_is_shared_by_every_leg_and_nothing_afterwards(open_
     assert _ids(alice, "heron")[0] == heron
 
 
-def test_a_walk_passes_a_shared_memory_while_it_is_shared(open_as: Open) -> None:
+def test_graph_leg_uses_shared_memories_until_unshare(open_as: Open) -> None:
     alice, bob = open_as("alice"), open_as("bob")
     bob.remember("Invoices that fail are retried by Kestrel after an hour")
     far = bob.remember("Marta Lindqvist works from the Tromsø office on Thursdays").id
@@ -123,7 +123,7 @@ def test_a_walk_passes_a_shared_memory_while_it_is_shared(open_as: Open) -> None
     assert not is_reached()
 
 
-def test_edits_forgets_and_supersessions_reach_the_reader_before_its_next_recall(open_as: Open) -> None:
+def test_changes_reach_the_reader_before_its_next_recall(open_as: Open) -> None:
     alice, bob = open_as("alice"), open_as("bob")
     heron = alice.remember(HERON, tags=["birds"]).id
     _shares(alice).share("tag", "birds", "user", "bob")
@@ -143,7 +143,7 @@ def test_edits_forgets_and_supersessions_reach_the_reader_before_its_next_recall
 
 
 @pytest.mark.parametrize("corpus", ["local"], indirect=True)
-def test_vectors_are_copied_and_no_text_is_embedded_again(open_as: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_share_copies_vectors(open_as: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     alice, bob = open_as("alice"), open_as("bob")
     bob.upkeep.embed()
     heron = alice.remember(HERON).id
@@ -159,7 +159,7 @@ def test_vectors_are_copied_and_no_text_is_embedded_again(open_as: Open, monkeyp
 
 
 @pytest.mark.parametrize("corpus", ["local"], indirect=True)
-def test_files_of_a_reader_keep_no_word_of_what_was_unshared_or_erased(
+def test_unshare_and_erase_clean_the_readers_files(
     open_as: Open, tmp_path: Path, new_word: Callable[[], str], traces: Callable[..., set[tuple[str, str]]]
 ) -> None:
     alice, bob = open_as("alice"), open_as("bob")
@@ -196,7 +196,7 @@ def test_files_of_a_reader_keep_no_word_of_what_was_unshared_or_erased(
         lambda engine, id: engine.acting_as("client:agent").forget(id),
     ],
 )
-def test_reading_changes_nothing(open_as: Open, act: Callable[[LocalEngine, str], object]) -> None:
+def test_reads_of_shared_memories_change_nothing(open_as: Open, act: Callable[[LocalEngine, str], object]) -> None:
     alice, bob = open_as("alice"), open_as("bob")
     heron, otter = (alice.remember(text).id for text in (HERON, OTTER))
     for id in (heron, otter):
@@ -210,7 +210,7 @@ def test_reading_changes_nothing(open_as: Open, act: Callable[[LocalEngine, str]
 
 
 @pytest.mark.parametrize("corpus", ["local"], indirect=True)
-def test_owner_and_writer_can_undo(open_as: Open) -> None:
+def test_undo_works_for_owner_and_writer(open_as: Open) -> None:
     alice, bob = open_as("alice"), open_as("bob")
     id = alice.remember(HERON).id
     _shares(alice).share("memory", id, "user", "bob", access="write")
@@ -227,7 +227,7 @@ def test_owner_and_writer_can_undo(open_as: Open) -> None:
 
 
 @pytest.mark.parametrize("corpus", ["local"], indirect=True)
-def test_an_export_and_a_duplicate_are_of_ones_own(open_as: Open, tmp_path: Path) -> None:
+def test_export_and_duplicates_leave_out_shared_memories(open_as: Open, tmp_path: Path) -> None:
     alice, bob = open_as("alice"), open_as("bob")
     heron = alice.remember(HERON)
     _shares(alice).share("memory", heron.id, "user", "bob")
@@ -244,7 +244,7 @@ def test_an_export_and_a_duplicate_are_of_ones_own(open_as: Open, tmp_path: Path
 
 
 @pytest.mark.parametrize("corpus", ["local"], indirect=True)
-def test_an_archive_holds_ones_own_memories_alone(open_as: Open, tmp_path: Path) -> None:
+def test_archive_holds_only_own_memories(open_as: Open, tmp_path: Path) -> None:
     alice, bob = open_as("alice"), open_as("bob")
     heron, otter = (alice.remember(text).id for text in (HERON, OTTER))
     bob.remember("the garden of Holm Bridge is watered on Mondays")
@@ -265,7 +265,7 @@ def test_an_archive_holds_ones_own_memories_alone(open_as: Open, tmp_path: Path)
 
 
 @pytest.mark.parametrize("supersedes", [False, True])
-def test_untrusted_memories_lend_no_confidence_also_where_one_replaces_another(open_as: Open, supersedes: bool) -> None:
+def test_confidence_ignores_untrusted_successors(open_as: Open, supersedes: bool) -> None:
     alice, bob = open_as("alice"), open_as("bob")
     question = "at which early hour does the orchard shop deploy its apple catalogue pages?"
     told = "The orchard shop deploys its apple catalogue pages at an early hour"

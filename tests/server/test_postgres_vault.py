@@ -49,7 +49,7 @@ def _engine(url: str, folder: Path, owner: str) -> LocalEngine:
 
 
 @pytest.mark.parametrize("source", [_by_variable, _by_command, _by_file], ids=["environment", "command", "file"])
-def test_each_owner_has_a_key_that_the_database_does_not_hold(
+def test_owners_have_keys_outside_the_database(
     source: Source, key: str, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "config.toml").write_text(f"[privacy]\n{source(key, monkeypatch, tmp_path)}\n")
@@ -69,7 +69,7 @@ def test_each_owner_has_a_key_that_the_database_does_not_hold(
     assert "4711" not in str(texts) and b"4711" not in b"".join(sealed for _, sealed in rows)
 
 
-def test_without_the_key_a_secret_stays_closed_and_everything_else_is_read(
+def test_missing_key_closes_only_secrets(
     key: str, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "config.toml").write_text(f"[privacy]\n{_by_variable(key, monkeypatch, tmp_path)}\n")
@@ -83,7 +83,7 @@ def test_without_the_key_a_secret_stays_closed_and_everything_else_is_read(
             assert engine.get(plain.id).content == "The heron fishes at dawn"
 
 
-def test_the_key_of_one_source_is_changed_for_that_of_another(
+def test_rotate_key_changes_the_key_source(
     key: str, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "config.toml").write_text(f"[privacy]\n{_by_file(key, monkeypatch, tmp_path)}\n")
@@ -96,7 +96,7 @@ def test_the_key_of_one_source_is_changed_for_that_of_another(
         assert engine.reveal(kept.id).text == SECRET
 
 
-def test_a_command_is_named_in_the_settings_file_alone(tmp_path: Path) -> None:
+def test_key_command_comes_only_from_the_settings_file(tmp_path: Path) -> None:
     environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_PRIVACY_KEY_COMMAND": "rm"}
     assert config.load(environment).privacy.key_command == ()
     (tmp_path / "config.toml").write_text('[privacy]\nkey_command = ["kms", "decrypt"]\n')

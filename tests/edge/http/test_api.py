@@ -24,7 +24,7 @@ def added(api: TestClient, content: str, **details: Any) -> str:
     return str(answer.json()["id"])
 
 
-def test_a_memory_is_stored_read_edited_forgotten_and_restored(api: TestClient) -> None:
+def test_api_stores_reads_edits_forgets_and_restores(api: TestClient) -> None:
     id = added(api, "We deploy with Argo CD", category="decisions", tags=["deploy"], project="shop")
     read = api.get(f"/v1/memories/{id}").json()
     assert (read["content"], read["tags"], read["category"]) == ("We deploy with Argo CD", ["deploy"], "decisions")
@@ -49,7 +49,7 @@ def test_a_memory_is_stored_read_edited_forgotten_and_restored(api: TestClient) 
     assert journal["versions"][0]["content"] == "We deploy with Argo CD"
 
 
-def test_a_recall_tells_reasons_and_evidence(api: TestClient) -> None:
+def test_recall_returns_reasons_and_evidence(api: TestClient) -> None:
     id = added(api, "Releases reach the cluster through Argo CD")
     added(api, "The office plant drinks on Mondays")
     answer = api.post("/v1/recall", json={"text": "how do releases reach the cluster?", "limit": 1}).json()
@@ -62,7 +62,7 @@ def test_a_recall_tells_reasons_and_evidence(api: TestClient) -> None:
     assert 0 <= answer["confidence"] <= 1
 
 
-def test_why_not_names_the_stage_and_the_change(api: TestClient) -> None:
+def test_why_not_returns_stage_and_smallest_change(api: TestClient) -> None:
     id = added(api, "Releases reach the cluster through Argo CD", category="facts")
     asked = {"id": id, "text": "releases cluster", "category": "people"}
     found = api.post("/v1/why-not", json=asked).json()
@@ -70,7 +70,7 @@ def test_why_not_names_the_stage_and_the_change(api: TestClient) -> None:
     assert found["smallest_change"]["options"] == {"category": None}
 
 
-def test_memories_are_listed_by_page_and_filter(api: TestClient) -> None:
+def test_browse_pages_and_filters(api: TestClient) -> None:
     ids = [added(api, f"fact number {number}", tags=["even" if number % 2 == 0 else "odd"]) for number in range(5)]
     first = api.get("/v1/memories", params={"limit": 2}).json()
     assert ([each["id"] for each in first["memories"]], first["next_offset"]) == ([ids[4], ids[3]], 2)
@@ -81,7 +81,7 @@ def test_memories_are_listed_by_page_and_filter(api: TestClient) -> None:
     assert api.get("/v1/memories", params={"category": "people"}).json()["memories"] == []
 
 
-def test_a_batch_is_stored_whole_or_not_at_all(api: TestClient) -> None:
+def test_remember_all_stores_all_or_none(api: TestClient) -> None:
     memories = [{"content": f"batch fact {number}"} for number in range(100)]
     outcomes = api.post("/v1/batch", json={"drafts": memories}).json()
     assert {each["action"] for each in outcomes} == {"added"} and len({each["batch"] for each in outcomes}) == 1
@@ -91,7 +91,7 @@ def test_a_batch_is_stored_whole_or_not_at_all(api: TestClient) -> None:
     assert api.get("/v1/stats").json()["memories"] == 0
 
 
-def test_links_connect_and_supersede(api: TestClient) -> None:
+def test_link_connects_and_supersedes(api: TestClient) -> None:
     old, new = added(api, "We deploy with Helm"), added(api, "We deploy with Flux")
     link = {"source": new, "kind": "supersedes", "target": old}
     assert api.post("/v1/links", json=link).json()["action"] == "linked"
@@ -105,7 +105,7 @@ def test_links_connect_and_supersede(api: TestClient) -> None:
     assert newest in {hit["id"] for hit in hits} and new not in {hit["id"] for hit in hits}
 
 
-def test_undo_shows_its_plan_first(api: TestClient) -> None:
+def test_undo_dry_run_returns_the_plan(api: TestClient) -> None:
     id = added(api, "The build takes nine minutes")
     plan = api.post("/v1/undo", json={"dry_run": True}).json()
     assert [entry["id"] for entry in plan["entries"]] == [id] and plan["outcomes"] == []
@@ -114,7 +114,7 @@ def test_undo_shows_its_plan_first(api: TestClient) -> None:
     assert api.post("/v1/undo", json={"dry_run": True}).status_code == 404
 
 
-def test_an_export_can_be_imported_again(api: TestClient, engine: LocalEngine) -> None:
+def test_import_reads_an_export(api: TestClient, engine: LocalEngine) -> None:
     id = added(api, "The build takes nine minutes", project="shop")
     private = added(api, "My neighbour is called Ada", sensitivity="private")
     whole = api.get("/v1/export", params={"private": "true"})
@@ -130,13 +130,13 @@ def test_an_export_can_be_imported_again(api: TestClient, engine: LocalEngine) -
     assert (again["added"], again["duplicates"]) == (0, 2)
 
 
-def test_an_import_that_cannot_be_read_changes_nothing(api: TestClient) -> None:
+def test_import_refuses_unreadable_files(api: TestClient) -> None:
     refused = api.post("/v1/import", content=b'{"content": "fine"}\n{"content": \n')
     assert refused.status_code == 422 and "line 2" in refused.json()["detail"]
     assert api.get("/v1/stats").json()["memories"] == 0
 
 
-def test_a_secret_shows_its_title_until_it_is_revealed(api: TestClient, engine: LocalEngine) -> None:
+def test_reveal_returns_the_text_of_a_secret(api: TestClient, engine: LocalEngine) -> None:
     id = added(api, PASSWORD)
     read = api.get(f"/v1/memories/{id}")
     assert read.json()["sensitivity"] == "secret" and "hunter2" not in read.text
@@ -146,7 +146,7 @@ def test_a_secret_shows_its_title_until_it_is_revealed(api: TestClient, engine: 
     assert [entry.action for entry in engine.journal(id=id).entries][:2] == ["revealed", "revealed"]
 
 
-def test_the_graph_shows_a_neighbourhood(api: TestClient) -> None:
+def test_concepts_neighbourhood_returns_nodes(api: TestClient) -> None:
     added(api, "Argo CD deploys the billing service")
     added(api, "Argo CD runs on Kubernetes")
     found = api.get("/v1/concept", params={"name": "Argo CD"}).json()
@@ -154,7 +154,7 @@ def test_the_graph_shows_a_neighbourhood(api: TestClient) -> None:
     assert api.get("/v1/concept", params={"name": "nothing at all"}).status_code == 404
 
 
-def test_erasing_leaves_no_history(api: TestClient) -> None:
+def test_erase_leaves_no_history(api: TestClient) -> None:
     id = added(api, "a slip of the tongue")
     assert api.post(f"/v1/memories/{id}/erase").json()["outcomes"][0]["action"] == "erased"
     assert api.get(f"/v1/memories/{id}").status_code == 404
@@ -191,7 +191,7 @@ def test_erasing_leaves_no_history(api: TestClient) -> None:
         ("GET", "/v1/nothing", {}, 404),
     ],
 )
-def test_what_cannot_be_used_is_refused_as_a_problem(
+def test_bad_requests_are_problem_documents(
     api: TestClient, method: str, path: str, details: dict[str, Any], status: int
 ) -> None:
     answer = api.request(method, path, **details)
@@ -201,12 +201,12 @@ def test_what_cannot_be_used_is_refused_as_a_problem(
     assert problem["status"] == status and problem["detail"] and problem["title"] and problem["type"]
 
 
-def test_a_refusal_names_its_remedy(api: TestClient) -> None:
+def test_problem_documents_name_the_remedy(api: TestClient) -> None:
     assert api.post("/v1/memories", json={"content": "x " * 2000}).json()["remedy"] == "split"
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_every_operation_refuses_strangers(api: TestClient, operation: Any) -> None:
+def test_every_operation_needs_a_token(api: TestClient, operation: Any) -> None:
     path = re.sub(r"{\w+}", "abcd1234", operation.path)
     del api.headers["Authorization"]
     unknown = api.request(operation.verb, path)
@@ -216,7 +216,7 @@ def test_every_operation_refuses_strangers(api: TestClient, operation: Any) -> N
     assert api.request(operation.verb, path, headers={**token, "Origin": "http://evil.example"}).status_code == 403
 
 
-def test_the_document_describes_every_operation(api: TestClient) -> None:
+def test_openapi_describes_every_operation(api: TestClient) -> None:
     found = api.get("/openapi.json").json()
     assert found["openapi"].startswith("3.1")
     described = {(path, method.upper()) for path, methods in found["paths"].items() for method in methods}
@@ -226,14 +226,14 @@ def test_the_document_describes_every_operation(api: TestClient) -> None:
     assert references <= set(found["components"]["schemas"])
 
 
-def test_the_page_runs_no_script_and_loads_nothing_from_elsewhere(api: TestClient) -> None:
+def test_docs_page_runs_no_script(api: TestClient) -> None:
     page = api.get("/docs")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "<script" not in page.text and "http" not in page.text.replace("http-equiv", "")
     assert "/v1/recall" in page.text and api.get("/docs/style.css").status_code == 200
 
 
-def test_an_error_of_ours_tells_no_text(
+def test_internal_errors_show_no_text(
     api: TestClient, engine: LocalEngine, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:

@@ -57,7 +57,7 @@ def remote(url: str) -> Iterator[RemoteEngine]:
         yield memory
 
 
-def test_the_position_of_a_write_goes_with_what_is_asked_next() -> None:
+def test_remote_engine_sends_the_position_of_its_last_write() -> None:
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -75,7 +75,7 @@ def untimed(answer: Answer) -> Answer:
     return replace(answer, took_ms=0.0)
 
 
-def test_everyday_calls_give_what_the_engine_gives(remote: RemoteEngine, engine: LocalEngine) -> None:
+def test_remote_engine_returns_the_values_of_the_engine(remote: RemoteEngine, engine: LocalEngine) -> None:
     outcome = remote.remember(
         "We deploy with Argo CD", category="decisions", tags=("deploy",), valid_from=datetime(2024, 5, 1, tzinfo=UTC)
     )
@@ -107,7 +107,7 @@ def test_everyday_calls_give_what_the_engine_gives(remote: RemoteEngine, engine:
     assert remote.erase(newer.id).outcomes[0].action == "erased"
 
 
-def test_a_field_that_is_null_is_not_one_that_is_absent(remote: RemoteEngine, engine: LocalEngine) -> None:
+def test_remote_engine_tells_null_from_absent(remote: RemoteEngine, engine: LocalEngine) -> None:
     id = remote.remember("Nobody waters the fern", speaker="Ada", role="user").id
     remote.edit(id, importance=0.9)
     assert (engine.get(id).speaker, engine.get(id).role) == ("Ada", "user")
@@ -115,7 +115,7 @@ def test_a_field_that_is_null_is_not_one_that_is_absent(remote: RemoteEngine, en
     assert (engine.get(id).speaker, engine.get(id).role) == ("Ada", None)
 
 
-def test_rooms_give_what_the_engine_gives(remote: RemoteEngine, engine: LocalEngine) -> None:
+def test_remote_rooms_return_the_values_of_the_engine(remote: RemoteEngine, engine: LocalEngine) -> None:
     for text in ("Argo CD deploys the shop", "Argo CD runs on Kubernetes", "The shop is deployed with Helm"):
         remote.remember(text)
     newer = remote.remember("The shop is no longer deployed with Helm").id
@@ -133,7 +133,9 @@ def test_rooms_give_what_the_engine_gives(remote: RemoteEngine, engine: LocalEng
         remote.sharing.shares()
 
 
-def test_a_batch_a_secret_and_the_transfers(remote: RemoteEngine, engine: LocalEngine, tmp_path: Path) -> None:
+def test_remote_engine_stores_batches_reveals_and_transfers(
+    remote: RemoteEngine, engine: LocalEngine, tmp_path: Path
+) -> None:
     outcomes = remote.remember_all([{"content": f"fact number {number}"} for number in range(3)])
     assert len({each.batch for each in outcomes}) == 1
     secret = remote.remember("The staging database password is hunter2-Rk4T9w")
@@ -148,7 +150,7 @@ def test_a_batch_a_secret_and_the_transfers(remote: RemoteEngine, engine: LocalE
         remote.export_memories(target)
 
 
-def test_errors_are_those_of_the_engine(remote: RemoteEngine) -> None:
+def test_remote_engine_raises_the_errors_of_the_engine(remote: RemoteEngine) -> None:
     first = remote.remember("one fact").id
     remote.remember("another fact")
     with pytest.raises(NotFound, match="no memory starts with"):
@@ -167,7 +169,7 @@ def test_errors_are_those_of_the_engine(remote: RemoteEngine) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_kind_of_error_survives_the_way(name: str) -> None:
+def test_every_error_class_survives_http(name: str) -> None:
     kind, status = KINDS[name]
     problem = problem_of(kind("what happened", remedy="what helps"))
     assert problem.status == status
@@ -179,17 +181,17 @@ def test_every_kind_of_error_survives_the_way(name: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b'{"type": 5}'])
-def test_an_answer_that_is_no_problem_document_is_still_an_error(body: bytes) -> None:
+def test_remote_engine_raises_on_other_error_bodies(body: bytes) -> None:
     assert isinstance(raised_again(502, body, "Bad Gateway"), Unavailable)
     assert isinstance(raised_again(403, body, "Forbidden"), AccessDenied)
 
 
-def test_a_wrong_key_is_denied(url: str) -> None:
+def test_connect_with_a_wrong_key_is_denied(url: str) -> None:
     with triskele.connect(url, "another") as memory, pytest.raises(AccessDenied, match="wrong, expired or revoked"):
         memory.stats()
 
 
-def test_a_server_that_is_gone_or_is_another_one_is_unavailable() -> None:
+def test_remote_engine_raises_unavailable_without_a_server() -> None:
     with triskele.connect("http://127.0.0.1:1", "k") as memory, pytest.raises(Unavailable, match="does not answer"):
         memory.stats()
     page = httpx.MockTransport(lambda _: httpx.Response(200, text="<html>hello</html>"))
@@ -200,13 +202,13 @@ def test_a_server_that_is_gone_or_is_another_one_is_unavailable() -> None:
 @pytest.mark.parametrize(
     "address", ["memory.example.com", "ftp://x", "http://memory.example.com", "https://u:p@x", "https://x?y", ""]
 )
-def test_an_address_that_would_expose_texts_is_refused(address: str) -> None:
+def test_connect_refuses_unsafe_addresses(address: str) -> None:
     with pytest.raises(BadInput):
         triskele.connect(address, "k")
 
 
 @pytest.mark.parametrize("key", ["", "two words", "line\n", "ключ"])
-def test_a_key_that_cannot_be_one_is_refused(key: str) -> None:
+def test_connect_refuses_invalid_keys(key: str) -> None:
     with pytest.raises(TriskeleError, match="copy it again"):
         triskele.connect("https://memory.example.com", key)
 
@@ -229,9 +231,7 @@ def run(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return lambda *arguments, **options: CliRunner().invoke(cli, list(arguments), prog_name="triskele", **options)
 
 
-def test_what_a_new_memory_contradicts_is_named_over_a_server(
-    run: Run, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_add_names_contradictions_over_a_server(run: Run, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     older = json.loads(run("add", "The shop is deployed with Helm", "--json").stdout)["id"]
     newer = run("add", "The shop is no longer deployed with Helm")
     assert newer.exit_code == 0, newer.output
@@ -251,15 +251,13 @@ def test_what_a_new_memory_contradicts_is_named_over_a_server(
         (["add", "x", "--project", "p" * 300], "the project is longer than 200 characters"),
     ],
 )
-def test_a_bad_value_is_refused_over_a_server_in_the_words_of_the_engine(
-    run: Run, arguments: list[str], words: str
-) -> None:
+def test_remote_engine_refuses_bad_values_as_the_engine_does(run: Run, arguments: list[str], words: str) -> None:
     refused = run(*arguments)
     assert refused.exit_code == 2 and words in refused.stderr, refused.output
     assert "Input should" not in refused.stderr and "String should" not in refused.stderr
 
 
-def test_complaints_are_sentences_where_the_engine_has_one(api: TestClient) -> None:
+def test_validation_errors_use_the_sentences_of_the_engine(api: TestClient) -> None:
     def complaint(path: str, **body: object) -> str:
         answer = api.post(path, json=body)
         assert answer.status_code == 422
@@ -296,7 +294,7 @@ def test_complaints_are_sentences_where_the_engine_has_one(api: TestClient) -> N
         ("title", "t" * 300),
     ],
 )
-def test_a_server_refuses_a_memory_in_the_words_of_a_store_of_ones_own(
+def test_add_over_a_server_is_refused_as_locally(
     remote: RemoteEngine, engine: LocalEngine, field: str, value: Any
 ) -> None:
     with pytest.raises(BadInput) as local:
@@ -320,7 +318,7 @@ def test_a_server_refuses_a_memory_in_the_words_of_a_store_of_ones_own(
         ("near", "!!!!!"),
     ],
 )
-def test_a_server_refuses_a_question_in_the_words_of_a_store_of_ones_own(
+def test_recall_over_a_server_is_refused_as_locally(
     remote: RemoteEngine, engine: LocalEngine, option: str, value: Any
 ) -> None:
     with pytest.raises(BadInput) as local:
@@ -329,7 +327,7 @@ def test_a_server_refuses_a_question_in_the_words_of_a_store_of_ones_own(
         remote.recall("herons", **{option: value})
 
 
-def test_everyday_commands_ask_the_server_of_the_settings(
+def test_commands_ask_the_server_of_the_settings(
     run: Run, url: str, engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     added = json.loads(run("add", "Argo CD deploys the shop", "--tags", "deploy", "--json").stdout)
@@ -351,9 +349,7 @@ def test_everyday_commands_ask_the_server_of_the_settings(
     assert run("list").exit_code == 0
 
 
-def test_what_is_not_embedded_yet_is_told_without_a_command_that_the_laptop_refuses(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recall_over_a_server_names_no_local_command(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = RemoteEngine.recall
     monkeypatch.setattr(RemoteEngine, "recall", lambda *words, **options: replace(asked(*words, **options), waiting=2))
     run("add", "Argo CD deploys the shop")
@@ -361,14 +357,14 @@ def test_what_is_not_embedded_yet_is_told_without_a_command_that_the_laptop_refu
     assert "2 memories are not embedded yet, so only keywords find them." in said and "reindex" not in said
 
 
-def test_an_empty_question_finds_nothing_as_on_a_store_of_ones_own(run: Run, remote: RemoteEngine) -> None:
+def test_empty_question_finds_nothing_over_a_server(run: Run, remote: RemoteEngine) -> None:
     run("add", "Argo CD deploys the shop")
     answer = run("recall", "")
     assert answer.exit_code == 0 and "The question is empty" in answer.stdout
     assert remote.recall("").hits == ()
 
 
-def test_an_agent_without_a_background_process_uses_a_new_key_at_its_next_request(run: Run, tmp_path: Path) -> None:
+def test_new_key_counts_at_the_next_request(run: Run, tmp_path: Path) -> None:
     assert run("list").exit_code == 0
     key, settings = tmp_path / "laptop" / "server.key", tmp_path / "laptop" / "config.toml"
     key.write_text("tsk_of_nobody")
@@ -398,7 +394,7 @@ def test_an_agent_without_a_background_process_uses_a_new_key_at_its_next_reques
         engine.open_engine()
 
 
-def test_a_closed_memory_says_so(url: str, tmp_path: Path) -> None:
+def test_closed_remote_engine_raises_store_closed(url: str, tmp_path: Path) -> None:
     with triskele.connect(url, TOKEN, project=PROJECT) as memory:
         other = memory.acting_as("client:codex")
     calls: tuple[Callable[[], object], ...] = (
@@ -414,7 +410,7 @@ def test_a_closed_memory_says_so(url: str, tmp_path: Path) -> None:
     memory.close()
 
 
-def test_values_of_another_type_are_refused_as_by_the_engine(remote: RemoteEngine) -> None:
+def test_remote_engine_refuses_other_types_as_the_engine_does(remote: RemoteEngine) -> None:
     kept = remote.remember("Herons fish at dawn").id
     nothing: Any = None
     one_text = "must be a list of texts, not a text"
@@ -442,7 +438,9 @@ def test_values_of_another_type_are_refused_as_by_the_engine(remote: RemoteEngin
     assert remote.stats().memories == 1 and len(remote.journal(id=kept).versions) == 1
 
 
-def test_names_of_kinds_and_paths_as_texts_will_do(remote: RemoteEngine, engine: LocalEngine, tmp_path: Path) -> None:
+def test_remote_engine_accepts_names_and_paths_as_text(
+    remote: RemoteEngine, engine: LocalEngine, tmp_path: Path
+) -> None:
     heron, otter = (remote.remember(text).id for text in ("Herons fish at dawn", "Otters fish at night"))
     remote.link(heron, "see-also", otter)
     assert [link.kind for link in engine.get(heron).links] == [LinkKind.SEE_ALSO]

@@ -29,7 +29,7 @@ def series(api: TestClient) -> dict[str, float]:
     return {name: float(value) for name, _, value in values}
 
 
-def test_recalls_are_timed_by_leg_and_writes_as_a_whole(api: TestClient) -> None:
+def test_metrics_time_recalls_by_leg_and_writes(api: TestClient) -> None:
     api.post("/v1/memories", json={"content": "Argo CD deploys the shop"})
     api.post("/v1/recall", json={"text": "what deploys the shop?"})
     api.get("/v1/memories/zzzzzzzz")
@@ -44,12 +44,12 @@ def test_recalls_are_timed_by_leg_and_writes_as_a_whole(api: TestClient) -> None
     assert found["triskele_embed_waiting"] == 1
 
 
-def test_hooks_are_timed(api: TestClient) -> None:
+def test_metrics_time_hooks(api: TestClient) -> None:
     api.post("/hook/stop", json={})
     assert series(api)["triskele_inject_seconds_count"] == 1
 
 
-def test_buckets_add_up_and_labels_are_escaped() -> None:
+def test_metrics_buckets_add_up_and_labels_are_escaped() -> None:
     metrics = Metrics()
     for seconds in (0.0005, 0.003, 99.0):
         metrics.observe("triskele_request_seconds", seconds, operation='a"b\\c\nd')
@@ -62,7 +62,7 @@ def test_buckets_add_up_and_labels_are_escaped() -> None:
 
 
 @pytest.mark.parametrize("fault", [False, True])
-def test_no_text_of_a_memory_is_in_a_log(
+def test_request_log_holds_no_text(
     api: TestClient,
     lines: list[str],
     requests_logged: list[dict[str, Any]],
@@ -91,7 +91,7 @@ def test_no_text_of_a_memory_is_in_a_log(
 
 
 @pytest.mark.parametrize("corpus", ["local", "database"])
-def test_legs_of_a_recall_are_timed(tmp_path: Path, postgres_url: str, corpus: str) -> None:
+def test_recall_times_its_legs(tmp_path: Path, postgres_url: str, corpus: str) -> None:
     environment = {"TRISKELE_HOME": str(tmp_path), "TRISKELE_STORE_CORPUS": corpus}
     with LocalEngine(config.load(environment, store_url=postgres_url), tmp_path) as engine:
         engine.remember("Argo CD deploys the shop")

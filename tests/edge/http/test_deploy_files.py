@@ -23,7 +23,7 @@ def variables(text: str) -> set[str]:
     return {word for word in words if word.startswith("TRISKELE_")}
 
 
-def test_the_compose_file_has_a_database_and_a_server() -> None:
+def test_compose_file_has_database_and_server() -> None:
     found = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     services = found["services"]
     assert set(services) == {"database", "triskele"}
@@ -33,7 +33,7 @@ def test_the_compose_file_has_a_database_and_a_server() -> None:
     assert {secret for each in services.values() for secret in each["secrets"]} == set(found["secrets"])
 
 
-def test_the_manifest_has_every_kind_with_a_read_replica() -> None:
+def test_manifest_has_every_kind_and_a_replica() -> None:
     found: list[Any] = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
     assert [each["kind"] for each in found] == KINDS
     assert all(each["apiVersion"] and each["metadata"]["name"] for each in found)
@@ -48,7 +48,7 @@ def test_the_manifest_has_every_kind_with_a_read_replica() -> None:
     assert mounted == {each["name"] for each in pod["spec"]["volumes"]}
 
 
-def test_the_unit_starts_the_server_and_is_confined() -> None:
+def test_systemd_unit_starts_a_confined_server() -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string((DEPLOY / "triskele.service").read_text())
@@ -57,7 +57,7 @@ def test_the_unit_starts_the_server_and_is_confined() -> None:
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "triskele.service", "kubernetes.yaml"])
-def test_settings_and_commands_exist(name: str, tmp_path: Path) -> None:
+def test_deploy_files_use_existing_settings_and_commands(name: str, tmp_path: Path) -> None:
     text = (DEPLOY / name).read_text()
     known = {
         f"TRISKELE_{key}".upper().replace(".", "_") for key in config.load({"TRISKELE_HOME": str(tmp_path)}).origins

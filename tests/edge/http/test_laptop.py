@@ -193,7 +193,7 @@ def _plain(text: str) -> str:
     return text
 
 
-def test_a_day_of_commands_prints_what_it_prints_on_a_store_of_ones_own(
+def test_commands_over_a_server_print_what_they_print_locally(
     laptop: Laptop, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRISKELE_RECALL_MODEL", "none")
@@ -213,7 +213,7 @@ def test_a_day_of_commands_prints_what_it_prints_on_a_store_of_ones_own(
     "command",
     ["reindex", "backup x.db", "restore x.db", "doctor", "projects list", "review", "curate", "ui", "serve --http :0"],
 )
-def test_what_works_on_files_of_a_store_is_refused_in_one_line(laptop: Laptop, work: Path, command: str) -> None:
+def test_upkeep_over_a_server_is_refused_in_one_line(laptop: Laptop, work: Path, command: str) -> None:
     home = laptop("any-key")
     (work / "x.db").write_text("")
     refused = run(*command.split())
@@ -222,14 +222,14 @@ def test_what_works_on_files_of_a_store_is_refused_in_one_line(laptop: Laptop, w
     assert not (home / "memories.db").exists() and (work / "x.db").read_text() == ""
 
 
-def test_a_store_that_the_command_names_is_used_itself(laptop: Laptop, work: Path) -> None:
+def test_store_option_bypasses_the_server(laptop: Laptop, work: Path) -> None:
     laptop("any-key")
     store = f"sqlite:///{work / 'own.db'}"
     assert run("--store", store, "add", "only here").exit_code == 0
     assert "only here" in run("list", "--store", store).stdout
 
 
-def test_a_server_that_cannot_be_used_is_told_in_one_line(
+def test_commands_report_an_unusable_server_in_one_line(
     laptop: Laptop, server: TeamServer, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusal(**point: Any) -> str:
@@ -260,7 +260,7 @@ def test_a_server_that_cannot_be_used_is_told_in_one_line(
     assert "TRISKELE_KEY" in run("list").stderr
 
 
-def test_a_server_of_another_version_is_named() -> None:
+def test_commands_name_the_version_of_another_server() -> None:
     def answer(_: httpx.Request) -> httpx.Response:
         return httpx.Response(200, json={"else": 1}, headers={"X-Triskele-Version": "9.1"})
 
@@ -286,7 +286,7 @@ def _event(work: Path, prompt: str, session: str = "s1") -> bytes:
     return json.dumps(told).encode()
 
 
-def test_a_hook_gives_memories_of_the_server(laptop: Laptop, server: TeamServer, host: Host, work: Path) -> None:
+def test_hook_injects_memories_of_the_server(laptop: Laptop, server: TeamServer, host: Host, work: Path) -> None:
     key = server.key()
     laptop(key)
     with triskele.connect(server.address, key, project="shop") as memory:
@@ -320,7 +320,7 @@ def test_a_hook_gives_memories_of_the_server(laptop: Laptop, server: TeamServer,
 
 
 @pytest.mark.parametrize("trouble", ["gone", "silent", "wrong key", "other server"])
-def test_a_hook_stays_silent_and_in_time_where_the_server_fails(
+def test_hook_is_silent_and_in_time_if_the_server_fails(
     laptop: Laptop, server: TeamServer, host: Host, work: Path, trouble: str
 ) -> None:
     import socket
@@ -369,7 +369,7 @@ def _call(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("by_variables", [False, True])
-def test_agents_use_the_servers_memory_through_the_bridge(
+def test_mcp_uses_the_memory_of_the_server(
     laptop: Laptop, server: TeamServer, host: Host, work: Path, by_variables: bool
 ) -> None:
     key = server.key()
@@ -420,7 +420,7 @@ def test_agents_use_the_servers_memory_through_the_bridge(
     assert not (host.home / "memories.db").exists()
 
 
-def test_an_agent_may_not_store_what_the_server_gave_it(server: TeamServer) -> None:
+def test_memory_store_refuses_texts_that_the_server_injected(server: TeamServer) -> None:
     with triskele.connect(server.address, server.key(), project="shop") as memory:
         memory.remember("Releases reach the cluster through Argo CD on Fridays")
         prompt = "how do releases reach the cluster?"
@@ -432,9 +432,7 @@ def test_an_agent_may_not_store_what_the_server_gave_it(server: TeamServer) -> N
             agent.remember("Releases reach the cluster through Argo CD on Fridays.")
 
 
-def test_a_resident_process_runs_commands_over_its_connection(
-    laptop: Laptop, server: TeamServer, host: Host, work: Path
-) -> None:
+def test_resident_runs_commands_over_its_connection(laptop: Laptop, server: TeamServer, host: Host, work: Path) -> None:
     key = server.key()
     laptop(key)
     host.hook("stop", b"{}")
@@ -452,9 +450,7 @@ def test_a_resident_process_runs_commands_over_its_connection(
         assert [each.content for each in memory.browse().memories] == ["Argo CD deploys the shop"]
 
 
-def test_a_changed_key_is_used_at_once_by_commands_that_the_resident_process_ran(
-    laptop: Laptop, server: TeamServer, host: Host, work: Path
-) -> None:
+def test_commands_use_a_changed_key_at_once(laptop: Laptop, server: TeamServer, host: Host, work: Path) -> None:
     def command(*arguments: str) -> subprocess.CompletedProcess[bytes]:
         line = [sys.executable, "-m", "triskele", *arguments]
         return subprocess.run(line, capture_output=True, env=host.environ, cwd=work, timeout=60, check=False)

@@ -66,7 +66,7 @@ def _methods(*rooms: type) -> set[Callable[..., Any]]:
 
 
 @BY_NAME
-def test_tool_and_command_of_a_row_exist(operation: Operation) -> None:
+def test_operation_names_existing_tool_and_command(operation: Operation) -> None:
     assert operation.tool in {"", *(tool.name for tool in tools(shares=True))}
     command: click.Command | None = cli
     for name in operation.command.split():
@@ -76,7 +76,7 @@ def test_tool_and_command_of_a_row_exist(operation: Operation) -> None:
 
 
 @BY_NAME
-def test_a_row_refuses_a_key_without_its_scope(application: Application, operation: Operation) -> None:
+def test_operation_refuses_keys_without_its_scope(application: Application, operation: Operation) -> None:
     others = frozenset(SCOPES) - {operation.scope}
     rules = ListenerRules(frozenset({"localhost"}), verify=lambda _: Principal(None, "a-key", others))
     client = TestClient(application.for_listener(rules), base_url="http://localhost")
@@ -103,13 +103,13 @@ def remote(application: Application) -> Iterator[RemoteEngine]:
         yield memory
 
 
-def test_every_read_is_compared() -> None:
+def test_every_read_is_compared_with_the_engine() -> None:
     reads = {row.method for row in operations.OPERATIONS if row.scope == "read" and not row.gives_file}
     assert {method for method in reads if not method.__qualname__.startswith("Sharing")} <= READS.keys()
 
 
 @pytest.mark.parametrize("method", READS, ids=lambda method: method.__qualname__)
-def test_client_reads_what_the_engine_reads(
+def test_remote_engine_reads_what_the_engine_reads(
     remote: RemoteEngine, engine: LocalEngine, method: Callable[..., Any]
 ) -> None:
     [id] = [memory.id for memory in engine.browse(limit=1).memories]

@@ -50,7 +50,7 @@ def _routes() -> list[tuple[str, str]]:
     return [*routes, *(("GET", path) for path in beside), *(("POST", path) for path in posted)]
 
 
-def test_no_route_answers_without_a_key_another_host_or_another_origin(server: Server) -> None:  # noqa: F811
+def test_every_route_needs_key_host_and_origin(server: Server) -> None:  # noqa: F811
     key = server.user("ada")
     with httpx.Client(base_url=server.url) as client:
         for method, path in _routes():
@@ -104,7 +104,7 @@ def test_every_tool_needs_its_scope(server: Server) -> None:  # noqa: F811
     assert {each.status for each in told} == {403} and len(told) >= len(registry.tools(shares=True)) - 1
 
 
-def test_the_tokens_of_hosted_models_bound_questions_by_every_way(server: Server) -> None:  # noqa: F811
+def test_model_quota_bounds_every_way_to_ask(server: Server) -> None:  # noqa: F811
     key = server.user("ada", quotas=Quotas(model_tokens_per_day=100))
     ledger = StoreLedger(server.tenants.engine("ada").store)
     bill = Bill(endpoint="embeddings", at=timestamps.now(), tokens=99, cost=0.0, host="models.example")
@@ -119,13 +119,13 @@ def test_the_tokens_of_hosted_models_bound_questions_by_every_way(server: Server
     assert "quota is 100" not in server.tool(key, "memory_store", content="y")
 
 
-def test_the_requests_of_a_minute_bound_tools_too(server: Server) -> None:  # noqa: F811
+def test_request_quota_bounds_tools(server: Server) -> None:  # noqa: F811
     key = server.user("slow", quotas=Quotas(requests_per_minute=2))
     answers = [server.tool(key, "memory_stats") for _ in range(3)]
     assert ["requests in a minute" in each for each in answers] == [False, False, True]
 
 
-def test_the_metadata_names_the_resource_and_how_keys_are_sent(server: Server) -> None:  # noqa: F811
+def test_resource_metadata_names_resource_and_header(server: Server) -> None:  # noqa: F811
     for path in (METADATA_PATH, f"{METADATA_PATH}/mcp"):
         told = httpx.get(server.url + path).json()
         assert told["resource"] == "http://memory.example.com/mcp"
@@ -145,7 +145,7 @@ def _behind(server: Server, limits: ServerSettings) -> Iterator[str]:  # noqa: F
         yield url
 
 
-def test_forwarded_addresses_count_from_trusted_proxies_alone(server: Server) -> None:  # noqa: F811
+def test_forwarded_addresses_count_only_from_trusted_proxies(server: Server) -> None:  # noqa: F811
     key = server.user("ada")
     bearer = {"Authorization": f"Bearer {key}"}
 
@@ -188,7 +188,7 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
     return files
 
 
-def test_tls_by_files(certificate: tuple[Path, Path], application: Application) -> None:
+def test_server_serves_tls_from_files(certificate: tuple[Path, Path], application: Application) -> None:
     import asyncio
 
     from triskele.edge.process.listener import ExtraListener, tcp_socket

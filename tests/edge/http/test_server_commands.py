@@ -36,7 +36,7 @@ def store(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) ->
     return postgres_url
 
 
-def test_a_key_is_printed_once_and_alone_on_standard_output(store: str) -> None:
+def test_keys_create_prints_only_the_key(store: str) -> None:
     made = run("users", "create", "ada", "--admin")
     key = made.stdout.strip()
     assert made.exit_code == 0 and key.startswith("tsk_") and "not shown again" in made.stderr
@@ -59,7 +59,7 @@ def test_a_key_is_printed_once_and_alone_on_standard_output(store: str) -> None:
     assert run("keys", "create", "ada", "--scopes", "all").exit_code == 2
 
 
-def test_deleting_a_user_exports_everything_first(store: str, tmp_path: Path) -> None:
+def test_users_delete_exports_everything_first(store: str, tmp_path: Path) -> None:
     run("users", "create", "ada")
     own = {**os.environ, "TRISKELE_MEMORY_OWNER": "ada"}
     with LocalEngine(config.load(own), tmp_path) as engine:
@@ -76,7 +76,7 @@ def test_deleting_a_user_exports_everything_first(store: str, tmp_path: Path) ->
     assert refused.exit_code == 1 and not (tmp_path / "again.jsonl").exists()
 
 
-def test_users_need_a_postgres_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_commands_need_postgres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
     monkeypatch.delenv("TRISKELE_STORE", raising=False)
     refused = run("users", "list")
@@ -85,7 +85,7 @@ def test_users_need_a_postgres_store(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert open_to_all.exit_code == 2 and "other machines can reach" in open_to_all.stderr
 
 
-def test_without_the_extra_the_demo_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serve_demo_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
 
     def without(name: str, *rest: Any) -> Any:
@@ -97,7 +97,7 @@ def test_without_the_extra_the_demo_names_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-def test_programs_that_another_user_cannot_reach_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serve_demo_copies_unreachable_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     user = getpass.getuser()
     assert not demo.programs_for(None, tmp_path).is_relative_to(tmp_path)
     monkeypatch.setattr(demo, "_is_open", lambda _: False)
@@ -108,7 +108,7 @@ def test_programs_that_another_user_cannot_reach_are_copied(tmp_path: Path, monk
 
 
 @pytest.mark.slow
-def test_the_demo_serves_two_users_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_serve_demo_serves_two_users_and_cleans_up(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "triskele", "serve", "--demo", "--json"]
     environ = {**os.environ, "HOME": str(tmp_path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ) as process:

@@ -47,7 +47,7 @@ def _group(engine: RemoteEngine, method: str, **options: str) -> Any:
     return engine.send(BY_METHOD[getattr(Administration, method)], options)
 
 
-def test_a_client_shares_and_the_other_recalls_until_it_ends(server: Server) -> None:  # noqa: F811
+def test_unshare_ends_what_share_lets_recall(server: Server) -> None:  # noqa: F811
     ada, bob, eve = (server.user(name) for name in ("ada", "bob", "eve"))
     with (
         triskele.connect(server.url, ada) as hers,
@@ -76,7 +76,7 @@ def test_a_client_shares_and_the_other_recalls_until_it_ends(server: Server) -> 
             hers.sharing.share("memory", id, "user", "nobody")
 
 
-def test_groups_are_the_admins_and_the_quota_is_the_owners(server: Server) -> None:  # noqa: F811
+def test_group_changes_need_an_admin_and_quota_is_the_owners(server: Server) -> None:  # noqa: F811
     root = server.user("root", is_admin=True, scopes=SCOPES)
     ada, bob = server.user("ada"), server.user("bob", quotas=Quotas(memories=1))
     with (
@@ -103,7 +103,7 @@ def test_groups_are_the_admins_and_the_quota_is_the_owners(server: Server) -> No
         assert hers.sharing.groups() == [] == list(hers.sharing.shares().given)
 
 
-def test_a_reader_restores_nothing_beyond_the_quota_of_the_owner(server: Server) -> None:  # noqa: F811
+def test_reader_restores_nothing_beyond_the_owners_quota(server: Server) -> None:  # noqa: F811
     ada, bob = server.user("ada", quotas=Quotas(memories=1)), server.user("bob", quotas=Quotas(memories=1))
     with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
         his.remember("one of his own")
@@ -123,7 +123,7 @@ def test_a_reader_restores_nothing_beyond_the_quota_of_the_owner(server: Server)
         assert [memory.content for memory in hers.browse().memories] == [FACT]
 
 
-def test_tools_share_where_there_are_users(server: Server) -> None:  # noqa: F811
+def test_memory_share_works_on_a_server_with_users(server: Server) -> None:  # noqa: F811
     ada, bob = server.user("ada"), server.user("bob")
     listed = {tool["name"] for tool in server.mcp(ada, "tools/list", {})["result"]["tools"]}
     assert {"memory_share", "memory_unshare"} <= listed
@@ -150,7 +150,7 @@ def test_tools_share_where_there_are_users(server: Server) -> None:  # noqa: F81
     assert "zeppelin lands" not in server.tool(bob, "memory_recall", query="zeppelin")
 
 
-def test_commands_share_through_a_server_and_on_the_store(
+def test_shares_commands_work_over_a_server_and_on_the_store(
     server: Server,  # noqa: F811
     run: Callable[..., Any],
     postgres_url: str,
@@ -186,7 +186,7 @@ def test_commands_share_through_a_server_and_on_the_store(
     assert run("shares", "list", **his).output.startswith("Nothing is shared")
 
 
-def test_every_answer_names_the_owner_of_a_shared_memory(
+def test_answers_name_the_owner_of_a_shared_memory(
     server: Server,  # noqa: F811
     run: Callable[..., Any],
     postgres_url: str,
@@ -208,7 +208,7 @@ def test_every_answer_names_the_owner_of_a_shared_memory(
         assert {(each["owner"], each["shared_by"]) for each in versions} == {("ada", "ada")}
 
 
-def test_the_end_of_a_share_says_who_still_reads_and_through_what(
+def test_unshare_lists_who_still_reads(
     server: Server,  # noqa: F811
     run: Callable[..., Any],
     postgres_url: str,
@@ -255,7 +255,7 @@ def test_the_end_of_a_share_says_who_still_reads_and_through_what(
     assert run("shares", "groups", "delete", "crew", **direct).exit_code == 0
 
 
-def test_a_shared_tag_says_how_many_memories_it_shares_and_leaves_out(server: Server, run: Callable[..., Any]) -> None:  # noqa: F811
+def test_share_of_a_tag_counts_shared_and_private_memories(server: Server, run: Callable[..., Any]) -> None:  # noqa: F811
     ada, _ = server.user("ada"), server.user("bob")
     hers = {"SERVER": server.url, "KEY": ada}
 
@@ -289,7 +289,7 @@ def _digest(server: Server, key: str) -> str:  # noqa: F811
     return json.dumps(server.mcp(key, "resources/read", {"uri": "memory://digest"}))
 
 
-def test_agents_are_given_unasked_only_what_trusted_users_share(server: Server) -> None:  # noqa: F811
+def test_hook_injects_only_memories_of_trusted_users(server: Server) -> None:  # noqa: F811
     ada, bob = server.user("ada"), server.user("bob")
     with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
         hers.remember(FACT, tags=["air"])
@@ -312,7 +312,7 @@ def test_agents_are_given_unasked_only_what_trusted_users_share(server: Server) 
         assert (lost, _given(his, question)) == ("", "")
 
 
-def test_untrusted_memories_do_not_keep_ones_own_away(server: Server) -> None:  # noqa: F811
+def test_hook_injects_own_memories_beside_untrusted_ones(server: Server) -> None:  # noqa: F811
     ada, bob = server.user("ada"), server.user("bob")
     with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
         own = "My zeppelin lands in Zurich every evening, beside the lake and the old boat house"
@@ -327,7 +327,7 @@ def test_untrusted_memories_do_not_keep_ones_own_away(server: Server) -> None:  
         assert "two ropes" in _given(his, "", "session-start")
 
 
-def test_an_untrusted_hit_does_not_lend_its_confidence_to_a_memory_that_hardly_fits(server: Server) -> None:  # noqa: F811
+def test_hook_confidence_ignores_untrusted_hits(server: Server) -> None:  # noqa: F811
     ada, bob = server.user("ada"), server.user("bob")
     with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
         question = "at which early hour does the orchard shop deploy its apple catalogue pages?"
@@ -345,7 +345,7 @@ def test_an_untrusted_hit_does_not_lend_its_confidence_to_a_memory_that_hardly_f
         assert "nine" in _given(his, question)
 
 
-def test_an_untrusted_hit_does_not_keep_away_what_would_be_given_without_it(server: Server) -> None:  # noqa: F811
+def test_hook_injection_ignores_untrusted_hits(server: Server) -> None:  # noqa: F811
     ada, bob = server.user("ada"), server.user("bob")
     with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
         question = "when does the shop deploy?"
@@ -360,7 +360,7 @@ def test_an_untrusted_hit_does_not_keep_away_what_would_be_given_without_it(serv
         assert "sells bread" in given and "Fridays" not in given
 
 
-def test_silence_is_blamed_on_a_writer_but_not_on_a_share_that_does_not_count(server: Server) -> None:  # noqa: F811
+def test_hook_explain_names_the_untrusted_writer(server: Server) -> None:  # noqa: F811
     ada, bob = server.user("ada"), server.user("bob")
     question = "where does the zeppelin land?"
     event = ("user-prompt-submit", {"prompt": question, "session_id": "7"})
@@ -381,7 +381,7 @@ def test_silence_is_blamed_on_a_writer_but_not_on_a_share_that_does_not_count(se
         assert told.verdict == "silent: the best hit is written by a user whom you do not trust"
 
 
-def test_a_text_that_another_user_wrote_is_given_unasked_only_if_the_writer_is_trusted(server: Server) -> None:  # noqa: F811
+def test_hook_injects_texts_only_of_trusted_writers(server: Server) -> None:  # noqa: F811
     ada, bob = server.user("ada"), server.user("bob")
     question = "where does the zeppelin land?"
     event = ("user-prompt-submit", {"prompt": question})
@@ -409,7 +409,7 @@ def test_a_text_that_another_user_wrote_is_given_unasked_only_if_the_writer_is_t
         assert "Lindau" in _given(hers, question)
 
 
-def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: Callable[..., Any]) -> None:  # noqa: F811
+def test_trust_belongs_to_the_reader_and_ends_with_the_user(server: Server, run: Callable[..., Any]) -> None:  # noqa: F811
     ada, bob = server.user("ada"), server.user("bob")
     hers, his = ({"SERVER": server.url, "KEY": key} for key in (ada, bob))
     run("add", FACT, "--tags", "air", **hers)
@@ -441,9 +441,7 @@ def test_trust_is_the_readers_alone_and_ends_with_the_user(server: Server, run: 
     "arguments",
     [("list",), ("add", "--tag", "air", "--user", "bob"), ("groups", "create", "crew"), ("groups", "list")],
 )
-def test_a_memory_of_one_person_says_that_sharing_needs_a_server(
-    run: Callable[..., Any], arguments: tuple[str, ...]
-) -> None:
+def test_sharing_is_refused_without_users(run: Callable[..., Any], arguments: tuple[str, ...]) -> None:
     run("add", FACT)
     answer = run("shares", *arguments)
     assert answer.exit_code == 2

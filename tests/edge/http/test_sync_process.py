@@ -179,7 +179,7 @@ def texts(home: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_killed_laptops_and_servers_lose_and_double_nothing(
+def test_sync_survives_kills_without_loss_or_duplicates(
     server: ServerProcess, proxy: Proxy, laptop: Callable[[str], Path]
 ) -> None:
     one, two = laptop("one"), laptop("two")
@@ -212,7 +212,7 @@ def test_killed_laptops_and_servers_lose_and_double_nothing(
     assert run(two, "sync")[1]["pulled"] == 0
 
 
-def test_a_conflict_is_listed_and_resolved_by_commands(laptop: Callable[[str], Path]) -> None:
+def test_review_lists_and_resolves_sync_conflicts(laptop: Callable[[str], Path]) -> None:
     one, two = laptop("one"), laptop("two")
     id = say(one, "add", "the gate is green")[1]["id"]
     assert [say(home, "sync")[0] for home in (one, two)] == [0, 0]
@@ -228,7 +228,7 @@ def test_a_conflict_is_listed_and_resolved_by_commands(laptop: Callable[[str], P
     assert say(two, "sync", "--resolve", id, "--keep", "mine")[0] == 1
 
 
-def test_the_doctor_knows_the_server_and_the_last_sync(laptop: Callable[[str], Path]) -> None:
+def test_doctor_names_server_and_last_sync(laptop: Callable[[str], Path]) -> None:
     home = laptop("one")
     say(home, "add", "the gate is green")
     [before] = say(home, "doctor")[1]["synced"]
@@ -241,9 +241,7 @@ def test_the_doctor_knows_the_server_and_the_last_sync(laptop: Callable[[str], P
     assert say(home, "sync")[0] == 0 and say(home, "doctor")[1]["synced"][0]["sent"] == 1
 
 
-def test_the_resident_process_syncs_by_itself(
-    laptop: Callable[[str], Path], proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resident_syncs_by_itself(laptop: Callable[[str], Path], proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = laptop("one"), laptop("two")
     with opened(one) as engine:
         engine.remember("the owl hunts at dusk")

@@ -43,9 +43,7 @@ def give_key(home: Path) -> None:
     (home / "sync.key").chmod(0o600)
 
 
-def test_a_missing_key_is_told_by_the_status_and_the_next_run_begins_as_the_first(
-    engine: LocalEngine, tmp_path: Path
-) -> None:
+def test_sync_status_reports_a_missing_key(engine: LocalEngine, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot read the key"):
         syncing.sync(engine)
     assert "cannot read the key" in engine.upkeep.sync_state().error
@@ -56,7 +54,7 @@ def test_a_missing_key_is_told_by_the_status_and_the_next_run_begins_as_the_firs
     assert Notes(engine.store).state()["address"] == URL
 
 
-def test_the_status_counts_what_is_private_or_secret_now(engine: LocalEngine) -> None:
+def test_sync_status_counts_private_and_secret_memories(engine: LocalEngine) -> None:
     engine.remember("an open one")
     for number in range(3):
         engine.remember(f"private {number}", project=f"project {number}", sensitivity=Sensitivity.PRIVATE)
@@ -69,7 +67,7 @@ def test_the_status_counts_what_is_private_or_secret_now(engine: LocalEngine) ->
     assert engine.upkeep.sync_state().left_here == 4
 
 
-def test_a_fault_while_syncing_by_itself_is_told_without_its_text(
+def test_automatic_sync_reports_faults_without_text(
     engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def faulty(self: Sync, **_: Any) -> None:
@@ -95,9 +93,7 @@ def put_conflict(engine: LocalEngine) -> str:
     return id
 
 
-def test_show_and_list_say_that_a_memory_is_in_conflict(
-    engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_show_and_list_mark_conflicts(engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "400")
 
@@ -126,7 +122,7 @@ def test_show_and_list_say_that_a_memory_is_in_conflict(
         ("theirs", "Kept the server's version of {}."),
     ],
 )
-def test_a_settled_conflict_is_told_and_a_sync_is_announced_only_if_it_sends_something(
+def test_sync_resolve_announces_a_sync_only_if_it_sends(
     engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, said: str
 ) -> None:
     id = put_conflict(engine)
@@ -135,7 +131,7 @@ def test_a_settled_conflict_is_told_and_a_sync_is_announced_only_if_it_sends_som
     assert (done.exit_code, done.stdout) == (0, said.format(engine.store.shorten([id])[id]) + "\n")
 
 
-def test_the_last_sync_is_shown_as_other_times_are(
+def test_sync_status_formats_the_last_sync(
     engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path))
@@ -149,7 +145,7 @@ def test_the_last_sync_is_shown_as_other_times_are(
     assert json.loads(told)["at"] == moment
 
 
-def test_the_doctor_does_not_say_that_nothing_leaves_where_a_server_is_named(
+def test_doctor_names_the_server_that_gets_texts(
     engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def doctor(*options: str) -> str:

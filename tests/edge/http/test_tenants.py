@@ -95,7 +95,7 @@ def server(settings: Settings) -> Iterator[Server]:
         tenants.close()
 
 
-def test_each_user_has_a_memory_of_their_own(server: Server) -> None:
+def test_users_have_separate_memories(server: Server) -> None:
     ada, bob = server.user("ada"), server.user("bob")
     with triskele.connect(server.url, ada) as hers, triskele.connect(server.url, bob) as his:
         id = hers.remember("Argo CD deploys the shop").id
@@ -104,7 +104,7 @@ def test_each_user_has_a_memory_of_their_own(server: Server) -> None:
         assert his.recall("what deploys the shop?").hits == () and his.stats().memories == 0
 
 
-def test_what_a_user_writes_is_compared_and_proposed(server: Server) -> None:
+def test_writes_of_a_user_are_curated(server: Server) -> None:
     key = server.user("ada")
     with triskele.connect(server.url, key) as memory:
         # The first write of a user is where curation begins to look.
@@ -118,7 +118,7 @@ def test_what_a_user_writes_is_compared_and_proposed(server: Server) -> None:
         assert [each.kind for each in proposed] == ["supersede"] * 2
 
 
-def test_no_write_of_an_agent_waits_for_curation(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_do_not_wait_for_curation(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     began, held, ended = threading.Event(), threading.Event(), list[str]()
 
     def follow(curator: Curator) -> Curated:
@@ -146,9 +146,7 @@ def test_no_write_of_an_agent_waits_for_curation(server: Server, monkeypatch: py
     assert ended == ["ada", "ada", "bob"]
 
 
-def test_a_fault_in_the_curation_of_one_user_does_not_keep_the_others(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_curation_of_users_fails_independently(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     began, held, curated = threading.Event(), threading.Event(), list[str]()
 
     def follow(curator: Curator) -> Curated:
@@ -208,12 +206,12 @@ REQUESTS: dict[str, Callable[[str], dict[str, Any]]] = {
 }
 
 
-def test_every_operation_that_takes_something_is_asked_with_it() -> None:
+def test_every_operation_is_called_with_arguments() -> None:
     takes = {each.name for each in OPERATIONS if each.takes_file or each.request.rest.json_schema().get("properties")}
     assert takes <= REQUESTS.keys()
 
 
-def test_only_questions_are_posted_with_the_scope_read() -> None:
+def test_posts_with_scope_read_are_questions() -> None:
     posted = {each.name for each in OPERATIONS if each.verb != "GET" and each.scope == "read"}
     assert posted == {"lookup", "shorten", "recall", "why_not", "related"}
 
@@ -222,7 +220,7 @@ def _path(path: str, id: str) -> str:
     return re.sub(r"{\w+}", id, path)
 
 
-def test_no_route_shows_or_changes_anything_of_another_user(server: Server) -> None:
+def test_routes_keep_users_apart(server: Server) -> None:
     # A near-miss of the name, and every scope that a user can have.
     ada, bob = server.user("ada"), server.user("ada.b")
     with triskele.connect(server.url, ada) as hers:
@@ -251,7 +249,7 @@ def test_no_route_shows_or_changes_anything_of_another_user(server: Server) -> N
         assert hers.stats().memories == 3
 
 
-def test_no_tool_shows_anything_of_another_user(server: Server) -> None:
+def test_tools_keep_users_apart(server: Server) -> None:
     ada, bob = server.user("ada"), server.user("bob")
     stored = server.tool(ada, "memory_store", content=f"The {WORD} lands in Friedrichshafen", importance=1.0)
     id = json.loads(stored)["result"]["structuredContent"]["id"]
@@ -275,7 +273,7 @@ def test_no_tool_shows_anything_of_another_user(server: Server) -> None:
     assert WORD in server.tool(ada, "memory_get", id=id)
 
 
-def test_scopes_bind_routes_and_tools(server: Server) -> None:
+def test_scopes_hold_for_routes_and_tools(server: Server) -> None:
     server.user("ada")
     accounts = server.tenants.accounts
     for operation in OPERATIONS:
@@ -294,7 +292,7 @@ def test_scopes_bind_routes_and_tools(server: Server) -> None:
         memory.remember("no")
 
 
-def test_keys_end_at_once_and_an_admin_manages_them(server: Server) -> None:
+def test_revoke_key_ends_a_key_at_once(server: Server) -> None:
     root = server.user("root", is_admin=True, scopes=SCOPES)
     assert server.ask(root, "POST", "/v1/users", json={"name": "ada", "memories": 2}).status_code == 200
     made = server.ask(root, "POST", "/v1/keys", json={"user": "ada", "scopes": ["read", "write"]}).json()
@@ -312,7 +310,7 @@ def test_keys_end_at_once_and_an_admin_manages_them(server: Server) -> None:
     assert "/.well-known/oauth-protected-resource/mcp" in refused.headers["WWW-Authenticate"]
 
 
-def test_the_metadata_is_for_everyone_and_nothing_else_is(server: Server) -> None:
+def test_only_metadata_needs_no_key(server: Server) -> None:
     told = httpx.get(f"{server.url}/.well-known/oauth-protected-resource/mcp").json()
     assert told["resource"] == "http://memory.example.com/mcp" and told["scopes_supported"] == list(SCOPES)
     for path in ("/health", "/metrics", "/openapi.json", "/docs", "/v1/health", "/mcp", "/.well-known/other", "/"):
@@ -326,7 +324,7 @@ def test_the_metadata_is_for_everyone_and_nothing_else_is(server: Server) -> Non
     assert server.ask(key, "GET", "/v1/health", headers={"Origin": "https://evil.example"}).status_code == 403
 
 
-def test_the_audit_log_tells_who_did_what_and_no_text(server: Server) -> None:
+def test_audit_log_names_user_and_operation_without_text(server: Server) -> None:
     root = server.user("root", is_admin=True, scopes=SCOPES)
     ada = server.user("ada")
     with triskele.connect(server.url, ada) as memory:
@@ -347,7 +345,7 @@ def test_the_audit_log_tells_who_did_what_and_no_text(server: Server) -> None:
     assert server.ask(ada, "GET", "/v1/audit").status_code == 403
 
 
-def test_quotas_bound_memories_and_requests(server: Server) -> None:
+def test_quotas_bound_memories_and_requests_of_a_user(server: Server) -> None:
     few = server.user("few", quotas=Quotas(memories=2))
     with triskele.connect(server.url, few) as memory:
         memory.remember("one")
@@ -367,7 +365,7 @@ def test_quotas_bound_memories_and_requests(server: Server) -> None:
     assert 1 <= int(answers[-1].headers["Retry-After"]) <= 60
 
 
-def test_parallel_batches_fill_a_quota_and_no_more(server: Server) -> None:
+def test_parallel_batches_never_exceed_the_quota(server: Server) -> None:
     key = server.user("few", quotas=Quotas(memories=5))
     batches = [[{"content": f"fact {batch} of {number}"} for number in range(5)] for batch in range(8)]
     with ThreadPoolExecutor(8) as pool:
@@ -382,7 +380,7 @@ def test_parallel_batches_fill_a_quota_and_no_more(server: Server) -> None:
     assert len(server.tenants.engine("few").store.journal()) == 5
 
 
-def test_a_full_quota_refuses_what_makes_a_memory_current_and_nothing_else(server: Server) -> None:
+def test_full_quota_refuses_only_new_current_memories(server: Server) -> None:
     key = server.user("few", quotas=Quotas(memories=2))
     with triskele.connect(server.url, key) as memory:
         one, two = (memory.remember(text) for text in ("one", "two"))
@@ -404,7 +402,7 @@ def test_a_full_quota_refuses_what_makes_a_memory_current_and_nothing_else(serve
         assert {each.content for each in memory.browse().memories} == {"one", "two and a half"}
 
 
-def test_import_and_sync_are_held_to_the_quota(server: Server) -> None:
+def test_import_and_sync_obey_the_quota(server: Server) -> None:
     key = server.user("few", quotas=Quotas(memories=2))
     lines = b"".join(b'{"content": "fact %d"}\n' % number for number in range(3))
     dry = server.ask(key, "POST", "/v1/import", params={"dry_run": "true"}, content=lines)
@@ -424,7 +422,7 @@ def test_import_and_sync_are_held_to_the_quota(server: Server) -> None:
         assert memory.stats().memories == 2
 
 
-def test_a_changed_quota_holds_at_once(server: Server, settings: Settings) -> None:
+def test_changed_quota_holds_at_once(server: Server, settings: Settings) -> None:
     key = server.user("few", quotas=Quotas(memories=1))
     with triskele.connect(server.url, key) as memory:
         memory.remember("one")
@@ -438,7 +436,7 @@ def test_a_changed_quota_holds_at_once(server: Server, settings: Settings) -> No
         memory.remember("three")
 
 
-def test_the_memories_used_least_recently_are_closed(server: Server) -> None:
+def test_least_recently_used_engines_are_closed(server: Server) -> None:
     keys = [server.user(name) for name in ("ada", "bob", "eve")]
     for number, key in enumerate(keys):
         with triskele.connect(server.url, key) as memory:
@@ -448,14 +446,14 @@ def test_the_memories_used_least_recently_are_closed(server: Server) -> None:
         assert [each.content for each in memory.browse().memories] == ["fact 0"]
 
 
-def test_a_proxy_is_believed_only_where_it_is_trusted(server: Server) -> None:
+def test_forwarded_for_counts_only_from_trusted_proxies(server: Server) -> None:
     ada = server.user("ada")
     for _ in range(2):
         server.ask(ada, "POST", "/v1/memories", json={"content": "x"}, headers={"X-Forwarded-For": "203.0.113.9"})
     assert {each.address for each in server.tenants.accounts.audit()} == {"127.0.0.1"}
 
 
-def test_without_users_no_public_address_is_served() -> None:
+def test_serve_without_users_refuses_public_addresses() -> None:
     for address in ("0.0.0.0:8080", "[::]:8080", "10.0.0.1:80", ":8080"):
         with pytest.raises(BadInput):
             http_address(address)

@@ -39,14 +39,14 @@ def _sign_in(url: str) -> int:
         return client.get("/ui").status_code
 
 
-def test_two_browsers_sign_in_at_one_port(host: Host) -> None:
+def test_ui_signs_in_two_browsers_at_one_port(host: Host) -> None:
     first, second = (json.loads(_ui(host, "--json").stdout)["url"] for _ in range(2))
     assert first.split("#")[0] == second.split("#")[0] and first != second
     assert first.startswith("http://127.0.0.1:")
     assert _sign_in(first) == _sign_in(second) == 200
 
 
-def test_the_browser_is_not_told_the_code_by_its_arguments(host: Host, tmp_path: Path) -> None:
+def test_ui_keeps_the_code_out_of_browser_arguments(host: Host, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\nprintf "%s" "$1" > {seen}\n')
@@ -59,7 +59,7 @@ def test_the_browser_is_not_told_the_code_by_its_arguments(host: Host, tmp_path:
     assert _sign_in(url) == 200
 
 
-def test_another_store_is_refused(host: Host, tmp_path: Path) -> None:
+def test_ui_refuses_another_store(host: Host, tmp_path: Path) -> None:
     assert _ui(host, "--no-browser").stdout.startswith("Open http://127.0.0.1:")
     refused = _ui(host, "--no-browser", "--store", f"sqlite:///{tmp_path}/other.db")
     assert refused.returncode == 1 and "another store" in refused.stderr

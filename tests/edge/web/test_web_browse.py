@@ -65,19 +65,19 @@ def total(engine: LocalEngine, **filters: str) -> int:
         ({"since": "2024-03-01", "until": "2024-04-01"}, 1),
     ],
 )
-def test_counts_are_true(engine: LocalEngine, filters: dict[str, str], count: int) -> None:
+def test_browse_counts_are_exact(engine: LocalEngine, filters: dict[str, str], count: int) -> None:
     assert total(engine, **filters) == count
     assert len({memory.id for memory in browse(engine, **filters).memories}) == count
 
 
-def test_counts_follow_changes(engine: LocalEngine) -> None:
+def test_browse_counts_follow_changes(engine: LocalEngine) -> None:
     engine.forget(*[each.id for each in browse(engine, tag="t1").memories])
     assert total(engine) == 46 and total(engine, state="forgotten") == 21
     engine.undo(all_projects=True)
     assert total(engine) == 66 and total(engine, state="forgotten") == 1
 
 
-def test_pages_join_without_gap_or_overlap(engine: LocalEngine) -> None:
+def test_browse_pages_join_without_gap_or_overlap(engine: LocalEngine) -> None:
     for sort in SORTS:
         whole = browse(engine, sort=sort).memories
         parts = [browse(engine, limit=25, offset=at, sort=sort).memories for at in (0, 25, 50, 75)]
@@ -86,12 +86,12 @@ def test_pages_join_without_gap_or_overlap(engine: LocalEngine) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"state": "lost"}, {"sort": "mood"}, {"origin": "dream"}])
-def test_unknown_filters_are_refused(engine: LocalEngine, wrong: dict[str, str]) -> None:
+def test_browse_refuses_unknown_filters(engine: LocalEngine, wrong: dict[str, str]) -> None:
     with pytest.raises(BadInput):
         browse(engine, **wrong)
 
 
-def test_the_facets_count_current_memories(engine: LocalEngine) -> None:
+def test_browse_facets_count_current_memories(engine: LocalEngine) -> None:
     facets = facets_of(engine)
     assert facets.projects == {"": 30, "shop": 30, "garden": 6}
     assert facets.origins == {"user": 65, "web": 1} and facets.categories["lessons"] == 1
@@ -100,7 +100,7 @@ def test_the_facets_count_current_memories(engine: LocalEngine) -> None:
     assert "past" not in facets_of(engine).tags
 
 
-def test_the_table_is_paged(engine: LocalEngine, browser: Browser) -> None:
+def test_browse_page_shows_pages(engine: LocalEngine, browser: Browser) -> None:
     first, second = browser.get("/ui/browse").text, browser.get("/ui/browse?page=2").text
     assert "66 memories" in first and "1–50 of 66" in first and "51–66 of 66" in second
     assert len(re.findall('name="id"', first)) == 50
@@ -108,12 +108,12 @@ def test_the_table_is_paged(engine: LocalEngine, browser: Browser) -> None:
     assert browser.get("/ui/browse?state=lost").status_code == 422
 
 
-def test_the_timeline_groups_by_month(engine: LocalEngine, browser: Browser) -> None:
+def test_browse_timeline_groups_by_month(engine: LocalEngine, browser: Browser) -> None:
     page = browser.get("/ui/browse?view=timeline&sort=oldest").text
     assert 'id="m2024-03"' in page and "2024-03: 1" in page
 
 
-def test_a_bar_stands_at_its_month() -> None:
+def test_browse_timeline_places_bars_by_month() -> None:
     bars = _bars([("2019-01", 9), ("2024-11", 2), ("2025-01", 4), ("2025-02", 1)])
     assert [bar["month"] for bar in bars] == ["2024-11", "2025-01", "2025-02"]
     assert [bar["x"] for bar in bars] == [0, 50, 75] and [bar["height"] for bar in bars] == [50, 100, 25]
@@ -130,7 +130,7 @@ def _undo(browser: Browser, address: str) -> None:
     assert browser.post("/ui/undo", {"batch": batch[1]}).status_code == 204
 
 
-def test_some_are_forgotten_and_come_back(engine: LocalEngine, browser: Browser) -> None:
+def test_bulk_forgets_and_undo_restores(engine: LocalEngine, browser: Browser) -> None:
     chosen = _ids(engine)[:3]
     answer = browser.post("/ui/bulk", {"action": "forget", "id": chosen})
     assert total(engine) == 63
@@ -142,7 +142,7 @@ def test_some_are_forgotten_and_come_back(engine: LocalEngine, browser: Browser)
     assert total(engine) == 66
 
 
-def test_all_that_match_are_changed_in_one_batch(engine: LocalEngine, browser: Browser) -> None:
+def test_bulk_changes_all_matches_in_one_batch(engine: LocalEngine, browser: Browser) -> None:
     answer = browser.post("/ui/bulk", {"action": "forget", "matching": "1", "project": "shop"})
     assert total(engine, project="shop") == 0 and total(engine) == 36
     assert "project=shop" in answer.headers["hx-redirect"]
@@ -152,7 +152,7 @@ def test_all_that_match_are_changed_in_one_batch(engine: LocalEngine, browser: B
     assert total(engine, project="shop") == 0
 
 
-def test_labels_of_many(engine: LocalEngine, browser: Browser) -> None:
+def test_bulk_changes_labels(engine: LocalEngine, browser: Browser) -> None:
     labels = {"new_category": "decisions", "new_project": "tools", "add_tag": "x", "remove_tag": "t0"}
     answer = browser.post("/ui/bulk", {"action": "label", "matching": "1", "tag": "t0", **labels})
     assert total(engine, tag="t0") == 0 and total(engine, tag="x") == total(engine, project="tools") == 20
@@ -164,14 +164,14 @@ def test_labels_of_many(engine: LocalEngine, browser: Browser) -> None:
 @pytest.mark.parametrize(
     "form", [{}, {"action": "forget"}, {"action": "burn", "id": "x"}, {"id": "zzzz", "action": "forget"}]
 )
-def test_a_wrong_change_of_many_changes_nothing(engine: LocalEngine, browser: Browser, form: dict[str, str]) -> None:
+def test_bulk_refuses_wrong_changes(engine: LocalEngine, browser: Browser, form: dict[str, str]) -> None:
     before = engine.store.position()
     answer = browser.post("/ui/bulk", form)
     assert answer.status_code in (404, 422) and answer.headers["hx-retarget"] == "#notice"
     assert engine.store.position() == before
 
 
-def test_a_memory_is_made_edited_and_undone(browser: Browser) -> None:
+def test_memory_page_creates_edits_and_undoes(browser: Browser) -> None:
     engine = browser.engine
     form = {"content": "one\r\ntwo", "tags": "a, b", "importance": "0.7", "project": "shop", "category": "lessons"}
     made = browser.post("/ui/memories", form).headers["hx-redirect"]
@@ -190,7 +190,7 @@ def test_a_memory_is_made_edited_and_undone(browser: Browser) -> None:
     assert "said=duplicate" in browser.post("/ui/memories", form).headers["hx-redirect"]
 
 
-def test_a_memory_is_forgotten_restored_linked_and_superseded(browser: Browser) -> None:
+def test_memory_page_forgets_restores_links_and_supersedes(browser: Browser) -> None:
     engine = browser.engine
     one, two = engine.remember("one thing").id, engine.remember("another thing").id
     address = f"/ui/memory/{one}"
@@ -208,7 +208,7 @@ def test_a_memory_is_forgotten_restored_linked_and_superseded(browser: Browser) 
     assert browser.post(f"{address}/link", {"kind": "hates", "other": two}).status_code == 422
 
 
-def test_a_secret_is_a_stub_until_it_is_revealed(browser: Browser) -> None:
+def test_memory_page_shows_a_secret_after_reveal(browser: Browser) -> None:
     id = browser.engine.remember("the staging password is hunter2-Correct-Horse", tags=["staging"]).id
     address = f"/ui/memory/{id}"
     for path in (address, "/ui/browse", "/ui?q=staging", "/ui"):
@@ -221,7 +221,7 @@ def test_a_secret_is_a_stub_until_it_is_revealed(browser: Browser) -> None:
     assert browser.engine.reveal(id).text == "the staging password is hunter2-Correct-Horse"
 
 
-def test_undo_of_a_moved_folder_leads_to_the_list(browser: Browser, tmp_path: Path) -> None:
+def test_undo_of_a_moved_folder_returns_to_browse(browser: Browser, tmp_path: Path) -> None:
     engine = browser.engine.working_in(tmp_path)
     engine.edit(engine.remember("a thing of this folder").id, project="shop")
     moved = engine.upkeep.move_project(engine.project, "elsewhere")
@@ -230,7 +230,7 @@ def test_undo_of_a_moved_folder_leads_to_the_list(browser: Browser, tmp_path: Pa
     assert address.startswith("/ui/browse?done=") and browser.get(address).status_code == 200
 
 
-def test_errors_are_said_where_they_happen(browser: Browser) -> None:
+def test_page_errors_are_notices(browser: Browser) -> None:
     refused = browser.post("/ui/memories", {"content": ""})
     assert refused.status_code == 422 and refused.headers["hx-retarget"] == "#notice"
     assert browser.get("/ui/memory/zzzzzzzz").status_code == 404
@@ -239,7 +239,7 @@ def test_errors_are_said_where_they_happen(browser: Browser) -> None:
     assert browser.post("/ui/undo", {"batch": "nothing"}).status_code == 404
 
 
-def test_differences_are_by_word() -> None:
+def test_difference_compares_words() -> None:
     assert difference("we ship on Mondays", "we never ship on Fridays") == [
         ("same", "we"), ("added", " never"), ("same", " ship on "), ("removed", "Mondays"), ("added", "Fridays"),
     ]  # fmt: skip

@@ -28,7 +28,7 @@ def engine(browser: Browser) -> LocalEngine:
     return engine
 
 
-def test_a_concept_leads_to_memories_and_on_to_others(engine: LocalEngine) -> None:
+def test_neighbourhood_of_a_concept_holds_memories_and_concepts(engine: LocalEngine) -> None:
     found = engine.concepts.neighbourhood(concept="argo cd")
     labels = {node.label for node in found.nodes}
     assert {"Argo CD", "Grace Hopper"} <= labels and not any("plant" in label for label in labels)
@@ -40,13 +40,13 @@ def test_a_concept_leads_to_memories_and_on_to_others(engine: LocalEngine) -> No
     assert {edge.source for edge in found.edges} | {edge.target for edge in found.edges} <= {n.key for n in found.nodes}
 
 
-def test_a_memory_can_be_the_focus(engine: LocalEngine) -> None:
+def test_neighbourhood_takes_a_memory_as_focus(engine: LocalEngine) -> None:
     plant = next(each for each in engine.browse(all_projects=True).memories if "plant" in each.content)
     found = engine.concepts.neighbourhood(memory=plant.id[:8])
     assert [node.key for node in found.nodes if node.is_focus] == [f"m{plant.id}"]
 
 
-def test_the_past_has_no_later_memories(engine: LocalEngine, browser: Browser) -> None:
+def test_neighbourhood_of_the_past_has_no_later_memories(engine: LocalEngine, browser: Browser) -> None:
     def kept(at: str) -> int:
         nodes = browser.get("/ui/graph/data", params={"focus": "billing", "at": at}).json()["nodes"]
         return sum(each["kind"] == "memory" for each in nodes)
@@ -55,7 +55,7 @@ def test_the_past_has_no_later_memories(engine: LocalEngine, browser: Browser) -
     assert browser.get("/ui/graph/data", params={"focus": "billing", "at": "2024-01-01"}).status_code == 404
 
 
-def test_the_number_of_nodes_is_bounded(browser: Browser) -> None:
+def test_neighbourhood_bounds_its_nodes(browser: Browser) -> None:
     for number in range(40):
         browser.engine.remember(f"Orion Gate {number} is near Vega Station {number % 7}", tags=[f"tag{number % 5}"])
     read_names(browser.engine.store, browser.engine.lexical)
@@ -67,14 +67,14 @@ def test_the_number_of_nodes_is_bounded(browser: Browser) -> None:
         concepts.neighbourhood(concept="tag1", most=MAX_NODES + 1)
 
 
-def test_pages_with_and_without_a_focus(engine: LocalEngine, browser: Browser) -> None:
+def test_graph_page_opens_with_and_without_focus(engine: LocalEngine, browser: Browser) -> None:
     assert ">billing</a>" in browser.get("/ui/graph/start").text and "/ui/graph/start" in browser.get("/ui/graph").text
     assert "Grace Hopper" in browser.get("/ui/graph?focus=argo+cd").text
     unknown = browser.get("/ui/graph?focus=nothing+like+it")
     assert unknown.status_code == 404 and "no concept is called" in unknown.text
 
 
-def test_the_start_follows_what_is_written(engine: LocalEngine, browser: Browser) -> None:
+def test_graph_start_follows_new_memories(engine: LocalEngine, browser: Browser) -> None:
     assert "Zephyr" not in browser.get("/ui/graph/start").text
     for number in range(2):
         engine.remember(f"Zephyr Station has {number} masts", tags=["Zephyr"])
@@ -82,11 +82,11 @@ def test_the_start_follows_what_is_written(engine: LocalEngine, browser: Browser
     assert "Zephyr" in browser.get("/ui/graph/start").text
 
 
-def test_an_empty_graph_says_so(browser: Browser) -> None:
+def test_graph_page_of_an_empty_store_says_so(browser: Browser) -> None:
     assert "The graph is empty" in browser.get("/ui/graph/start").text
 
 
-def test_the_same_graph_looks_the_same_and_no_nodes_share_a_place() -> None:
+def test_arranged_is_deterministic_and_spreads_nodes() -> None:
     keys = [f"n{number}" for number in range(50)]
     pairs = [(f"n{number}", f"n{number // 3}") for number in range(1, 50)]
     first, second = (arranged(keys, pairs, "n0") for _ in range(2))

@@ -71,7 +71,7 @@ def hostile(browser: Browser, tmp_path: Path) -> tuple[Browser, list[str]]:
     return browser, paths
 
 
-def test_markup_in_stored_texts_stays_text(hostile: tuple[Browser, list[str]]) -> None:
+def test_pages_escape_stored_markup(hostile: tuple[Browser, list[str]]) -> None:
     browser, paths = hostile
     for path in paths:
         answer = browser.get(f"/ui{path}")
@@ -91,20 +91,20 @@ def test_markup_in_stored_texts_stays_text(hostile: tuple[Browser, list[str]]) -
         "/quality?metric={}&run={}", "/memory/{}", "/new?supersedes={}", "/?done={}&said={}",
     ],
 )  # fmt: skip
-def test_markup_in_an_address_stays_text(hostile: tuple[Browser, list[str]], path: str, payload: str) -> None:
+def test_pages_escape_markup_of_addresses(hostile: tuple[Browser, list[str]], path: str, payload: str) -> None:
     address = path.replace("{}", quote(payload, safe="")).replace("/?", "?", 1)
     answer = hostile[0].get(f"/ui{address}")
     assert answer.status_code in (200, 404, 422)
     assert Elements(answer.text).wrong == []
 
 
-def test_the_graph_gives_values_not_markup(hostile: tuple[Browser, list[str]]) -> None:
+def test_graph_data_holds_values_without_markup(hostile: tuple[Browser, list[str]]) -> None:
     browser, _ = hostile
     answer = browser.get("/ui/graph/data", params={"memory": browser.engine.browse(all_projects=True).memories[0].id})
     assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
 
 
-def test_no_template_switches_escaping_off() -> None:
+def test_templates_never_switch_escaping_off() -> None:
     made = environment()
     assert made.autoescape is True
     folder = Path(__file__).parents[3] / "src" / "triskele" / "edge" / "web"

@@ -57,7 +57,7 @@ def _propose(browser: Browser) -> tuple[str, str]:
     return old.id, engine.proposals.list()[0].id
 
 
-def test_a_proposal_is_accepted_and_undone(browser: Browser) -> None:
+def test_review_page_accepts_a_proposal_and_undoes_it(browser: Browser) -> None:
     old, proposal = _propose(browser)
     page = browser.get("/ui/review").text
     assert "1 proposal to review" in page and "<del>02</del>" in page and "02:30 became 04:00" in page
@@ -80,7 +80,7 @@ def _conflict(browser: Browser) -> str:
 
 
 @pytest.mark.parametrize("version", ["mine", "theirs"])
-def test_a_conflict_is_shown_with_both_versions_and_settled(browser: Browser, version: str) -> None:
+def test_review_page_settles_a_conflict(browser: Browser, version: str) -> None:
     engine, id = browser.engine, _conflict(browser)
     page = browser.get("/ui/review").text
     assert "1 conflict with the server" in page and "<b>noon" not in page
@@ -91,20 +91,20 @@ def test_a_conflict_is_shown_with_both_versions_and_settled(browser: Browser, ve
     assert ("dawn" in engine.get(id).content) is (version == "mine")
 
 
-def test_accept_of_a_conflict_can_be_undone(browser: Browser) -> None:
+def test_review_accept_of_a_conflict_can_be_undone(browser: Browser) -> None:
     engine, id = browser.engine, _conflict(browser)
     engine.undo(engine.curation.accept(id).batch)
     assert "dawn" in engine.get(id).content
 
 
-def test_a_proposal_is_rejected_for_good(browser: Browser) -> None:
+def test_review_page_rejects_a_proposal_for_good(browser: Browser) -> None:
     old, proposal = _propose(browser)
     assert "Rejected" in browser.get(browser.post(f"/ui/review/{proposal}/reject").headers["hx-redirect"]).text
     assert browser.engine.proposals.list() == [] and browser.engine.superseded([old]) == set()
     assert browser.post(f"/ui/review/{proposal}/accept").status_code == 404
 
 
-def test_what_was_handed_out_is_counted(browser: Browser) -> None:
+def test_review_page_counts_injections(browser: Browser) -> None:
     memory = browser.engine.get(browser.engine.remember("the backup runs at night").id)
     usage = browser.engine.store.usage
     assert "No conversation was given memories yet" in browser.get("/ui/review").text
@@ -123,7 +123,7 @@ def test_what_was_handed_out_is_counted(browser: Browser) -> None:
     assert "1×, 123 tokens" in browser.get(f"/ui/memory/{memory.id}").text
 
 
-def test_conversations_are_paged(browser: Browser) -> None:
+def test_review_page_shows_pages_of_conversations(browser: Browser) -> None:
     memory = browser.engine.get(browser.engine.remember("the backup runs at night").id)
     for number in range(25):
         browser.engine.store.usage.injected(f"talk-{number}", [Use(memory.id, 1, memory.content_hash)])
@@ -132,7 +132,7 @@ def test_conversations_are_paged(browser: Browser) -> None:
     assert "Older" in first and "Newer" not in first and "Newer" in second and "Older" not in second
 
 
-def test_what_left_the_machine_is_listed(browser: Browser) -> None:
+def test_health_page_lists_sent_texts(browser: Browser) -> None:
     memory = browser.engine.remember("the backup runs at night").id
     departure = Departure("embed", "api.example.org", timestamps.now(), 1, 3, 120, frozenset({memory}))
     StoreLedger(browser.engine.store).leaving(departure)
@@ -140,7 +140,7 @@ def test_what_left_the_machine_is_listed(browser: Browser) -> None:
     assert "api.example.org" in browser.get(f"/ui/memory/{memory}").text
 
 
-def test_health_names_the_server_that_the_store_was_synced_with(browser: Browser) -> None:
+def test_health_page_names_synced_servers(browser: Browser) -> None:
     notes = sync_notes.Notes(browser.engine.store)
     notes.put_state(address="https://memory.example.com", user="ada", at="2026-11-16T11:20:00.000000Z", sent="3")
     health = browser.get("/ui/health").text
@@ -148,7 +148,7 @@ def test_health_names_the_server_that_the_store_was_synced_with(browser: Browser
     assert "<b>Nothing.</b>" not in health and "nothing can be sent" not in health
 
 
-def test_health_tells_of_damage_and_of_copies(browser: Browser, tmp_path: Path) -> None:
+def test_health_page_reports_damage_and_copies(browser: Browser, tmp_path: Path) -> None:
     browser.engine.remember("the backup runs at night")
     browser.engine.upkeep.backup(tmp_path / "copy.db")
     assert "copy.db" in browser.get("/ui/health").text
@@ -169,7 +169,7 @@ def measured(browser: Browser) -> Browser:
     return browser
 
 
-def test_a_run_is_shown_with_its_intervals_and_the_gate(measured: Browser) -> None:
+def test_quality_page_shows_a_run_with_intervals_and_gate(measured: Browser) -> None:
     page = measured.get("/ui/quality").text
     assert "3 questions, 3 labels; 3 measured" in page and "all questions" in page and "lexical" in page
     assert "MRR" in page and 'class="span"' in page
@@ -177,7 +177,7 @@ def test_a_run_is_shown_with_its_intervals_and_the_gate(measured: Browser) -> No
     assert "✓ Passed" in measured.post("/ui/quality/gate").text
 
 
-def test_drift_is_of_what_recall_does() -> None:
+def test_drift_follows_the_ranking_of_recall() -> None:
     def report(**arms: float) -> dict[str, object]:
         return {"manifest": {"at": "2026"}, "arms": {n: {"overall": {"mrr": v}} for n, v in arms.items()}}
 
@@ -185,7 +185,7 @@ def test_drift_is_of_what_recall_does() -> None:
     assert [(point["value"], point["y"]) for point in points] == [(0.5, 50.0), (0.75, 25.0)]
 
 
-def test_code_is_searched_only_where_it_is_indexed(browser: Browser, tmp_path: Path) -> None:
+def test_code_page_searches_only_indexed_trees(browser: Browser, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "retry.py").write_text('def schedule_retry(job):\n    """Try <b>again</b> later."""\n    return job + 1\n')
@@ -198,7 +198,7 @@ def test_code_is_searched_only_where_it_is_indexed(browser: Browser, tmp_path: P
     assert "/etc is not indexed" in refused.text
 
 
-def test_code_is_highlighted_by_its_language() -> None:
+def test_highlighted_follows_the_language() -> None:
     assert highlighted("x = 1 # pause", "py", "the pause")[-2:] == [
         ("comment", "# ", False),
         ("comment", "pause", True),

@@ -16,22 +16,22 @@ def filled(browser: Browser) -> Browser:
     return browser
 
 
-def test_an_empty_store_says_how_to_begin(browser: Browser) -> None:
+def test_search_page_of_an_empty_store_says_how_to_begin(browser: Browser) -> None:
     assert "Nothing has been remembered yet" in browser.get("/ui").text
 
 
-def test_without_a_question_the_newest_are_shown(filled: Browser) -> None:
+def test_search_page_without_question_shows_the_newest(filled: Browser) -> None:
     assert "office plant" in filled.get("/ui").text
 
 
-def test_a_hit_shows_its_words_its_leg_and_its_place(filled: Browser) -> None:
+def test_search_page_shows_words_legs_and_rank_of_a_hit(filled: Browser) -> None:
     page = filled.get("/ui/hits", params={"q": "argo tuesdays"}).text
     assert "<mark>Argo</mark>" in page and "<mark>Tuesdays</mark>" in page
     assert 'rect class="lexical"' in page and "shop" in page and "shares the words" in page
     assert "office plant" not in page
 
 
-def test_the_address_follows_the_question(filled: Browser) -> None:
+def test_search_page_address_follows_the_question(filled: Browser) -> None:
     answer = filled.get("/ui/hits", params={"q": "argo & co", "fusion": "rrf"})
     assert answer.headers["hx-replace-url"] == "/ui?q=argo+%26+co&fusion=rrf"
     assert 'value="argo &amp; co"' in filled.get("/ui", params={"q": "argo & co"}).text
@@ -49,19 +49,19 @@ def test_the_address_follows_the_question(filled: Browser) -> None:
         ({"fusion": "rrf", "rerank": "off", "leg": "lexical"}, True),
     ],
 )
-def test_the_switches_reach_recall(filled: Browser, more: dict[str, str], is_found: bool) -> None:
+def test_search_page_options_reach_recall(filled: Browser, more: dict[str, str], is_found: bool) -> None:
     page = filled.get("/ui/hits", params={"q": "argo", **more}).text
     assert ("Argo" in page) == is_found
     assert is_found or "No hits" in page
 
 
 @pytest.mark.parametrize("more", [{"fusion": "magic"}, {"as_of": "soon-ish"}, {"rerank": "never"}])
-def test_a_wrong_switch_is_said_in_place(filled: Browser, more: dict[str, str]) -> None:
+def test_search_page_shows_wrong_options_in_place(filled: Browser, more: dict[str, str]) -> None:
     answer = filled.get("/ui/hits", params={"q": "argo", **more})
     assert answer.status_code == 200 and 'role="alert"' in answer.text
 
 
-def test_why_not_takes_an_id_or_words(filled: Browser) -> None:
+def test_why_not_page_takes_an_id_or_words(filled: Browser) -> None:
     plant = filled.engine.browse(all_projects=True, category="lessons").memories[0]
     for expected in (plant.id[:10], "office plant drinks"):
         page = filled.get("/ui/why-not", params={"q": "argo", "expected": expected}).text
@@ -72,7 +72,7 @@ def test_why_not_takes_an_id_or_words(filled: Browser) -> None:
     assert "no memory fits" in filled.get("/ui/why-not", params={"q": "argo", "expected": "zzz zzz"}).text
 
 
-def test_marks_join_where_they_overlap() -> None:
+def test_segments_join_overlapping_marks() -> None:
     assert segments("abcdef", [(1, 3), (2, 4), (9, 12)]) == [("a", False), ("bc", True), ("d", True), ("ef", False)]
     assert segments("ab", []) == [("ab", False)]
     assert segments("ab", [(0, 2)]) == [("ab", True)]

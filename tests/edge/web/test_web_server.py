@@ -91,7 +91,7 @@ def team(tmp_path: Path, postgres_url: str) -> Iterator[Team]:
         tenants.close()
 
 
-def test_a_key_signs_in_and_the_page_says_whose_memory_it_is(team: Team) -> None:
+def test_key_signs_in_and_pages_name_the_user(team: Team) -> None:
     browser = team.stranger()
     signed_out = browser.get("/ui/browse")
     assert signed_out.status_code == 401 and 'type="password"' in signed_out.text
@@ -105,7 +105,7 @@ def test_a_key_signs_in_and_the_page_says_whose_memory_it_is(team: Team) -> None
     assert [line.operation for line in team.tenants.accounts.audit()][-1] == "sign_in"
 
 
-def test_pages_name_the_owner_of_what_is_shared(team: Team) -> None:
+def test_pages_name_the_owner_of_shared_memories(team: Team) -> None:
     ada, bob, eve = (team.browser(name) for name in ("ada", "bob", "eve"))
     id = ada.engine.remember(f"the {WORD} lands at noon").id
     shares = ada.engine.store.shares
@@ -122,7 +122,7 @@ def test_pages_name_the_owner_of_what_is_shared(team: Team) -> None:
         assert not any(f"{WORD} lands" in browser.get(path).text for path in paths)
 
 
-def test_pages_offer_only_the_changes_that_a_share_allows(team: Team) -> None:
+def test_pages_offer_only_changes_that_a_share_allows(team: Team) -> None:
     ada, bob = team.browser("ada"), team.browser("bob")
     id = ada.engine.remember(f"the {WORD} lands at noon", tags=["air"]).id
     own = bob.engine.remember(f"another {WORD} of my own").id
@@ -153,7 +153,7 @@ def test_pages_offer_only_the_changes_that_a_share_allows(team: Team) -> None:
 
 
 @pytest.mark.parametrize("proof", ["tsk_000000000000_guess", "guess", "é" * 300])
-def test_what_is_no_key_signs_nobody_in(team: Team, proof: str) -> None:
+def test_invalid_key_does_not_sign_in(team: Team, proof: str) -> None:
     team.key("ada")
     browser = team.stranger()
     assert browser.ask("POST", "/ui/session", content=proof.encode(), headers=OWN).status_code == 401
@@ -162,7 +162,7 @@ def test_what_is_no_key_signs_nobody_in(team: Team, proof: str) -> None:
     assert browser.get("/ui").status_code == 401
 
 
-def test_a_key_in_a_header_or_as_the_cookie_opens_no_page(team: Team) -> None:
+def test_key_in_a_header_or_cookie_opens_no_page(team: Team) -> None:
     key, browser = team.key("ada"), team.stranger()
     for headers in ({"Authorization": f"Bearer {key}"}, {"Cookie": f"triskele_8377={key}"}):
         assert browser.get("/ui", headers=headers).status_code == 401
@@ -172,7 +172,7 @@ def test_a_key_in_a_header_or_as_the_cookie_opens_no_page(team: Team) -> None:
     assert session.get("/v1/me").status_code == 401
 
 
-def test_a_session_ends_by_sign_out_by_time_and_with_its_key(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_ends_by_sign_out_time_and_key(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     left, expired, revoked, other = (team.browser("ada") for _ in range(4))
     kept = dict(left.cookies)
     assert left.post("/ui/sign-out").headers["hx-redirect"] == "/ui"
@@ -189,7 +189,7 @@ def test_a_session_ends_by_sign_out_by_time_and_with_its_key(team: Team, monkeyp
     assert expired.get("/ui").status_code == other.get("/ui").status_code == 401
 
 
-def test_a_session_ends_no_later_than_its_key(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_ends_no_later_than_its_key(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     team.tenants.accounts.create_user("ada")
     soon = timestamps.now() + timedelta(minutes=5)
     key, _ = team.tenants.accounts.create_key("ada", scopes=ALL, expires_at=soon)
@@ -201,13 +201,13 @@ def test_a_session_ends_no_later_than_its_key(team: Team, monkeypatch: pytest.Mo
     assert browser.get("/ui").status_code == 401
 
 
-def test_another_instance_knows_the_session(team: Team) -> None:
+def test_session_holds_on_every_instance(team: Team) -> None:
     browser = team.browser("ada")
     browser.app = Team(team.tenants).app
     assert browser.get("/ui").status_code == 200
 
 
-def test_of_many_sessions_of_a_key_the_oldest_go(team: Team) -> None:
+def test_oldest_sessions_of_a_key_end_beyond_the_limit(team: Team) -> None:
     key = team.key("ada")
     browsers = [team.stranger() for _ in range(21)]
     for each in browsers:
@@ -226,7 +226,7 @@ def test_of_many_sessions_of_a_key_the_oldest_go(team: Team) -> None:
         ({"Host": "evil.example", **OWN}, 421),
     ],
 )
-def test_no_other_site_signs_in_or_changes_anything(team: Team, headers: dict[str, str], status: int) -> None:
+def test_pages_refuse_requests_of_other_sites(team: Team, headers: dict[str, str], status: int) -> None:
     browser = team.browser("ada", SCOPES, is_admin=True)
     assert browser.post("/ui/memories", {"content": "x"}, headers=headers).status_code == status
     assert browser.post("/ui/admin/users", {"name": "eve"}, headers=headers).status_code == status
@@ -278,7 +278,7 @@ def _ask(browser: Browser, route: PageRoute, id: str, details: dict[str, Any]) -
     return browser.ask(route.method, f"/ui{path}", headers=headers, **details)
 
 
-def test_no_page_or_action_shows_or_changes_anything_of_another(team: Team) -> None:
+def test_pages_keep_users_apart(team: Team) -> None:
     team.key("ada")
     ids = _furnished(team)
     ada = team.tenants.engine("ada")
@@ -307,7 +307,7 @@ def _is_echo(details: dict[str, Any], told: list[str]) -> bool:
     return all(word in given for word in told)
 
 
-def test_every_route_with_an_id_refuses_one_of_another(team: Team) -> None:
+def test_pages_refuse_ids_of_other_users(team: Team) -> None:
     team.key("ada")
     ids = _furnished(team)
     browser = team.browser("bob")
@@ -320,7 +320,7 @@ def test_every_route_with_an_id_refuses_one_of_another(team: Team) -> None:
     assert browser.get("/ui/conversation/talk").status_code == 404
 
 
-def test_every_route_needs_the_scope_that_it_names(team: Team) -> None:
+def test_page_routes_need_their_scope(team: Team) -> None:
     id = team.tenants.engine("ada").remember("one thing").id
     for missing in SCOPES:
         browser = team.browser("ada", tuple(scope for scope in SCOPES if scope != missing), is_admin=True)
@@ -334,13 +334,13 @@ def test_every_route_needs_the_scope_that_it_names(team: Team) -> None:
     assert {line.status for line in team.tenants.accounts.audit() if line.operation == "page /bulk"} == {403}
 
 
-def test_only_reads_have_the_scope_read() -> None:
+def test_page_posts_with_scope_read_change_nothing() -> None:
     posted = {each.path for each in site.ROUTES if each.method == "POST" and each.scope == "read"}
     assert posted == {"/quality/gate", "/health/check"}
     assert {each.path for each in site.ROUTES if each.is_local} == {"/code", "/code/places", "/health/check"}
 
 
-def test_a_key_to_read_sees_no_edit(team: Team) -> None:
+def test_read_only_key_sees_no_edit(team: Team) -> None:
     team.key("ada")
     ids = _furnished(team)
     reader = team.browser("ada", ("read",))
@@ -357,7 +357,7 @@ def test_a_key_to_read_sees_no_edit(team: Team) -> None:
     assert "hunter2" in team.browser("ada").post(f"/ui/memory/{ids['secret']}/reveal").text
 
 
-def test_quotas_hold_for_pages(team: Team) -> None:
+def test_pages_obey_quotas(team: Team) -> None:
     browser = team.browser("ada", quotas=Quotas(memories=1, requests_per_minute=4))
     assert browser.post("/ui/memories", {"content": "one"}).status_code == 204
     assert browser.post("/ui/memories", {"content": "two"}).status_code == 429
@@ -366,7 +366,7 @@ def test_quotas_hold_for_pages(team: Team) -> None:
     assert browser.engine.store.census().memories == 1
 
 
-def test_an_admin_adds_a_user_makes_a_key_and_revokes_it(team: Team) -> None:
+def test_admin_page_adds_users_and_revokes_keys(team: Team) -> None:
     admin = team.browser("root", SCOPES, is_admin=True)
     added = admin.post("/ui/admin/users", {"name": "eve", "memories": "10", "requests_per_minute": ""})
     assert "Added a user" in admin.get(added.headers["hx-redirect"]).text
@@ -397,21 +397,21 @@ def test_an_admin_adds_a_user_makes_a_key_and_revokes_it(team: Team) -> None:
         ("/keys/000000000000/revoke", {}, 404),
     ],
 )
-def test_what_an_admin_cannot_do_is_said(team: Team, path: str, form: dict[str, str], status: int) -> None:
+def test_admin_page_reports_refusals(team: Team, path: str, form: dict[str, str], status: int) -> None:
     admin = team.browser("root", SCOPES, is_admin=True)
     answer = admin.post(f"/ui/admin{path}", form)
     assert answer.status_code == status and answer.headers["hx-retarget"] == "#notice"
     assert len(team.tenants.accounts.users()) == 1 and len(team.tenants.accounts.keys()) == 1
 
 
-def test_a_user_who_is_no_admin_any_more_has_no_admin_page(team: Team) -> None:
+def test_admin_page_is_closed_to_former_admins(team: Team) -> None:
     # The scope of a key counts only while its user is an admin.
     browser = team.browser("ada", ALL)
     assert browser.get("/ui/admin").status_code == 403
     assert WRITE in ALL and "Users</a>" not in browser.get("/ui").text
 
 
-def test_markup_in_labels_stays_text(team: Team) -> None:
+def test_admin_page_escapes_labels(team: Team) -> None:
     admin = team.browser("root", SCOPES, is_admin=True)
     for payload in PAYLOADS:
         made = admin.post("/ui/admin/keys", {"user": "root", "label": payload, "scope": "read"})
@@ -422,7 +422,7 @@ def test_markup_in_labels_stays_text(team: Team) -> None:
     assert "&lt;img src=x" in admin.get("/ui/admin").text
 
 
-def test_a_personal_machine_has_no_users(browser: Browser) -> None:
+def test_admin_page_is_missing_on_a_personal_machine(browser: Browser) -> None:
     assert browser.get("/ui/admin").status_code == 404
     assert browser.post("/ui/admin/users", {"name": "eve"}).status_code == 404
     assert "Users</a>" not in browser.get("/ui").text

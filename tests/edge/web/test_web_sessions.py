@@ -16,13 +16,13 @@ PATHS = [(each.method, each.path.replace("{id}", "1abc")) for each in site.ROUTE
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
-def test_without_a_session_every_page_is_refused(stranger: Browser, method: str, path: str) -> None:
+def test_pages_need_a_session(stranger: Browser, method: str, path: str) -> None:
     answer = stranger.ask(method, f"/ui{path}", headers=OWN)
     assert answer.status_code == 401
     assert "triskele ui" in answer.text and answer.headers["content-security-policy"] == POLICY
 
 
-def test_neither_the_token_nor_a_code_opens_a_page(stranger: Browser) -> None:
+def test_token_and_code_open_no_page(stranger: Browser) -> None:
     code = stranger.app.sessions.code()
     for headers in (
         {"Authorization": "Bearer token"},
@@ -32,7 +32,7 @@ def test_neither_the_token_nor_a_code_opens_a_page(stranger: Browser) -> None:
         assert stranger.get("/ui", headers=headers).status_code == 401
 
 
-def test_a_code_works_once(stranger: Browser) -> None:
+def test_sign_in_code_works_once(stranger: Browser) -> None:
     code = stranger.app.sessions.code()
     first = stranger.ask("POST", "/ui/session", content=code, headers=OWN)
     assert first.status_code == 204
@@ -43,13 +43,13 @@ def test_a_code_works_once(stranger: Browser) -> None:
 
 
 @pytest.mark.parametrize("code", ["", "x", "a" * 43, "é", "a" * 10_000])
-def test_a_guess_opens_nothing(stranger: Browser, code: str) -> None:
+def test_guessed_code_opens_nothing(stranger: Browser, code: str) -> None:
     stranger.app.sessions.code()
     assert stranger.ask("POST", "/ui/session", content=code.encode(), headers=OWN).status_code == 401
     assert stranger.get("/ui").status_code == 401
 
 
-def test_codes_and_sessions_expire() -> None:
+def test_sign_in_codes_and_sessions_expire() -> None:
     now = [0.0]
     sessions = Sessions(lambda: now[0])
 
@@ -67,14 +67,14 @@ def test_codes_and_sessions_expire() -> None:
     assert refused is not None and refused.status_code == 401 and principal is None
 
 
-def test_signing_out_ends_the_session(browser: Browser) -> None:
+def test_sign_out_ends_the_session(browser: Browser) -> None:
     kept = dict(browser.cookies)
     assert browser.post("/ui/sign-out").headers["hx-redirect"] == "/ui"
     browser.cookies.update(kept)
     assert browser.get("/ui").status_code == 401
 
 
-def test_the_session_opens_nothing_but_pages(browser: Browser) -> None:
+def test_session_opens_only_pages(browser: Browser) -> None:
     assert browser.get("/health").status_code == 401
     assert browser.ask("POST", "/mcp", content="{}", headers=OWN).status_code == 401
 
@@ -91,12 +91,12 @@ def test_the_session_opens_nothing_but_pages(browser: Browser) -> None:
         ({"Host": "evil.example", **OWN}, 421),
     ],
 )
-def test_no_other_site_can_change_anything(browser: Browser, headers: dict[str, str], status: int) -> None:
+def test_pages_refuse_changes_of_other_sites(browser: Browser, headers: dict[str, str], status: int) -> None:
     assert browser.post("/ui/sign-out", headers=headers).status_code == status
     assert browser.get("/ui").status_code == 200
 
 
-def test_every_answer_carries_the_policy(browser: Browser) -> None:
+def test_pages_send_the_content_security_policy(browser: Browser) -> None:
     for path in ("/ui", "/ui/nowhere", "/ui/static/app.css", "/ui/static/nothing.js", "/ui/static/..%2fsite.py"):
         answer = browser.get(path)
         assert answer.headers["content-security-policy"] == POLICY, path
@@ -105,7 +105,7 @@ def test_every_answer_carries_the_policy(browser: Browser) -> None:
     assert browser.get("/ui/static/..%2fsite.py").status_code == 404
 
 
-def test_the_cookie_is_secure_where_the_page_is(stranger: Browser) -> None:
+def test_session_cookie_is_secure_over_https(stranger: Browser) -> None:
     plain = stranger.sign_in().headers["set-cookie"].lower()
     assert "secure" not in plain
     request = Request({
@@ -116,18 +116,16 @@ def test_the_cookie_is_secure_where_the_page_is(stranger: Browser) -> None:
     assert "secure" in asyncio.run(stranger.app.sessions.exchange(request, code)).headers["set-cookie"].lower()
 
 
-def test_pages_are_told_by_their_path() -> None:
+def test_is_page_recognises_paths_of_pages() -> None:
     assert is_page("/ui") and is_page("/ui/browse")
     assert not is_page("/uix") and not is_page("/") and not is_page("/mcp")
 
 
-def test_only_the_owners_socket_gives_codes(stranger: Browser) -> None:
+def test_sign_in_codes_come_only_from_the_owners_socket(stranger: Browser) -> None:
     assert stranger.ask("POST", "/sign-in", headers={"Authorization": "Bearer token"}).status_code == 404
 
 
-def test_a_fault_becomes_a_page_and_a_line_without_its_message(
-    browser: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_faults_are_logged_without_their_message(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise RuntimeError("the text of a prompt")
 
