@@ -1,4 +1,4 @@
-"""What an engine answers, except for memories, changes and recalls: frozen values, whose fields are their JSON."""
+"""Replies of an engine besides memories, outcomes and answers: frozen values, whose fields are their JSON."""
 
 from __future__ import annotations
 

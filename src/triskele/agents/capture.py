@@ -1,6 +1,6 @@
-"""What is worth keeping of a conversation, by rules on the user's own words: requests to remember, standing rules,
-corrections, decisions, preferences, and who people are. Pure.
-"""
+"""Rules that find texts worth remembering in the user's own turns of a conversation.
+
+Requests to remember, standing rules, corrections, decisions, preferences, and who people are. Pure."""
 
 from __future__ import annotations
 

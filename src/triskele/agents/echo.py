@@ -1,4 +1,4 @@
-"""What agents were given: counts of it, and fingerprints that recognise its echo."""
+"""Fingerprints of texts given to agents: recognise and refuse their echo, and count their use."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Two texts about one thing in other words: with another amount ("my budget is $65", "I raised the budget to $75"), or
-of which one negates the other. Pure, and never sure: the findings are only proposed.
-"""
+"""Recognise two texts about one thing that give another amount, or of which one negates the other.
+
+The budget "is $65" and was "raised to $75". Pure, and never sure: the findings are only proposed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whether a text is a lasting statement: a subject that means the same out of context, and a verb; no chatter, no wish,
-no question, nothing of the moment. Only such a text can replace or extend another one without being read by a person.
-"""
+"""Decide whether a text is a lasting statement: a subject that means the same out of context, and a verb.
+
+Chatter, wishes, questions and facts of the moment are not; only a lasting one replaces another text unreviewed."""
 
 from __future__ import annotations
 

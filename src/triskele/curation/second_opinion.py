@@ -1,4 +1,4 @@
-"""A language model's opinion on what the rules leave undecided: it changes a proposal, never a memory."""
+"""Ask a language model about pairs that the rules leave undecided; it changes proposals, never memories."""
 
 from __future__ import annotations
 

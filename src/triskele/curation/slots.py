@@ -1,4 +1,4 @@
-"""The span in which two texts differ, and whether it is the value of one slot: the same subject, the same verb."""
+"""Find the one span in which two texts differ, and judge whether it is another value of the same slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reviewing a whole store: copies, outdated memories, memories that say too little, and orphaned parts."""
+"""Review a whole store for copies, outdated memories, memories that say too little, and orphaned parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of a memory as curation compares them: folded, stemmed a little, and each of a kind."""
+"""Split a memory into words for comparison: folded, lightly stemmed, each with its kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work beside the answers: small writes that they leave, what is opened later, and a thread that embeds."""
+"""Background work of an engine: deferred small writes, parts opened later, and a thread that embeds."""
 
 from __future__ import annotations
 

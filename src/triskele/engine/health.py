@@ -1,4 +1,4 @@
-"""Statistics of a memory, and the health check: reports damage in the truth, and repairs what is derived from it."""
+"""Statistics of a memory, and the health check: report damaged memories, repair derived data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which local model embeds a store: the models in use, a switch that must not lose, and the way back."""
+"""Choose the local model that embeds a store: the models in use, a safe switch, and the way back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients talk to: `Engine` is a memory, on this machine or on a server."""
+"""The protocol of a memory that every client talks to, on this machine or on a server."""
 
 from __future__ import annotations
 

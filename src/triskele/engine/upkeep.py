@@ -1,4 +1,4 @@
-"""What only the owner of a store can do: its files, indexes, models, projects, curation and sync; and erasing texts."""
+"""Upkeep by the owner of a store: files, indexes, models, projects, curation, sync, and erasing texts."""
 
 from __future__ import annotations
 

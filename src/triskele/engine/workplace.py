@@ -1,4 +1,4 @@
-"""Which project a folder belongs to, and moving the memories of a whole project.
+"""The project of a folder, and moves of all memories of a project.
 
 A folder becomes known when a memory is first written from it. From then on its git remote or its path identifies its
 project; another folder of the same name gets another project.

@@ -1,4 +1,4 @@
-"""Exports: one consistent state of the store, without what must not leave it, in complete files or none."""
+"""Write exports: one consistent state of the store, without private texts unless asked, in complete files or none."""
 
 from __future__ import annotations
 

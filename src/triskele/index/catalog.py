@@ -1,4 +1,4 @@
-"""Columns over every version: what filters and ranking need, without a query to the store."""
+"""The catalog: columns over every version that filters and ranking read without a query to the store."""
 
 from __future__ import annotations
 

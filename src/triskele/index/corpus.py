@@ -1,4 +1,4 @@
-"""What ranking reads: the memories of one scope as terms, vectors, facts and mentions, all by row number.
+"""The protocol that ranking reads: memories of one scope as terms, vectors, facts and mentions, by row number.
 
 A corpus is a view: it belongs to one scope and one moment, and every call answers for these. The suite in
 `tests/contract` runs over every implementation.

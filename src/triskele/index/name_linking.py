@@ -1,4 +1,4 @@
-"""Entity linking: the names in new memories enter the store, and new names are linked to older memories too."""
+"""Link names: store the names in new memories, and find new names in older memories too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What detection returns, and whether a value looks random or chosen."""
+"""Findings of secret detection, and tests whether a value looks random or chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which local model is in force: the last switch of a store, by hand or by an update, with its evidence."""
+"""The local model in force: the last switch of a store, by hand or by an update, with its evidence."""
 
 from __future__ import annotations
 

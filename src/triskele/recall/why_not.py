@@ -1,4 +1,4 @@
-"""Why a memory is not among the hits: its stages, the one that stopped it, and the smallest change that helps."""
+"""Explain why a memory is not among the hits: its stages, the one that stopped it, the smallest change that helps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store offers that ranks inside its database: the words and vectors of one owner's versions, by row number."""
+"""The protocol of a store that ranks inside its database: words and vectors of one owner, by row number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of what is derived from the memories of one owner: jobs, the catalog, documents, usage and names."""
+"""Values derived from the memories of one owner: jobs, catalog, documents, usage and names."""
 
 from __future__ import annotations
 

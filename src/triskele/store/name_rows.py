@@ -1,4 +1,4 @@
-"""What the memories of one owner mention, under which concept, and since when; edges follow their evidence."""
+"""Names, mentions, concepts and edges of one owner as rows; edges follow their evidence."""
 
 from __future__ import annotations
 

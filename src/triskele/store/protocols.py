@@ -1,4 +1,4 @@
-"""What a store can do: truth, documents, usage and maintenance; `tests/contract` checks every store against it.
+"""Protocols of a store: memories, documents, usage and maintenance; `tests/contract` checks every store.
 
 A store is opened unbound. `Store.for_owner` binds it to one owner, and everything else works with the bound store: the
 memories, links, journal, documents and derived values of other owners do not exist in it.

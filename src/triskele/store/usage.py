@@ -1,4 +1,4 @@
-"""Usage of one owner's memories; it waits for no writer: a write that a busy store refuses goes with the next one."""
+"""Counts of use, conversations and echoes of one owner, written without waiting for other writers."""
 
 from __future__ import annotations
 

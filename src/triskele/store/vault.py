@@ -1,4 +1,4 @@
-"""The vault as a store keeps it: made at the first secret, opened when first needed, its keys changed step by step."""
+"""The vault of a store: sealed texts under a key that is made at the first secret and changed step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a laptop's state of a memory and the server's become one: pure decisions over fingerprints and tokens.
+"""Merge the states of a memory on a laptop and a server: pure decisions over fingerprints and tokens.
 
 A fingerprint identifies the content of a memory on one side, in the form of that side. A token identifies a state of
 the server, and only the server can read it. No clock is compared.

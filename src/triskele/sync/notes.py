@@ -1,4 +1,4 @@
-"""What sync remembers between runs, as documents of the store; the conflicts among them, and how they are settled."""
+"""Documents that sync keeps between runs, and the conflicts among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What travels of a memory in a sync: its state as a record, read from a store and turned back into changes.
+"""The synced state of a memory: a record, read from a store and turned back into changes.
 
 Laptop and server use the same functions. Projects travel by what identifies them: git remotes, else their name.
 """

@@ -1,4 +1,4 @@
-"""The words of a text, the capitalised spans among them that are names, and the subject of the text.
+"""Find the words of a text, the capitalised spans that are names, and the subject of the text.
 
 The subject is a heading or title, the key of "key: value", or X in "X is …". The X of "Obesity is …" may be a name or
 not, because every sentence begins with a capital: it is a weak subject.

@@ -1,4 +1,4 @@
-"""Time as people say it: the period that an option names, that a question asks for, or that a memory says it holds.
+"""Periods and points in time in words: as options name them, questions ask for them, and memories state them.
 
 Every function takes the moment that words count from and the zone of the reader; None is the zone of the system.
 """

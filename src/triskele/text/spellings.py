@@ -1,4 +1,4 @@
-"""Which names are the same (case, punctuation, possessives, plurals, acronyms), and known names found in texts."""
+"""Recognise spellings of one name (case, plurals, acronyms, …), and find known names in texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all commands share: store, output, progress bars, and the options that every command takes."""
+"""The context of a command: its store, its output, progress bars and the options that every command takes."""
 
 from __future__ import annotations
 

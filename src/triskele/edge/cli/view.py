@@ -1,4 +1,4 @@
-"""What views are made of: numbers, dates and words for people, and layouts of rich.
+"""Formats of numbers, dates and words for people, and layouts of rich.
 
 Nothing imports rich before something is shown: it takes longer to load than most commands run.
 """

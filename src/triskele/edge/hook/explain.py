@@ -1,4 +1,4 @@
-"""Why the hook gives memories for an event, or none; nothing is counted as injected."""
+"""Explain why the hook gives memories for an event, or none; nothing is counted as injected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines that are JSON-RPC messages: their bounds, and the answers to lines that are none."""
+"""Read bounded lines as JSON-RPC messages, and answer invalid lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a memory is, in a store of this machine or on a server: only this module decides it."""
+"""Open a memory in a store of this machine or on a server; only this module decides which."""
 
 from __future__ import annotations
 

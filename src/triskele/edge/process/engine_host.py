@@ -1,4 +1,4 @@
-"""The engine of the resident process: opened once; when it is idle, and when settings or triskele itself changed."""
+"""Keep one engine open in the background process, and reopen it when settings or triskele change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the rows of an owner have come, read as a snapshot begins; and what is kept for as long as they stay there.
+"""Newest row numbers of an owner, read as a snapshot begins, and caches that hold until they rise.
 
 Numbers of rows only rise within an epoch, and rows of one owner become visible in their order. So what was read of the
 rows up to a number holds until a higher one is there. Erased rows begin another epoch.

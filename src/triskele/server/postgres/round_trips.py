@@ -1,4 +1,4 @@
-"""Statements in one message to the server, past the driver's cursors, which cost a recall more than its statements do.
+"""Send several statements to Postgres in one message, without the slower cursors of the driver.
 
 Each is prepared on the connection when it is first asked, so only connections to the server itself may be used.
 """
