@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from triskele import __version__
+from triskele.edge.cli.view import plural, size
 from triskele.edge.error_messages import error_line
 from triskele.edge.http.access import ADMIN, READ, REVEAL, WRITE, AccessPolicy, Principal
 from triskele.edge.http.problems import problem_of
@@ -192,7 +193,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {each.__name__: each for each in (age, day, moment, count, counted, query, size, pairs)}
+    templates.filters |= {each.__name__: each for each in (age, day, moment, count, plural, query, size, pairs)}
     templates.globals |= {"static": static, "prefix": PREFIX, "version": __version__}
     return templates
 
@@ -246,10 +247,10 @@ def change_notice(engine: Engine, batch: str) -> dict[str, Any] | None:
 
 
 def _summary(entries: Sequence[JournalEntry]) -> str:
-    counted: dict[str, set[str]] = {}
+    ids_by_verb: dict[str, set[str]] = {}
     for entry in entries:
-        counted.setdefault(_DONE.get(entry.action, str(entry.action)), set()).add(entry.id)
-    parts = [f"{done} {count(len(ids))} {'memory' if len(ids) == 1 else 'memories'}" for done, ids in counted.items()]
+        ids_by_verb.setdefault(_DONE.get(entry.action, str(entry.action)), set()).add(entry.id)
+    parts = [f"{done} {plural(len(ids), 'memory')}" for done, ids in ids_by_verb.items()]
     return ", ".join(part if place == 0 else part[0].lower() + part[1:] for place, part in enumerate(parts))
 
 
@@ -298,19 +299,6 @@ def moment(value: datetime | None) -> str:
 def count(value: int) -> str:
     """A number with separators."""
     return f"{value:,}"
-
-
-def counted(value: int, one: str, many: str) -> str:
-    """A number with its noun."""
-    return f"{value:,} {one if value == 1 else many}"
-
-
-def size(value: int) -> str:
-    """Bytes as people read them."""
-    for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= length:
-            return f"{value / length:.1f} {unit}"
-    return f"{value} B"
 
 
 def pairs(values: Iterable[Any]) -> list[tuple[str, str]]:
