@@ -1,4 +1,4 @@
-"""Making new and changed memories: every text is validated and classified here before it is stored."""
+"""Make new and changed memories: validate and classify every text before it is stored."""
 
 from __future__ import annotations
 

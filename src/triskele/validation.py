@@ -1,4 +1,4 @@
-"""Validation of every new or changed memory, and of the limits of a query."""
+"""One check for every field of a memory and every option of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening the memory of a store, and restoring one that cannot be opened."""
+"""Open the memory of a store, and restore one that cannot be opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turning journal entries into the changes that undo them."""
+"""Turn journal entries into the changes that undo them."""
 
 from __future__ import annotations
 

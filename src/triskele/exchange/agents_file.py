@@ -1,4 +1,4 @@
-"""Instruction files of coding agents: each bullet or paragraph is a memory."""
+"""Import instruction files of coding agents: each bullet or paragraph is a memory."""
 
 from __future__ import annotations
 

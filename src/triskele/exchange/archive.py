@@ -1,4 +1,4 @@
-"""Archives: everything of an owner, or of all owners of a store, with its vectors, to move it to another store.
+"""Export and import archives: everything of one or all owners, with vectors, to move to another store.
 
 Nothing is embedded again. Secrets stay sealed: reading them needs the key of their vault.
 """

@@ -1,4 +1,4 @@
-"""The notes that Claude Code keeps about a project: `MEMORY.md` and the files that it lists, read and never changed."""
+"""Import the notes of Claude Code about a project: `MEMORY.md` and the files that it lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The YAML head of a Markdown file: texts and lists."""
+"""Read and write the YAML head of a Markdown file: texts and lists."""
 
 from __future__ import annotations
 

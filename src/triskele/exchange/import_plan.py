@@ -1,4 +1,4 @@
-"""The first pass of an import: everything is checked against itself and the store before anything is written."""
+"""Plan an import: check everything against itself and the store before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses untrusted JSON with strict numbers and bounded depth."""
+"""Parse untrusted JSON with strict numbers and bounded depth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""triskele's own format: a header line, then every version and every link on its own line, without loss.
+"""Import and export triskele's own format: a header line, then every version and link on a line.
 
 Files of plain JSON objects with a content each are read too.
 """

@@ -1,4 +1,4 @@
-"""Markdown and plain text notes: a file is one memory, or one for each of its sections and of its listed facts.
+"""Import and export Markdown and plain text notes: a memory for a file, its sections or its listed facts.
 
 Headings become titles and tags, and links between notes become links between memories.
 """

@@ -1,4 +1,4 @@
-"""The memory file of the MCP reference server."""
+"""Import the memory file of the MCP reference server."""
 
 from __future__ import annotations
 

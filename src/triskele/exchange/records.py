@@ -1,4 +1,4 @@
-"""Values between the formats and the store."""
+"""Records that a format reads from a file, before they are stored: notes, versions and links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading untrusted files safely: bounded, regular, UTF-8, and inside the given folder."""
+"""Read untrusted files safely: bounded, regular, UTF-8, and inside the given folder."""
 
 from __future__ import annotations
 

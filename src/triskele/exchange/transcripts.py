@@ -1,4 +1,4 @@
-"""Transcripts of agents: the turns that learning reads, and the import of whole sessions.
+"""Import transcripts of agents, and read the turns that learning needs.
 
 Claude Code and Codex write JSON lines, Gemini one document. A transcript grows while it is read: learning continues
 at an offset and leaves a line that is still being written for the next time.

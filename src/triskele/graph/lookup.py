@@ -1,4 +1,4 @@
-"""Queries on the graph: a concept, a shortest path, counts."""
+"""Query the concept graph: a concept, a shortest path, counts."""
 
 from __future__ import annotations
 

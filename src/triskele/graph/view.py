@@ -1,4 +1,4 @@
-"""The concept graph in a scope."""
+"""The concept graph as one reader sees it, within a scope."""
 
 from __future__ import annotations
 

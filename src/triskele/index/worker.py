@@ -1,4 +1,4 @@
-"""Background work: embedding what was written and linking its names, in small durable steps."""
+"""Embed new texts and link their names in the background, in small durable steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer: hits with evidence and a reason as a sentence, links, paths, confidence; and packing into a budget."""
+"""Explain an answer: hits with evidence and a reason as a sentence, links, paths, confidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applies changes of an owner's memories to the rows of their readers, in the same transaction.
+"""Apply changes of an owner's memories to the rows of their readers, in the same transaction.
 
 Each reader of a shared memory has a copy of its row, marked by `shared_by`: every read, index and policy uses only the
 reader's rows. Copies are written only here, by the transaction that changes the memory, under the locks of all.

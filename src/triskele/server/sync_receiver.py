@@ -1,4 +1,4 @@
-"""The operations that a laptop syncs with: it pushes states of memories, and pulls what changed since a cursor.
+"""Receive the sync of a laptop: take pushed states of memories, and list what changed since a cursor.
 
 A push may be repeated: what the server has already is answered as done. The journal is the log of what changed; its
 entries of erased memories are the tombstones.

@@ -1,4 +1,4 @@
-"""An archive: every row of some owners with its vectors as a stream of lines, and a digest of them all at its end.
+"""The rows of an archive: every row of some owners as a stream of lines, with a digest at its end.
 
 The numbers that a store gives out become ranks, which begin at 1 for each owner: the same rows make the same archive in
 every store. A store that takes one adds its own highest numbers to them.

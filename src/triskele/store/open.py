@@ -1,4 +1,4 @@
-"""Opening the store that an address names; another kind of store is one more entry of the table."""
+"""Open the store that an address names; another kind of store is one more entry of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Syncing this store with a server: push what changed here, then pull what changed there.
+"""Sync this store with a server: push what changed here, then pull what changed there.
 
 Every step can be repeated: what was agreed on is noted after it is true on both sides, never before.
 """

@@ -1,4 +1,4 @@
-"""Ranking inside the database, for one owner: BM25 over postings, nearest vectors by HNSW, and facts of some rows."""
+"""Rank inside the database for one owner: BM25 over postings, nearest vectors by HNSW, facts of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing the words and vectors of versions for the corpus inside the database, and removing them."""
+"""Write the words and vectors of versions for the corpus inside the database, and remove them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads from a replica: only if it has replayed the owner's writes, and without risk for an answer.
+"""Read from a replica, only if it has replayed the writes of the owner.
 
 A position is that of the write-ahead log after a write. A read waits for the replica only for a moment; if it is
 behind, lost or refuses, the primary is used.
