@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _INTERRUPTED = 130
+_NEW_OBJECTS = 100_000
 
 
 def main() -> None:
@@ -25,7 +27,11 @@ def main() -> None:
         default_hook(args)
 
     sys.unraisablehook = unraisable
+    # Imports make many objects that stay: looking for garbage among them only delays a short command.
+    gc.set_threshold(_NEW_OBJECTS)
     try:
+        if sys.argv[1:] == ["--version"]:
+            return _write_version()
         from triskele.edge.cli.main import main as run
 
         run()
@@ -34,6 +40,17 @@ def main() -> None:
     finally:
         # While the interpreter ends, a KeyboardInterrupt would be printed with its traceback.
         signal.signal(signal.SIGINT, _exit_interrupted)
+
+
+def _write_version() -> None:
+    """Write the version without the imports of the commands, which take several times as long."""
+    from triskele import __version__
+
+    try:
+        os.write(1, f"triskele {__version__}\n".encode())
+    except OSError:
+        # Nobody reads it.
+        return
 
 
 def _exit_interrupted(*_: Any) -> NoReturn:

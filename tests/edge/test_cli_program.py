@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 Run = Callable[..., Any]
 PROGRAM = [sys.executable, "-c", "from triskele.edge.cli.main import main; main()"]
-HEAVY = ("apsw", "tantivy", "rich", "numpy", "Stemmer", "platformdirs", "triskele.engine", "triskele.store")
+HEAVY = ("apsw", "tantivy", "numpy", "Stemmer", "platformdirs", "triskele.engine", "triskele.store")
 
 
 @pytest.mark.parametrize("flag", ["--version", "--help"])
@@ -34,15 +34,6 @@ def test_version_and_help_import_nothing_heavy(home: Path, flag: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
     assert done.stdout.startswith(f"triskele {__version__}\n" if flag == "--version" else "Usage: triskele ")
-
-
-def test_json_imports_no_rich(home: Path) -> None:
-    code = (
-        "import sys\nfrom triskele.edge.cli.main import main\nsys.argv = ['triskele', 'list', '--json']\n"
-        "try:\n    main()\nexcept SystemExit:\n    print('rich' in sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == "False"
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))

@@ -141,7 +141,9 @@ def test_a_command_that_the_resident_answers_imports_no_more(
     listener: FakeResident,  # noqa: F811
     command: str,
 ) -> None:
-    listener.answers = [said(json.dumps(to_json(reply))) for reply in ({"project": "shop"}, *REPLIES[command])]
+    listener.answers = [
+        said(json.dumps(to_json(reply))) for reply in ({"project": "shop", "address": "here"}, *REPLIES[command])
+    ]
     output, imports = record(PROGRAM, command, "how do we deploy?", "--json")
     assert json.loads(output) and listener.requests[0].startswith(b"POST /command-line")
     _check(f"triskele {command}, answered by the background process", imports)

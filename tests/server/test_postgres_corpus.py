@@ -16,6 +16,7 @@ import pytest
 from vector_question import VectorQuestion
 
 from triskele import config
+from triskele.edge.cli.layout import rendered
 from triskele.edge.cli.store_view import health_view
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
@@ -235,7 +236,7 @@ def test_judge_refuses_or_warns_of_old_pgvector(version: str, is_refused: bool, 
 
 
 def test_doctor_reports_missing_pgvector_and_the_local_corpus_serves(
-    open_as: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    open_as: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_extension, "EXTENSION", "vector_of_nobody")
     engine = open_as("first", postgres_url)
@@ -244,10 +245,8 @@ def test_doctor_reports_missing_pgvector_and_the_local_corpus_serves(
     assert _rows(postgres_url, "SELECT * FROM postings") == []
     [said] = engine.upkeep.inspect().corpus_notes
     assert said.startswith("pgvector is not installed") and said.endswith("the local corpus is used")
-    from rich import print as show
-
-    show(*health_view(engine.upkeep.inspect(), deep=False), sep="\n")
-    assert "the local corpus is used" in " ".join(capsys.readouterr().out.split())
+    shown = rendered(health_view(engine.upkeep.inspect(), deep=False), 1000, colored=False)
+    assert "the local corpus is used" in shown
 
 
 def _seen(engine: LocalEngine, indexes: DatabaseIndexes, rows: list[int]) -> list[Any]:

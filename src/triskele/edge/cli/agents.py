@@ -26,8 +26,7 @@ from triskele.errors import BadInput, Conflict, NotFound, StoreClosed, Unavailab
 from triskele.types import client_actor
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
+    from triskele.edge.cli.layout import Text
     from triskele.edge.hook.explain import Explanation
     from triskele.edge.process.engine_host import SettingsWatch
     from triskele.engine.protocol import Engine

@@ -12,17 +12,15 @@ import click
 
 from triskele.config import NO_MODEL
 from triskele.edge.cli.emit import Document, emit, shown
-from triskele.edge.cli.invocation import Invocation, common, console, examples, progress_bar
-from triskele.edge.cli.options import command_group
+from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar, show_parts
+from triskele.edge.cli.options import EVERY, command_group
 from triskele.edge.cli.view import ID, MATCH, QUIET, note, visible
 from triskele.errors import TriskeleError
-from triskele.types import is_secret
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from triskele.code.search import CodeAnswer, CodeSearch, SymbolAnswer, TreeStatus
     from triskele.code.symbols import Located
+    from triskele.edge.cli.layout import Part
     from triskele.types import Memory
 
 _MOST_MEMORIES = 5
@@ -86,7 +84,7 @@ def search(invocation: Invocation, query: str, path: str, limit: int, by: str, e
     if invocation.as_json:
         return invocation.write_json(shown(_answer_document(answer)))
     # Lines of code are not broken: they are copied, and read by programs.
-    console().print(*_answer_view(answer, explain=explain), sep="\n", soft_wrap=True)
+    show_parts(_answer_view(answer, explain=explain), width=EVERY)
     return _write_reservations(answer, has_model=invocation.settings().recall.model != NO_MODEL)
 
 
@@ -200,8 +198,6 @@ def _memories(invocation: Invocation, name: str) -> list[Memory]:
 
 def named_code(invocation: Invocation, memory: Memory) -> list[Document]:
     """Definitions that a memory names, in the indexed tree around this folder."""
-    if is_secret(memory) or not (invocation.settings().home / "code").is_dir():
-        return []
     try:
         return list(map(_definition_document, _located(invocation, ".")[0].mentioned(memory.content)))
     except TriskeleError:
@@ -231,7 +227,7 @@ def _definition_document(located: Located) -> Document:
     }
 
 
-def _answer_view(answer: CodeAnswer, *, explain: bool) -> Iterator[RenderableType]:
+def _answer_view(answer: CodeAnswer, *, explain: bool) -> Iterator[Part]:
     """The hits with their lines of code."""
     for hit in answer.hits:
         lines = visible(hit.snippet).split("\n")

@@ -26,9 +26,8 @@ from triskele.edge.http.codec import to_json
 from triskele.errors import BadInput, TriskeleError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from triskele.config import Settings
+    from triskele.edge.cli.layout import Part
 
 # The settings file is in the data folder: it cannot set the path of that folder.
 _NOT_IN_FILE = ("home",)
@@ -66,11 +65,11 @@ def _list(invocation: Invocation) -> None:
     emit(invocation, document, lambda: _settings_view(values, file))
 
 
-def _settings_view(values: Mapping[str, Mapping[str, Any]], file: Path) -> Iterator[RenderableType]:
+def _settings_view(values: Mapping[str, Mapping[str, Any]], file: Path) -> Iterator[Part]:
     """All settings with value and source."""
     rows = table("setting", "value", "from")
     for column in rows.columns[1:]:
-        column.no_wrap, column.overflow = False, "fold"
+        column.wraps = True
     for name, setting in values.items():
         origin = note(setting["origin"], QUIET if setting["origin"] == "default" else ID)
         rows.add_row(note(name), note(value_text(name, setting["value"])), origin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from triskele.edge.cli.layout import Group
 from triskele.edge.cli.view import (
     ID,
     MATCH,
@@ -13,7 +14,6 @@ from triskele.edge.cli.view import (
     ShortIds,
     day,
     excerpt,
-    group,
     note,
     one_line,
     plural,
@@ -25,13 +25,11 @@ from triskele.text import timestamps
 from triskele.types import Verdict
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
     from triskele.agents.learning import Learned
     from triskele.bench.curation_pairs import CaptureReport, PairReport
     from triskele.curation.whole_store import ReviewResult, UpkeepFinding
     from triskele.edge.cli.emit import Document
+    from triskele.edge.cli.layout import Part, Text
     from triskele.replies import Proposal
     from triskele.types import Memory
 
@@ -98,7 +96,7 @@ def _memory_document(memory: Memory, *, is_stored: bool = True) -> Document:
     return {"id": memory.id if is_stored else None, "content": content, "category": memory.category}
 
 
-def proposals(pending: Sequence[Proposal], short: ShortIds) -> Iterator[RenderableType]:
+def proposals(pending: Sequence[Proposal], short: ShortIds) -> Iterator[Part]:
     """The review queue line by line."""
     if not pending:
         yield note("No proposals to review.")
@@ -111,14 +109,12 @@ def proposals(pending: Sequence[Proposal], short: ShortIds) -> Iterator[Renderab
     yield note(f"{plural(len(pending), 'proposal')} · review them with `triskele review`", QUIET)
 
 
-def _sides(
-    new: Memory, old: Memory | None, verdict: Verdict, reasons: Sequence[Rationale], short: ShortIds
-) -> RenderableType:
+def _sides(new: Memory, old: Memory | None, verdict: Verdict, reasons: Sequence[Rationale], short: ShortIds) -> Group:
     """The newer memory, what it is to the older one, and why."""
     lines = [_side(new, short, "")]
     if old is not None:
         lines.append(_side(old, short, f"{VERBS[verdict]} "))
-    return group(*lines, note(reasons_text(reasons), QUIET))
+    return Group(*lines, note(reasons_text(reasons), QUIET))
 
 
 def _side(memory: Memory, short: ShortIds, verb: str) -> Text:
@@ -142,7 +138,7 @@ def _dated(side: str, memory: Memory) -> Text:
     return note(f"  {side}  {day(memory.created_at)}  ", QUIET) + note(one_line(memory.content))
 
 
-def accepted(ids: Sequence[str], skipped: Sequence[str], batch: str) -> Iterator[RenderableType]:
+def accepted(ids: Sequence[str], skipped: Sequence[str], batch: str) -> Iterator[Part]:
     """The accepted proposals, how to undo them, and the skipped ones."""
     yield from (note(f"{id} accepted") for id in ids)
     if ids:
@@ -187,7 +183,7 @@ def _memories(finding: UpkeepFinding) -> list[Memory]:
 
 def review(
     result: ReviewResult, shorten: Callable[[Iterable[str]], Mapping[str, str]], waiting: int, *, is_dry: bool
-) -> Iterator[RenderableType]:
+) -> Iterator[Part]:
     """The findings of a review, and how many were applied or proposed."""
     findings = [*result.applied, *result.findings]
     if findings:
@@ -227,7 +223,7 @@ def _learned_memory(learned: Learned, memory: Memory, *, is_stored: bool) -> Doc
     return {**_memory_document(memory, is_stored=is_stored), "found_by": learned.rules[memory.id].rule}
 
 
-def learned(learned: Learned, *, is_dry: bool) -> Iterator[RenderableType]:
+def learned(learned: Learned, *, is_dry: bool) -> Iterator[Part]:
     """What was learned from a transcript, line by line."""
     rows = table("what", "found by", "text", last_takes_rest=True)
     for label, memories in (("keep" if is_dry else "kept", learned.kept), ("for review", learned.proposed)):
@@ -268,7 +264,7 @@ def pair_document(report: PairReport) -> Document:
     return {"half": report.half, "pairs": report.pairs, "verdicts": scores, "false_merge_rate": rate}
 
 
-def pair_scores(reports: Sequence[PairReport]) -> Iterator[RenderableType]:
+def pair_scores(reports: Sequence[PairReport]) -> Iterator[Part]:
     """Precision and recall of each verdict."""
     rows = table("half", "verdict", "pairs", "judged so", "precision", "recall")
     for report in reports:
@@ -289,7 +285,7 @@ def capture_document(report: CaptureReport) -> Document:
     return {"half": report.half, "dial": report.dial, "conversations": report.conversations, **figures}
 
 
-def capture_scores(reports: Sequence[CaptureReport]) -> Iterator[RenderableType]:
+def capture_scores(reports: Sequence[CaptureReport]) -> Iterator[Part]:
     """What the rules keep of the labelled conversations."""
     for report in reports:
         precision = f"{report.right} of {report.captured} kept texts are right ({report.precision:.3f})"

@@ -22,8 +22,7 @@ from triskele.text import timestamps
 from triskele.types import Add, Answer, Change, Connect, Link, LinkKind, Memory
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
+    from triskele.edge.cli.layout import Part
     from triskele.engine.local import LocalEngine
 
 SHOWN_HITS = 2
@@ -129,9 +128,7 @@ def demo(invocation: Invocation) -> None:
         )
 
 
-def _view(
-    engine: LocalEngine, answers: Sequence[tuple[Scene, Answer]], count: int, took_s: float
-) -> Iterator[RenderableType]:
+def _view(engine: LocalEngine, answers: Sequence[tuple[Scene, Answer]], count: int, took_s: float) -> Iterator[Part]:
     """Each scene with its command and answer, and what to try next."""
     yield note(f"{count} memories of a small software team, loaded into a temporary store in {took_s:.1f} s.")
     yield note("The people and the company are fictional.", QUIET)

@@ -13,13 +13,12 @@ from triskele.text import timestamps
 from triskele.types import Answer, Hit, LegEvidence, Link, Memory, MemoryView, Outcome, Period, UseCount, WhyNot
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from triskele.edge.cli.invocation import Invocation
+    from triskele.edge.cli.layout import Part
     from triskele.replies import Statistics
 
 Document = dict[str, Any]
-View = Callable[[], str | Iterable["RenderableType"]]
+View = Callable[[], str | Iterable["Part"]]
 
 _MEMORY = tuple(field.name for field in fields(Memory))
 _TIMES = ("as_of", "known_at", "since", "until", "valid_from", "valid_to")

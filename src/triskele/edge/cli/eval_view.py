@@ -12,14 +12,12 @@ from triskele.bench.report.summary import detectable
 from triskele.edge.cli.view import BAD, GOOD, ID, MATCH, QUIET, WARNING, note, number, plan_label, plural, table
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
     from triskele.bench.own.build import BuildResult
     from triskele.bench.own.gate import Gate
     from triskele.bench.own.judge import JudgeAgreement
     from triskele.bench.own.questions import JudgingState, OwnQuestion
     from triskele.bench.own.tune import TuningResult
+    from triskele.edge.cli.layout import Part, Text
 
 _SHOWN_BROKEN = 10
 _SHOWN_METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr")
@@ -32,7 +30,7 @@ _HINTS = {
 }
 
 
-def built(result: BuildResult) -> Iterator[RenderableType]:
+def built(result: BuildResult) -> Iterator[Part]:
     """The questions after a build."""
     questions = result.questions
     if not questions:
@@ -54,14 +52,14 @@ def built(result: BuildResult) -> Iterator[RenderableType]:
     yield _next("triskele eval judge")
 
 
-def imported(questions: list[OwnQuestion], total: int) -> Iterator[RenderableType]:
+def imported(questions: list[OwnQuestion], total: int) -> Iterator[Part]:
     """The number of imported questions."""
     judged = sum(question.judged is not None for question in questions)
     yield note(f"{plural(len(questions), 'question')} imported, {judged:,} with answers; {total:,} in total.")
     yield _next("triskele eval judge")
 
 
-def state(state: JudgingState) -> Iterator[RenderableType]:
+def state(state: JudgingState) -> Iterator[Part]:
     """How many questions are judged, and by whom."""
     by = ", ".join(f"{count:,} by {name}" for name, count in state.labels.items()) or "no labels yet"
     judged = f"{state.judged:,} of {state.questions:,} questions judged"
@@ -69,7 +67,7 @@ def state(state: JudgingState) -> Iterator[RenderableType]:
     yield _next("triskele eval run" if state.judged else "triskele eval judge")
 
 
-def agreement(agreement: JudgeAgreement) -> Iterator[RenderableType]:
+def agreement(agreement: JudgeAgreement) -> Iterator[Part]:
     """Whether another judge's labels count, and why."""
     labels = f"{plural(agreement.labels, 'label')} by {agreement.by}"
     yield note(f"{labels}; pairs also judged by hand: {agreement.by_hand:,}.")
@@ -163,7 +161,7 @@ def _next(command: str) -> Text:
     return note("Next: ", QUIET) + note(command, MATCH)
 
 
-def bench(report: Mapping[str, Any], out: Path | None, *, public: bool = False) -> Iterator[RenderableType]:
+def bench(report: Mapping[str, Any], out: Path | None, *, public: bool = False) -> Iterator[Part]:
     """Findings, quality and speed of each arm, and significance of differences."""
     yield note(report["dataset"], MATCH)
     yield from _findings(report)
@@ -176,7 +174,7 @@ def bench(report: Mapping[str, Any], out: Path | None, *, public: bool = False) 
         yield note(f"{'Aggregates' if public else 'Runs and values per query'} are in {out}", QUIET)
 
 
-def code_bench(report: Mapping[str, Any]) -> Iterator[RenderableType]:
+def code_bench(report: Mapping[str, Any]) -> Iterator[Part]:
     """Quality of code search by arm, and the differences to the baseline."""
     groups = list(next(iter(report["arms"].values()))["ndcg@10 by group"])
     rows = table("ndcg@10", *groups, f"passed of {report['cases']}")
@@ -196,7 +194,7 @@ def _findings(report: Mapping[str, Any]) -> Iterator[Text]:
         yield note(f"{'✗' if is_alarm else '·'} {finding['said']}{examples}", _ALARM if is_alarm else QUIET)
 
 
-def _arms(report: Mapping[str, Any]) -> RenderableType:
+def _arms(report: Mapping[str, Any]) -> Part:
     rows = table("arm", *_SHOWN_METRICS, *(f"{name} ms" for name in _SHOWN_TIMES), "bytes")
     for name, arm in report["arms"].items():
         times = (f"{arm['latency_ms'][key]:.2f}" for key in _SHOWN_TIMES)
@@ -205,7 +203,7 @@ def _arms(report: Mapping[str, Any]) -> RenderableType:
     return rows
 
 
-def _kinds(report: Mapping[str, Any]) -> RenderableType:
+def _kinds(report: Mapping[str, Any]) -> Part:
     strata = next(iter(report["arms"].values()))["strata"]
     rows = table("ndcg@10", *(_kind(name, values) for name, values in strata.items()))
     for name, arm in report["arms"].items():

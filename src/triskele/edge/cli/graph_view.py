@@ -28,10 +28,7 @@ from triskele.store.derived import BY_HAND
 from triskele.types import Memory
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
+    from triskele.edge.cli.layout import Part, Table, Text
     from triskele.engine.upkeep import RebuiltGraph
     from triskele.graph.relations import Estimate, Extracted, RelationEdge
     from triskele.replies import ConceptDetails, ConceptEdge, ConceptOverview, ConceptPath, Hop, OtherName, Regrouped
@@ -40,9 +37,7 @@ _EXCERPT_CHARACTERS = 70
 _REASONS = {BY_HAND: "by hand"}
 
 
-def concept(
-    details: ConceptDetails, short: ShortIds, superseded: Set[str], project: str | None
-) -> Iterator[RenderableType]:
+def concept(details: ConceptDetails, short: ShortIds, superseded: Set[str], project: str | None) -> Iterator[Part]:
     """A concept with its names, memories, neighbours and edges."""
     counts = f"  in {plural(details.memories, 'memory')}, subject of {details.subjects:,}"
     yield _quoted(details.concept) + note(f"{counts} · {project_label(project)}", QUIET)
@@ -128,7 +123,7 @@ def _step(hop: Hop, short: ShortIds, superseded: Set[str]) -> Text:
     return note("  — in ", QUIET) + note(short[hop.memory.id], ID) + note(" ") + prefix + text
 
 
-def overview(overview: ConceptOverview) -> Iterator[RenderableType]:
+def overview(overview: ConceptOverview) -> Iterator[Part]:
     """Counts of the graph, and the concepts that most memories mention."""
     counts = overview.names
     by_hand = f" ({counts.by_hand:,} by hand)" if counts.by_hand else ""
@@ -196,7 +191,7 @@ def unread(count: int) -> Iterator[Text]:
         yield note(f"{plural(count, 'memory')} not searched for names yet; `triskele reindex` does it.", QUIET)
 
 
-def estimate(estimate: Estimate) -> Iterator[RenderableType]:
+def estimate(estimate: Estimate) -> Iterator[Part]:
     """What reading relations would cost."""
     if not estimate.memories:
         yield note("Nothing is left to read.")
@@ -208,7 +203,7 @@ def estimate(estimate: Estimate) -> Iterator[RenderableType]:
         yield note(f"{plural(estimate.withheld, 'memory')} not sent: private, secret, or quoting one that is", QUIET)
 
 
-def extracted(extracted: Extracted) -> Iterator[RenderableType]:
+def extracted(extracted: Extracted) -> Iterator[Part]:
     """What was read, and what is left."""
     count = f"{plural(extracted.memories, 'memory')} in {plural(extracted.requests, 'request')}"
     yield note(f"Read {count}: {plural(extracted.triples, 'relation')}")
@@ -218,7 +213,7 @@ def extracted(extracted: Extracted) -> Iterator[RenderableType]:
         yield note(f"{plural(extracted.left, 'memory')} left; `triskele graph extract` continues there", QUIET)
 
 
-def relations(edges: Sequence[RelationEdge], short: ShortIds) -> Iterator[RenderableType]:
+def relations(edges: Sequence[RelationEdge], short: ShortIds) -> Iterator[Part]:
     """Relations with the memory that states each."""
     if not edges:
         yield note("No relations yet: `triskele graph extract` lets the language model read them.")

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
+from triskele.edge.cli.layout import has_colors, is_terminal, rendered, screen_width
 from triskele.errors import BadInput, NotFound, StoreUnavailable, TriskeleError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import Console, RenderableType
-
     from triskele.config import Settings
+    from triskele.edge.cli.layout import Part
     from triskele.engine.local import LocalEngine
     from triskele.engine.protocol import Engine
 
@@ -30,6 +32,8 @@ _MOST_WORDS, _MOST_BYTES = 100, 30_000
 _AT_STORE = frozenset({"-", "--split"})
 # Wide enough for a memory on one line.
 _WHOLE_COLUMNS = 10_000
+_BAR_COLUMNS = 40
+_REDRAW_S = 0.1
 # Variables that are no settings.
 _READ_ELSEWHERE = frozenset(
     "TRISKELE_" + name
@@ -55,8 +59,8 @@ class Invocation:
     arguments: Sequence[str] = ()
     asks_resident: bool = True
     """whether the background process may answer, which has model and indexes in memory"""
-    has_resident: bool = False
-    """whether it does"""
+    resident_store: str = ""
+    """the store of the background process that answers; empty if none does"""
 
     def can_ask(self) -> bool:
         """Whether a person can answer a question."""
@@ -79,10 +83,12 @@ class Invocation:
 
     def embeds_here(self) -> bool:
         """Whether this machine embeds the memories, rather than a server."""
-        return self.has_resident or not self.chosen().server.url
+        return bool(self.resident_store) or not self.chosen().server.url
 
     def address(self) -> str:
         """Where the memory of this run is."""
+        if self.resident_store:
+            return self.resident_store
         from triskele.edge.process import connect
 
         return connect.address_of(self.chosen())
@@ -124,7 +130,7 @@ class Invocation:
         from triskele.edge.process import command_line
 
         engine = command_line.open_resident(os.environ)
-        self.has_resident = engine is not None
+        self.resident_store = "" if engine is None else engine.address
         return engine
 
     def open_local(self) -> AbstractContextManager[LocalEngine]:
@@ -198,17 +204,10 @@ class Invocation:
         takes_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
         self.echo(json.dumps(document, ensure_ascii=not takes_all, indent=2, allow_nan=False))
 
-    def write(self, *parts: RenderableType, is_list: bool = False) -> None:
+    def write(self, *parts: Part, is_list: bool = False) -> None:
         """Write for a person; a list in a file or a pipe has each text whole, on one line."""
-        screen = console()
-        if screen.is_terminal:
-            return screen.print(*parts, sep="\n")
-        if is_list and not os.environ.get("COLUMNS"):
-            screen.width = _WHOLE_COLUMNS
-        with screen.capture() as captured:
-            screen.print(*parts, sep="\n")
-        # Tables pad their cells with blanks: remove them in a file or a pipe.
-        return self.echo("\n".join(line.rstrip() for line in captured.get().removesuffix("\n").split("\n")))
+        is_whole = is_list and not os.environ.get("COLUMNS") and not is_terminal(sys.stdout)
+        show_parts(parts, width=_WHOLE_COLUMNS if is_whole else None)
 
     def echo(self, text: str) -> None:
         """Write a line to standard output."""
@@ -315,33 +314,47 @@ def _passphrase(prompt: str, is_new: bool) -> str | None:
     return passphrase
 
 
-def console(*, is_error: bool = False) -> Console:
-    """A console without markup, emoji codes and highlighting."""
-    from rich.console import Console
-
-    is_plain = bool(os.environ.get("NO_COLOR"))
-    return Console(
-        stderr=is_error, markup=False, emoji=False, highlight=False, color_system=None if is_plain else "auto"
-    )
+def show_parts(parts: Iterable[Part | str], *, width: int | None = None, is_error: bool = False) -> None:
+    """Write parts of a view, with styles on a terminal."""
+    colored = has_colors(sys.stderr if is_error else sys.stdout)
+    text = rendered(parts, screen_width() if width is None else width, colored=colored)
+    click.echo(text, err=is_error, color=colored)
 
 
 @contextmanager
 def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[..., None]]:
     """A progress bar on standard error, only on a terminal; called with done, total and a label."""
-    screen = console(is_error=True)
-    if not screen.is_terminal:
+    if not is_terminal(sys.stderr):
         yield lambda *_: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    bar = _ProgressBar(label, total)
+    try:
+        yield bar.advance
+    finally:
+        bar.write("")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True) as bar:
-        task = bar.add_task(label, total=total)
 
-        def advance(done: int, of: int | None = None, now: str | None = None) -> None:
-            bar.update(task, completed=done, total=total if of is None else of, description=now or label)
+class _ProgressBar:
+    """One line on standard error, drawn at most ten times a second."""
 
-        yield advance
+    def __init__(self, label: str, total: int | None) -> None:
+        self._label, self._total = label, total
+        self._began = self._drawn_at = time.monotonic()
+        self.write(label)
+
+    def advance(self, done: int, of: int | None = None, now: str | None = None) -> None:
+        """Show how much is done, and the time that is left."""
+        total, moment = self._total if of is None else of, time.monotonic()
+        if not total or (done < total and moment - self._drawn_at < _REDRAW_S):
+            return
+        self._drawn_at = moment
+        full = round(_BAR_COLUMNS * min(done, total) / total)
+        left = timedelta(seconds=round((moment - self._began) * (total - done) / done)) if done else ""
+        self.write(f"{now or self._label} {'━' * full:{_BAR_COLUMNS}} {done}/{total} {left}")
+
+    def write(self, line: str) -> None:
+        """Replace the line."""
+        click.echo(f"\r\x1b[K{line}", nl=False, err=True, color=True)
 
 
 def examples(*lines: str) -> str:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from triskele.edge.cli.invocation import console
+from triskele.edge.cli.invocation import show_parts
+from triskele.edge.cli.layout import Indented, is_terminal, screen_width
 from triskele.edge.cli.view import ID, MATCH, QUIET, WARNING, day, note, plural, visible
 from triskele.errors import BadInput
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
     from triskele.bench.own.judge import JudgingItem, JudgingSession
+    from triskele.edge.cli.layout import Part, Text
 
 _GRADES = (("0", "unrelated"), ("1", "related, no answer"), ("2", "answers in part"), ("3", "answers it"))
 _OTHER_KEYS = (("u", "undo"), ("s", "skip the question"), ("q", "stop; grades are kept"))
@@ -40,12 +39,11 @@ def show(session: JudgingSession) -> None:
     """Show pair after pair until none is left or the judge stops."""
     if not has_keys():
         raise BadInput("judging needs a terminal: import grades from a file with --scripted FILE")
-    screen = console()
     message = ""
     while (item := session.item()) is not None:
-        if screen.is_terminal:
-            screen.clear()
-        screen.print(*_view(item, message), sep="\n")
+        if is_terminal(sys.stdout):
+            click.clear()
+        show_parts(_view(item, message))
         key = _key()
         message = ""
         if key in _LEAVING:
@@ -60,17 +58,15 @@ def show(session: JudgingSession) -> None:
             message = f"No key {visible(key)!r}: press one of those above."
 
 
-def _view(item: JudgingItem, message: str) -> Iterator[RenderableType]:
-    from rich.padding import Padding
-    from rich.rule import Rule
-
+def _view(item: JudgingItem, message: str) -> Iterator[Part]:
     memory = item.memory
     details = [memory.category, day(memory.created_at), *memory.tags]
     yield note(f"{plural(item.questions_left, 'question')} left · memory {item.number} of {item.total}", QUIET)
-    yield from (note(""), note(item.question.text, MATCH), Rule(style=QUIET))
-    yield Padding(note(memory.content), (0, 2))
-    yield Padding(note(" · ".join(details), QUIET), (0, 2))
-    yield from (Rule(style=QUIET), _keys(_GRADES), _keys(_OTHER_KEYS))
+    rule = note("─" * screen_width(), QUIET)
+    yield from (note(""), note(item.question.text, MATCH), rule)
+    yield Indented(note(memory.content), 2, 2)
+    yield Indented(note(" · ".join(details), QUIET), 2, 2)
+    yield from (rule, _keys(_GRADES), _keys(_OTHER_KEYS))
     if message:
         yield note(message, WARNING)
 

@@ -200,7 +200,7 @@ class Commands(click.Group):
         try:
             return run()
         except VaultLocked:
-            if not invocation.has_resident:
+            if not invocation.resident_store:
                 raise
         # This process can ask for the passphrase, and its environment may hold the key.
         invocation.asks_resident = False
@@ -319,6 +319,6 @@ def main() -> None:
         cli(obj=invocation)
     except SystemExit as end:
         # The background process answered: the output is flushed, and an orderly exit has nothing else to close.
-        if invocation.has_resident and invocation.asks_resident:
+        if invocation.resident_store and invocation.asks_resident:
             os._exit(int(end.code or DONE))
         raise

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from triskele.edge.cli.layout import Framed, Group, Indented, Text
 from triskele.edge.cli.view import (
     GOOD,
     ID,
@@ -15,7 +16,6 @@ from triskele.edge.cli.view import (
     WARNING,
     ShortIds,
     day,
-    group,
     minute,
     more,
     note,
@@ -47,9 +47,7 @@ from triskele.types import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
+    from triskele.edge.cli.layout import Part
     from triskele.replies import Proposal, Undone
     from triskele.types import History, MemoryDetails, MemoryView, RegisteredFolder, Sent, UseCount, WhyNot
 
@@ -117,7 +115,7 @@ def answer_view(
     explain: bool = False,
     times: Mapping[str, Any] | None = None,
     embeds_here: bool = True,
-) -> Iterator[RenderableType]:
+) -> Iterator[Part]:
     """The hits of a recall, best first; `embeds_here` is false for servers."""
     # The answer itself shows since and until.
     options = {name: time for name, time in (times or {}).items() if name not in ("since", "until")}
@@ -132,13 +130,13 @@ def answer_view(
         yield note("No good match. Closest:", WARNING)
     hits = numbered_rows()
     for rank, hit in enumerate(answer.hits, start=1):
-        hits.add_row(note(f"{rank}", QUIET), note(short[hit.memory.id], ID), _hit(hit, short, explain))
+        hits.add_row(Text(str(rank), QUIET, is_right=True), note(short[hit.memory.id], ID), _hit(hit, short, explain))
     yield hits
     if answer.resolutions:
         resolutions = numbered_rows()
         for memory in answer.resolutions:
-            lines = group(note(shown_content(memory, False)), _details(memory), note(""))
-            resolutions.add_row(note("→", GOOD), note(short[memory.id], ID), lines)
+            lines = Group(note(shown_content(memory, False)), _details(memory), note(""))
+            resolutions.add_row(Text("→", GOOD, is_right=True), note(short[memory.id], ID), lines)
         yield note("Resolved by", MATCH)
         yield resolutions
     yield from time_notes
@@ -179,7 +177,7 @@ def time_lines(times: Mapping[str, Any]) -> list[Text]:
     return [note(_TIME_LINES[name].format(time["day"]), QUIET) for name, time in times.items()]
 
 
-def _hit(hit: Hit, short: ShortIds, explain: bool) -> RenderableType:
+def _hit(hit: Hit, short: ShortIds, explain: bool) -> Group:
     content = note(hit.memory.content)
     if hit.stands_for is None:
         for leg in hit.legs.values():
@@ -188,7 +186,7 @@ def _hit(hit: Hit, short: ShortIds, explain: bool) -> RenderableType:
                     content.stylize(f"{MATCH} {GOOD}", term.start, term.end)
     content = note(mark(hit.memory, hit.superseded), OLD) + content
     score = _score(hit, short) if explain else ()
-    return group(content, _details(hit.memory), note(_reason(hit, short), QUIET), *score, note(""))
+    return Group(content, _details(hit.memory), note(_reason(hit, short), QUIET), *score, note(""))
 
 
 def _score(hit: Hit, short: ShortIds) -> Iterator[Text]:
@@ -227,14 +225,10 @@ def why_not_view(explained: WhyNot, change: str | None) -> Iterator[Text]:
 # Memories
 
 
-def memory_view(memory: MemoryDetails, short: ShortIds) -> Iterator[RenderableType]:
+def memory_view(memory: MemoryDetails, short: ShortIds) -> Iterator[Part]:
     """One memory with all details."""
-    from rich.padding import Padding
-    from rich.panel import Panel
-
     content = note(mark(memory, memory.superseded), OLD) + note(memory.content)
-    title = note(short[memory.id], ID) + note(f" {memory.category}")
-    yield Panel(content, title=title, title_align="left", border_style=QUIET)
+    yield Framed(content, note(short[memory.id], ID) + note(f" {memory.category}"))
     details = {
         "id": memory.id,
         "project": memory.project or "everywhere",
@@ -257,7 +251,7 @@ def memory_view(memory: MemoryDetails, short: ShortIds) -> Iterator[RenderableTy
     rows = pairs((name, note(detail)) for name, detail in details.items() if detail)
     for link in memory.links:
         rows.add_row(note("link", QUIET), _linked(link, memory, short))
-    yield Padding(rows, (0, 2))
+    yield Indented(rows, 2, 2)
 
 
 def _details(memory: Memory) -> Text:
@@ -301,7 +295,7 @@ def _link_text(link: Link, id: str, short: ShortIds) -> str:
 
 def listing(
     memories: Sequence[MemoryView], short: ShortIds, project: str | None, *, offset: int = 0, limit: int
-) -> Iterator[RenderableType]:
+) -> Iterator[Part]:
     """Memories line by line; those in conflict are marked."""
     if not memories:
         advice = f'{"" if project is None else "Try --all-projects, or "}add one: triskele add "…"'
@@ -325,7 +319,7 @@ def listing(
         yield note(f"{SETTLE}.", QUIET)
 
 
-def conflicts_view(conflicts: Sequence[Proposal], short: ShortIds) -> Iterator[RenderableType]:
+def conflicts_view(conflicts: Sequence[Proposal], short: ShortIds) -> Iterator[Part]:
     """Both versions of every memory in conflict."""
     if not conflicts:
         yield note("No conflicts.")
@@ -347,7 +341,7 @@ def _version_text(memory: Memory | None) -> str:
 # Changes
 
 
-def added_view(outcomes: Sequence[Outcome], short: ShortIds) -> Iterator[RenderableType]:
+def added_view(outcomes: Sequence[Outcome], short: ShortIds) -> Iterator[Part]:
     """The results of an add, with their project."""
     for outcome in outcomes[:SHOWN_OUTCOMES]:
         yield _outcome(outcome, short, f" ({project_label(outcome.project)}).")
@@ -379,7 +373,7 @@ def changes_view(
     remaining_copies: Sequence[str] = (),
     erased_copies: Sequence[str] = (),
     sent: Sequence[Sent] = (),
-) -> Iterator[RenderableType]:
+) -> Iterator[Part]:
     """The result of each change, with its journal entry."""
     by_number = {entry.seq: entry for entry in entries}
     for outcome in outcomes:
@@ -407,7 +401,7 @@ def undo_summary(undone: Undone) -> str:
     return f"{plural(len(undone.entries), 'change')} {_made_by(undone)}"
 
 
-def undo_plan_view(planned: Undone, short: ShortIds) -> Iterator[RenderableType]:
+def undo_plan_view(planned: Undone, short: ShortIds) -> Iterator[Part]:
     """What an undo takes back: each change with its text."""
     what = undo_summary(planned) if len(planned.entries) > 1 else f"a change {_made_by(planned)}"
     yield note(f"Undoing {what}:")
@@ -420,7 +414,7 @@ def undo_plan_view(planned: Undone, short: ShortIds) -> Iterator[RenderableType]
     yield from more(len(planned.entries) - SHOWN_OUTCOMES)
 
 
-def undone_view(outcomes: Sequence[Outcome], changes: History, short: ShortIds) -> Iterator[RenderableType]:
+def undone_view(outcomes: Sequence[Outcome], changes: History, short: ShortIds) -> Iterator[Part]:
     """The state after an undo: each memory with its current text."""
     entries = {entry.seq: entry for entry in changes.entries}
     for outcome in outcomes[:SHOWN_OUTCOMES]:
@@ -468,10 +462,8 @@ def _actor(actor: str) -> str:
 
 def history_view(
     entries: Sequence[JournalEntry], versions: Versions, folders: Sequence[RegisteredFolder], short: ShortIds
-) -> Iterator[RenderableType]:
+) -> Iterator[Part]:
     """Journal entries, oldest first, each with the whole text of its version."""
-    from rich.padding import Padding
-
     if not entries:
         yield note("No changes yet.")
         return
@@ -484,7 +476,7 @@ def history_view(
         details = note(f"{undo} · by {_actor(entry.actor)}{where} · batch {entry.batch}", QUIET)
         text = _moved_folder(entry, folders) if is_folder else _detail(entry, versions, short)
         yield note(f"{minute(entry.at)}  ", QUIET) + subject + details
-        yield Padding(note(text), (0, 0, 0, 4))
+        yield Indented(note(text), 4)
     yield note("Undo a batch with `triskele undo --batch B`.", QUIET)
 
 

@@ -16,8 +16,7 @@ from triskele.edge.cli.view import GOOD, MATCH, QUIET, WARNING, note, plural
 from triskele.errors import Unavailable
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
+    from triskele.edge.cli.layout import Text
     from triskele.engine.local import LocalEngine
     from triskele.engine.model_choice import HostedModelUse, LocalModel, ModelsInUse, ModelSwitch, ModelUpdate, Rollback
     from triskele.index.local import ModelIndexes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +37,13 @@ from triskele.edge.cli.options import (
 )
 from triskele.edge.cli.store_view import stats_view
 from triskele.edge.cli.view import note
+from triskele.edge.hook import client as hook_client
 from triskele.edge.wording import shown_content
-from triskele.types import JournalEntry, LinkKind, Sort, Verdict
+from triskele.types import JournalEntry, LinkKind, Sort, Verdict, is_secret
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from triskele.edge.cli.layout import Part
+    from triskele.types import MemoryDetails
 
 _NEVER_USED = {"recalled": 0, "injected": 0, "tokens": 0, "last": None}
 
@@ -88,7 +91,7 @@ def recall(
         if not (query.strip() or invocation.as_json):
             return invocation.echo("The question is empty: nothing was searched. `triskele list` shows the memories.")
 
-        def view() -> Iterator[RenderableType]:
+        def view() -> Iterator[Part]:
             short = engine.shorten(ids_in(answer))
             yield from answer_view(answer, short, explain=explain, times=moments, embeds_here=invocation.embeds_here())
             if project and not answer.hits and project not in engine.stats().by_project:
@@ -133,11 +136,9 @@ def why_not(
 @common
 def show(invocation: Invocation, id: str) -> None:
     """Show one memory with all its details and links."""
-    from triskele.edge.cli.code import named_code
-
     with invocation.open_existing() as engine:
         memory = engine.get(id)
-        definitions = named_code(invocation, memory)
+        definitions = _named_code(invocation, memory)
         successors = [link.source for link in memory.links if link.kind is LinkKind.SUPERSEDES]
         emit(
             invocation,
@@ -152,6 +153,16 @@ def show(invocation: Invocation, id: str) -> None:
             code=definitions,
             in_conflict=memory.in_conflict,
         )
+
+
+def _named_code(invocation: Invocation, memory: MemoryDetails) -> list[Document]:
+    """Definitions that a memory names, if there are indexes of source code."""
+    home = hook_client.Address(invocation.environ()).home
+    if is_secret(memory) or not os.path.isdir(os.path.join(home, "code")):
+        return []
+    from triskele.edge.cli.code import named_code
+
+    return named_code(invocation, memory)
 
 
 @click.command(

@@ -24,10 +24,8 @@ from triskele.errors import BadInput, Conflict, StoreUnavailable
 from triskele.types import Sensitivity
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
     from triskele.config import Settings
+    from triskele.edge.cli.layout import Part, Text
 
 _FILE = FilePath(is_database=True)
 _SHELLS = ("bash", "zsh", "fish")
@@ -215,7 +213,7 @@ def seal(invocation: Invocation, id: str, title: str | None) -> None:
         erasure = engine.seal(id, title=title)
         [outcome] = erasure.outcomes
 
-        def view() -> Iterator[RenderableType]:
+        def view() -> Iterator[Part]:
             yield from changes_view(
                 [outcome],
                 [],

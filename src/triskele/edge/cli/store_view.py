@@ -29,9 +29,7 @@ from triskele.edge.wording import shown_content
 from triskele.text.folders import REMOTE
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
+    from triskele.edge.cli.layout import Part, Text
     from triskele.engine.health import Health
     from triskele.engine.upkeep import SyncedServer
     from triskele.engine.workplace import ProjectSummary
@@ -44,7 +42,7 @@ _USES = ("recalled", "injected", "tokens")
 _NO_MODEL = "✓ No hosted model is configured"
 
 
-def stats_view(counts: Statistics, short: ShortIds, address: str, project: str) -> Iterator[RenderableType]:
+def stats_view(counts: Statistics, short: ShortIds, address: str, project: str) -> Iterator[Part]:
     """Counts of the store, its curation and its use."""
     names, jobs = counts.names, counts.jobs
     graph = f"{plural(names.concepts, 'concept')}, {plural(names.mentions, 'mention')}"
@@ -90,7 +88,7 @@ def _curation(counts: Statistics) -> Text:
     return note(f"Curation: {', '.join(parts)}")
 
 
-def _uses(counts: Statistics, short: ShortIds) -> Iterator[RenderableType]:
+def _uses(counts: Statistics, short: ShortIds) -> Iterator[Part]:
     """Usage by memory and by day."""
     texts = {memory.id: one_line(shown_content(memory, False)) for memory in counts.used}
     if counts.most_used:
@@ -108,7 +106,7 @@ def _numbers(count: UseCount | DayCount) -> Iterator[Text]:
     return map(number, (count.recalled, count.injected, count.tokens))
 
 
-def projects_view(projects: Sequence[ProjectSummary], current: str) -> Iterator[RenderableType]:
+def projects_view(projects: Sequence[ProjectSummary], current: str) -> Iterator[Part]:
     """The projects with their memories, folders and repositories."""
     if not projects:
         yield note("No projects yet: a folder becomes a project with its first memory.")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from triskele.edge.cli.emit import Document, View, emit, shown
-from triskele.edge.cli.invocation import Invocation, common, console, examples, progress_bar
+from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar, show_parts
 from triskele.edge.cli.memory_view import SETTLE
 from triskele.edge.cli.options import FilePath, writing_place, written_project
 from triskele.edge.cli.view import BAD, QUIET, WARNING, ShortIds, minute, more, note, one_line, plural
@@ -27,8 +27,7 @@ from triskele.text import timestamps
 from triskele.types import Action
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
+    from triskele.edge.cli.layout import Text
     from triskele.engine.local import LocalEngine
     from triskele.engine.protocol import Engine
     from triskele.engine.upkeep import SyncState
@@ -232,7 +231,7 @@ def _export_archive(invocation: Invocation, target: Path | None, *, private: boo
 def _emit_export(invocation: Invocation, document: Document, view: View, *, is_in_output: bool) -> None:
     """Report an export, on standard error if its data is on output."""
     if is_in_output and not invocation.as_json:
-        console(is_error=True).print(*view(), sep="\n")
+        show_parts(view(), is_error=True)
     else:
         emit(invocation, document, view)
 

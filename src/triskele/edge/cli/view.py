@@ -1,18 +1,12 @@
-"""Formats of numbers, dates and words for people, and layouts of rich.
-
-Nothing imports rich before something is shown: it takes longer to load than most commands run.
-"""
+"""What views are made of: numbers, dates and words for people, and tables of one look."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.table import Table
-    from rich.text import Text
+from triskele.edge.cli.layout import Column, Table, Text
 
 ID, QUIET, MATCH, OLD, GOOD, WARNING, BAD = "cyan", "dim", "bold", "yellow", "green", "yellow", "red"
 _BAR_CHARACTERS = 24
@@ -87,23 +81,12 @@ def _setting(value: Any) -> str:
 
 def note(text: str, style: str = "") -> Text:
     """A text without control characters."""
-    from rich.text import Text
-
-    return Text(visible(text), style=style)
+    return Text(visible(text), style)
 
 
 def number(count: int) -> Text:
     """A number at the right of its column."""
-    from rich.text import Text
-
-    return Text(f"{count:,}", justify="right")
-
-
-def group(*parts: RenderableType) -> Group:
-    """Parts below each other."""
-    from rich.console import Group
-
-    return Group(*parts)
+    return Text(f"{count:,}", is_right=True)
 
 
 def more(count: int, what: str = "", *, style: str = QUIET) -> list[Text]:
@@ -113,40 +96,19 @@ def more(count: int, what: str = "", *, style: str = QUIET) -> list[Text]:
 
 def table(*headings: str, last_takes_rest: bool = False, has_header: bool = True) -> Table:
     """A table without lines; the last column may take the remaining width."""
-    from rich.table import Table
-
-    columns = Table(
-        box=None,
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
-        header_style=QUIET,
-        expand=last_takes_rest,
-        show_header=has_header,
-    )
-    for heading in headings:
-        takes_rest = last_takes_rest and heading == headings[-1]
-        columns.add_column(heading, no_wrap=True, overflow="ellipsis", ratio=1 if takes_rest else None)
-    return columns
+    columns = [Column(heading) for heading in headings]
+    columns[-1].takes_rest = last_takes_rest
+    return Table(*columns, has_header=has_header)
 
 
 def numbered_rows() -> Table:
     """Rows of a number or sign, an id and a text."""
-    from rich.table import Table
-
-    rows = Table.grid(padding=(0, 1, 0, 0))
-    rows.add_column(justify="right", no_wrap=True)
-    rows.add_column(no_wrap=True)
-    rows.add_column(ratio=1, overflow="fold")
-    return rows
+    return Table(Column(), Column(), Column(wraps=True), gap=1)
 
 
-def pairs(rows: Iterable[tuple[str, RenderableType]]) -> Table:
+def pairs(rows: Iterable[tuple[str, Text]]) -> Table:
     """Names on the left, values on the right."""
-    from rich.table import Table
-
-    columns = Table.grid(padding=(0, 2, 0, 0))
-    columns.add_column(style=QUIET, no_wrap=True)
-    columns.add_column(overflow="fold")
+    columns = Table(Column(style=QUIET), Column(wraps=True))
     for name, value in rows:
         columns.add_row(name, value)
     return columns

@@ -36,12 +36,22 @@ from triskele.edge.cli.options import (
 from triskele.edge.cli.view import QUIET, excerpt, more, note, one_line, plural
 from triskele.edge.wording import shown_content
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError, Unavailable
-from triskele.text import periods
-from triskele.types import CONTEXT, Action, Erasure, History, LinkKind, Memory, Outcome, Role, Sensitivity, is_secret
+from triskele.types import (
+    CONTEXT,
+    Action,
+    Erasure,
+    History,
+    LinkKind,
+    Memory,
+    Outcome,
+    Period,
+    Role,
+    Sensitivity,
+    is_secret,
+)
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
+    from triskele.edge.cli.layout import Part
     from triskele.edge.cli.view import ShortIds
     from triskele.engine.protocol import Engine
     from triskele.replies import Undone
@@ -163,7 +173,7 @@ def _related_line(related: Related, short: ShortIds) -> str:
     return f"It {_RELATION_VERBS[related.relation]} {short[related.memory.id]}: {text}"
 
 
-def _related_view(related: Sequence[Related], engine: Engine, id: str) -> Iterator[RenderableType]:
+def _related_view(related: Sequence[Related], engine: Engine, id: str) -> Iterator[Part]:
     """Related memories, and the command that replaces the first of them."""
     if related:
         short = engine.shorten([id, *(each.memory.id for each in related)])
@@ -201,8 +211,12 @@ class _Added:
         self._detected = [] if details["sensitivity"] is Sensitivity.SECRET else self._secrets
         is_dated = bool(details["valid_from"] or details["valid_to"])
         new = [outcome.id for outcome in outcomes if outcome.action is Action.ADDED and not is_dated]
-        held = {id: periods.held(self._memories[id]) for id in new if id in self._memories}
-        self._periods = {id: period for id, period in held.items() if period is not None}
+        dated = (self._memories[id] for id in new if id in self._memories)
+        self._periods = {
+            memory.id: shown(Period(memory.valid_from, memory.valid_to))
+            for memory in dated
+            if memory.valid_from or memory.valid_to
+        }
 
     def document(self, *, is_split: bool) -> Document:
         """The first outcome with its details; with `--split` all outcomes."""
@@ -216,7 +230,7 @@ class _Added:
             document["memories"] = self._outcomes
         return document
 
-    def view(self) -> Iterator[RenderableType]:
+    def view(self) -> Iterator[Part]:
         """The outcomes for a person."""
         replaced = [self._engine.get(self._superseded).id] if self._superseded is not None else []
         short = self._engine.shorten([*(outcome.id for outcome in self._outcomes), *replaced])
@@ -228,11 +242,11 @@ class _Added:
         yield from example_keys_view(self._memories.values())
         yield from _related_view(self._related, self._engine, self._outcomes[0].id)
 
-    def _dated(self, id: str, short: ShortIds) -> RenderableType:
+    def _dated(self, id: str, short: ShortIds) -> Part:
         """The validity read from the words of a memory, and how to remove it."""
         option = "--valid-from" if self._memories[id].valid_from else "--valid-to"
-        period = periods.describe(self._periods[id])
-        return note(f"Valid {period}, as its text says; `triskele edit {short[id]} {option} none` removes that.", QUIET)
+        days = self._periods[id]["days"]
+        return note(f"Valid {days}, as its text says; `triskele edit {short[id]} {option} none` removes that.", QUIET)
 
 
 @click.command(
@@ -436,7 +450,7 @@ def _report(invocation: Invocation, engine: Engine, erasure: Erasure, **details:
     """Show the outcomes of a command, with the copies of the texts."""
     copies = (*erasure.remaining_copies, *erasure.out_of_reach)
 
-    def view() -> Iterator[RenderableType]:
+    def view() -> Iterator[Part]:
         entries, short = _changes(engine, erasure.outcomes)
         yield from changes_view(
             erasure.outcomes,

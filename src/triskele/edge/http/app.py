@@ -205,21 +205,21 @@ class Application:
         )
 
     async def _command_line(self, request: Request) -> Response:
-        """The project of a command; 409 asks the command to open the store itself."""
+        """The project and store of a command; 409 asks the command to open the store itself."""
         if not request.scope.get(IS_OWNER):
             raise HTTPException(404)
         try:
-            project = await to_thread.run_sync(self._project_of_command, request.headers)
+            engine = await to_thread.run_sync(self._engine_of_command, request.headers)
         except Exception as error:
             # Its own process meets the same error, and reports it.
             return refused(409, error_line(error))
-        return JSONResponse({"project": project})
+        return JSONResponse({"project": engine.project, "address": connect.address_of(engine.settings)})
 
-    def _project_of_command(self, headers: Mapping[str, str]) -> str:
+    def _engine_of_command(self, headers: Mapping[str, str]) -> Engine:
         command = command_line.CommandLine.of_headers(headers)
         if command is None:
             raise BadInput("the request names no command")
-        return command.engine(connect.store_of(self._context.policy.engine_of(OWNER))).project
+        return command.engine(connect.store_of(self._context.policy.engine_of(OWNER)))
 
     async def _sign_in(self, request: Request) -> Response:
         """Give this user's own processes an address that opens the pages."""

@@ -79,8 +79,11 @@ def forwarded(method: Method, *, placed: bool = False) -> Method:
 class RemoteEngine:
     """A memory behind a connection; it refuses upkeep."""
 
-    def __init__(self, connection: Connection, *, project: str = "", settings: Settings | None = None) -> None:
+    def __init__(
+        self, connection: Connection, *, project: str = "", address: str = "", settings: Settings | None = None
+    ) -> None:
         self.url = connection.url
+        self.address = address or connection.url
         self.project = project
         self.actor = USER
         self.connection = connection
@@ -344,10 +347,10 @@ def connect_resident(address: Address, path: str, headers: Mapping[str, str]) ->
     connection = ResidentConnection(address, headers)
     try:
         reply = connection.request("POST", path, {}, wait_s=_START_S)
-        project = json.loads(reply.content)["project"] if reply.status == OK else None
+        details = json.loads(reply.content) if reply.status == OK else None
     except (Unavailable, ValueError):
         return None
-    return None if project is None else RemoteEngine(connection, project=project)
+    return None if details is None else RemoteEngine(connection, **details)
 
 
 def _query(options: Mapping[str, Any]) -> str:

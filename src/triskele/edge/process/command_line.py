@@ -16,6 +16,7 @@ from triskele.edge.hook import client
 from triskele.errors import BadInput, Conflict
 
 if TYPE_CHECKING:
+    from triskele.edge.http.client import RemoteEngine
     from triskele.engine.protocol import Engine
 
 PATH = "/command-line"
@@ -72,7 +73,7 @@ class CommandLine:
         return engine.working_in(Path(self.folder), settings.project)
 
 
-def open_resident(environ: Mapping[str, str]) -> Engine | None:
+def open_resident(environ: Mapping[str, str]) -> RemoteEngine | None:
     """Open the memory in the background process; None if none serves this command."""
     address = client.Address(environ)
     if not address.is_tcp and not os.path.exists(address.socket(client.HTTP)):
