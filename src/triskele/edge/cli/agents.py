@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from triskele.edge.cli.commands import command
 from triskele.edge.cli.emit import emit
-from triskele.edge.cli.invocation import Invocation, common, examples, standard_input
+from triskele.edge.cli.invocation import Invocation, standard_input
 from triskele.edge.cli.view import GOOD, ID, MATCH, QUIET, WARNING, ShortIds, note, one_line, project_label
 from triskele.edge.hook import client as hook_client
 from triskele.edge.hook.client import Address
@@ -37,20 +38,17 @@ _PAUSE_S = 0.05
 _REDIRECT = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={}"><title>triskele</title>'
 
 
-@click.command(
-    epilog=examples(
-        "triskele serve --status",
-        "triskele serve --http 127.0.0.1:8377",
-        "triskele serve --http 0.0.0.0:8080      (users with keys: TRISKELE_STORE=postgresql://…)",
-        "triskele serve --stop",
-    )
+@command(
+    "triskele serve --status",
+    "triskele serve --http 127.0.0.1:8377",
+    "triskele serve --http 0.0.0.0:8080      (users with keys: TRISKELE_STORE=postgresql://…)",
+    "triskele serve --stop",
 )
 @click.option("--http", metavar="HOST:PORT", help="Also serve HTTP: on loopback with the token, or users with keys.")
 @click.option("--socket", metavar="PATH", type=click.Path(path_type=Path), help="Also serve on this unix socket.")
 @click.option("--demo", is_flag=True, help="Serve two users and sample memories from a throw-away Postgres.")
 @click.option("--status", is_flag=True, help="Only show the process that serves this data folder.")
 @click.option("--stop", is_flag=True, help="Only stop the process that serves this data folder.")
-@common
 def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: bool, status: bool, stop: bool) -> None:
     """Serve hooks, MCP and commands from one process until idle.
 
@@ -75,16 +73,13 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: b
     return resident.exit_now()
 
 
-@click.command(
-    epilog=examples(
-        "triskele hook session-start < event.json",
-        """printf '{"prompt": "how do we deploy?", "cwd": "%s"}' "$PWD" | triskele hook user-prompt-submit --explain""",
-    )
+@command(
+    "triskele hook session-start < event.json",
+    """printf '{"prompt": "how do we deploy?", "cwd": "%s"}' "$PWD" | triskele hook user-prompt-submit --explain""",
 )
 @click.argument("event", metavar="EVENT")
 @click.option("--client", metavar="NAME", default="", expose_value=False, help="The name of the client.")
 @click.option("--explain", is_flag=True, help="Explain what the hook would give, and why; nothing is counted.")
-@common
 def hook(invocation: Invocation, event: str, explain: bool) -> None:
     """Answer a hook event of an agent with relevant memories.
 
@@ -134,9 +129,8 @@ def _explanation_view(explained: Explanation, short: ShortIds) -> Iterator[Text]
         yield sign + note(short[candidate.memory.id], ID) + text
 
 
-@click.command("memory-tool", epilog=examples("triskele memory-tool --client my-agent < call.json"))
+@command("triskele memory-tool --client my-agent < call.json", name="memory-tool")
 @click.option("--client", metavar="NAME", default="", help="The name of the agent, for the journal.")
-@common
 def memory_tool(invocation: Invocation, client: str) -> None:
     """Answer one call of the file memory tool (memory_20250818).
 
@@ -194,9 +188,8 @@ def _report_addresses(invocation: Invocation, addresses: dict[str, str], advice:
     emit(invocation, document, lambda: "\n".join(lines))
 
 
-@click.command(epilog=examples("triskele mcp", "triskele mcp --in-process", "claude mcp add triskele -- triskele mcp"))
+@command("triskele mcp", "triskele mcp --in-process", "claude mcp add triskele -- triskele mcp")
 @click.option("--in-process", is_flag=True, help="Serve in this process, without the background process.")
-@common
 def mcp(invocation: Invocation, in_process: bool) -> None:
     """Serve an agent over standard input and output (MCP)."""
     from triskele.edge.mcp import bridge
@@ -269,9 +262,8 @@ def _own_output() -> BinaryIO:
     return own
 
 
-@click.command(epilog=examples("triskele ui", "triskele ui --no-browser"))
+@command("triskele ui", "triskele ui --no-browser")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
-@common
 def ui(invocation: Invocation, no_browser: bool) -> None:
     """Open your memories in a browser: search, edit, graph.
 

@@ -12,8 +12,9 @@ import click
 from triskele.bench.bench import available_arms, run_bench
 from triskele.bench.code_suite import DEFAULT, is_suite, load_suite, run_suite
 from triskele.edge.cli import eval_view
+from triskele.edge.cli.commands import command
 from triskele.edge.cli.emit import emit
-from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
+from triskele.edge.cli.invocation import Invocation, progress_bar
 from triskele.edge.cli.options import listed
 from triskele.models.local import local_embedder
 
@@ -21,9 +22,7 @@ BUNDLED = "team"
 _FOLDER = click.Path(path_type=Path)
 
 
-@click.command(
-    epilog=examples("triskele bench team", "triskele bench locomo --arms fts,rrf:k=10,default --out results --seed 7")
-)
+@command("triskele bench team", "triskele bench locomo --arms fts,rrf:k=10,default --out results --seed 7")
 @click.argument("dataset", metavar="DATASET_DIR")
 @click.option("--arms", metavar="A,B", help="The arms to measure; default: all.")
 @click.option("--baseline", metavar="ARM", default="fts", show_default=True, help="The arm to compare with.")
@@ -32,7 +31,6 @@ _FOLDER = click.Path(path_type=Path)
 @click.option("--seed", type=int, default=7, show_default=True, help="Makes a run repeatable.")
 @click.option("--trees", type=_FOLDER, help="The folder of the trees that a suite of code questions is about.")
 @click.option("--public", is_flag=True, help="Report aggregates only: no text and no id of the data set.")
-@common
 def bench(
     invocation: Invocation,
     dataset: str,

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from triskele.config import NO_MODEL
+from triskele.edge.cli.commands import command_group
 from triskele.edge.cli.emit import Document, emit, shown
-from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar, show_parts
-from triskele.edge.cli.options import EVERY, command_group
+from triskele.edge.cli.invocation import Invocation, progress_bar, show_parts
+from triskele.edge.cli.options import EVERY
 from triskele.edge.cli.view import ID, MATCH, QUIET, note, visible
 from triskele.errors import TriskeleError
 
@@ -38,11 +39,10 @@ def code() -> None:
     """
 
 
-@code.command(epilog=examples("triskele code index .", "triskele code index ~/src/shop --rebuild --json"))
+@code.subcommand("triskele code index .", "triskele code index ~/src/shop --rebuild --json")
 @click.argument("path", default=".")
 @click.option("--rebuild", is_flag=True, help="Discard the index and read every file again.")
 @click.option("--no-embed", is_flag=True, help="Index the words only.")
-@common
 def index(invocation: Invocation, path: str, rebuild: bool, no_embed: bool) -> None:
     """Index the source files of a folder, or what changed since.
 
@@ -57,18 +57,15 @@ def index(invocation: Invocation, path: str, rebuild: bool, no_embed: bool) -> N
         click.echo("Vectors follow in the background; `triskele code status` shows the share done.", err=True)
 
 
-@code.command(
-    epilog=examples(
-        'triskele code search "where are retries scheduled"',
-        "triskele code search PaymentService.retry --path ~/src/shop --json",
-    )
+@code.subcommand(
+    'triskele code search "where are retries scheduled"',
+    "triskele code search PaymentService.retry --path ~/src/shop --json",
 )
 @click.argument("query")
 @_path
 @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="The maximum number of hits.")
 @click.option("--by", type=click.Choice(["file", "function"]), default="file", show_default=True, help="What to rank.")
 @click.option("--explain", is_flag=True, help="Show the score of every ranking rule.")
-@common
 def search(invocation: Invocation, query: str, path: str, limit: int, by: str, explain: bool) -> None:
     """Find the code that answers a question or defines a name.
 
@@ -88,12 +85,10 @@ def search(invocation: Invocation, query: str, path: str, limit: int, by: str, e
     return _write_reservations(answer, has_model=invocation.settings().recall.model != NO_MODEL)
 
 
-@code.command(epilog=examples("triskele code symbol Session.get", "triskele code symbol parse_header --json"))
+@code.subcommand("triskele code symbol Session.get", "triskele code symbol parse_header --json")
 @click.argument("name")
 @_path
-@common
-@click.pass_context
-def symbol(context: click.Context, invocation: Invocation, name: str, path: str) -> None:
+def symbol(invocation: Invocation, name: str, path: str) -> int:
     """Show where a name is defined and used, and the memories that mention it."""
     searcher, under = _located(invocation, path)
     answer = searcher.symbol(name, under=under)
@@ -105,12 +100,11 @@ def symbol(context: click.Context, invocation: Invocation, name: str, path: str)
         "memories": [{"id": memory.id, "content": memory.content} for memory in memories],
     }
     emit(invocation, document, lambda: _symbol_view(answer, memories))
-    context.exit(0 if answer.definitions or answer.references else 1)
+    return 0 if answer.definitions or answer.references else 1
 
 
-@code.command(epilog=examples("triskele code status", "triskele code status ~/src/shop --json"))
+@code.subcommand("triskele code status", "triskele code status ~/src/shop --json")
 @click.argument("path", required=False)
-@common
 def status(invocation: Invocation, path: str | None) -> None:
     """Show what is indexed: one tree, or all of them."""
     from triskele.code import tree_index
@@ -124,9 +118,8 @@ def status(invocation: Invocation, path: str | None) -> None:
     )
 
 
-@code.command(epilog=examples("triskele code remove ~/src/shop"))
+@code.subcommand("triskele code remove ~/src/shop")
 @click.argument("path", default=".")
-@common
 def remove(invocation: Invocation, path: str) -> None:
     """Delete the index of a tree; the tree stays as it is."""
     searcher, _ = _located(invocation, path)
@@ -134,9 +127,8 @@ def remove(invocation: Invocation, path: str) -> None:
     emit(invocation, {"removed": searcher.root}, lambda: f"Removed the index of {searcher.root}.")
 
 
-@code.command(hidden=True)
+@code.subcommand("triskele code embed ~/src/shop", hidden=True)
 @click.argument("path")
-@common
 def embed(invocation: Invocation, path: str) -> None:
     """Embed what waits; `code index` starts this in the background."""
     searcher, _ = _located(invocation, path)

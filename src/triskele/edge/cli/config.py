@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triskele.config import COMMANDS, NO_MODEL, converted, file_of, load, shown_url, source_of
+from triskele.edge.cli.commands import command_group
 from triskele.edge.cli.emit import emit
-from triskele.edge.cli.invocation import Invocation, common, examples, global_options
-from triskele.edge.cli.options import OrderedGroup
+from triskele.edge.cli.invocation import Invocation
 from triskele.edge.cli.view import ID, QUIET, note, table
 from triskele.edge.http.codec import to_json
 from triskele.errors import BadInput, TriskeleError
@@ -38,21 +38,17 @@ _STILL_STARTED = (
 )
 
 
-@click.group(
-    cls=OrderedGroup,
-    invoke_without_command=True,
-    epilog=examples("triskele config", "triskele config set recall.limit 5", "triskele config get recall.limit --json"),
+@command_group(
+    "triskele config",
+    "triskele config set recall.limit 5",
+    "triskele config get recall.limit --json",
+    alone=lambda invocation: _list(invocation),
 )
-@global_options
-@click.pass_context
-def config(context: click.Context) -> None:
+def config() -> None:
     """Show and change settings."""
-    if context.invoked_subcommand is None:
-        _list(context.ensure_object(Invocation))
 
 
-@config.command("list", epilog=examples("triskele config list", "TRISKELE_RECALL_LIMIT=5 triskele config list --json"))
-@common
+@config.subcommand("triskele config list", "TRISKELE_RECALL_LIMIT=5 triskele config list --json", name="list")
 def list_settings(invocation: Invocation) -> None:
     """Show every setting, its value and where it came from."""
     _list(invocation)
@@ -78,9 +74,8 @@ def _settings_view(values: Mapping[str, Mapping[str, Any]], file: Path) -> Itera
     yield note("Change a setting with `triskele config set KEY VALUE`.", QUIET)
 
 
-@config.command(epilog=examples("triskele config get recall.limit", "triskele config get agents.private_to --json"))
+@config.subcommand("triskele config get recall.limit", "triskele config get agents.private_to --json")
 @click.argument("key")
-@common
 def get(invocation: Invocation, key: str) -> None:
     """Show one setting."""
     settings = invocation.settings()
@@ -110,19 +105,16 @@ class _WithNegative(click.Command):
         return super().parse_args(ctx, args)
 
 
-@config.command(
-    "set",
+@config.subcommand(
+    "triskele config set recall.limit 5",
+    "triskele config set agents.private_to claude-code,codex",
+    "triskele config set agents.background false",
+    "triskele config set llm.command 'ollama run gemma3'",
+    name="set",
     cls=_WithNegative,
-    epilog=examples(
-        "triskele config set recall.limit 5",
-        "triskele config set agents.private_to claude-code,codex",
-        "triskele config set agents.background false",
-        "triskele config set llm.command 'ollama run gemma3'",
-    ),
 )
 @click.argument("key")
 @click.argument("value")
-@common
 def set_setting(invocation: Invocation, key: str, value: str) -> None:
     """Change a setting in the settings file; a wrong value is refused.
 
@@ -131,9 +123,8 @@ def set_setting(invocation: Invocation, key: str, value: str) -> None:
     _change(invocation, key, value)
 
 
-@config.command(epilog=examples("triskele config unset recall.limit", "triskele config unset project --json"))
+@config.subcommand("triskele config unset recall.limit", "triskele config unset project --json")
 @click.argument("key")
-@common
 def unset(invocation: Invocation, key: str) -> None:
     """Remove a setting from the settings file; its default applies again.
 

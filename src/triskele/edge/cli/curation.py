@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from triskele.edge.cli import curation_view, judging
+from triskele.edge.cli.commands import command, command_group
 from triskele.edge.cli.emit import emit
-from triskele.edge.cli.invocation import Invocation, common, examples, global_options, progress_bar
-from triskele.edge.cli.options import OrderedGroup, writing_place, written_project
+from triskele.edge.cli.invocation import Invocation, progress_bar
+from triskele.edge.cli.options import writing_place, written_project
 from triskele.errors import BadInput
 from triskele.text.ids import new_batch
 from triskele.types import Verdict
@@ -25,26 +26,21 @@ _ACCEPT, _REJECT, _SKIP = "a", "r", "s"
 _STOP = frozenset({"q", "", "\x04", "\x1b"})
 
 
-@click.group(
-    cls=OrderedGroup,
-    invoke_without_command=True,
-    epilog=examples(
-        "triskele review", "triskele review list", "triskele review accept 5b86e0", "triskele review reject 5b86e0"
-    ),
+@command_group(
+    "triskele review",
+    "triskele review list",
+    "triskele review accept 5b86e0",
+    "triskele review reject 5b86e0",
+    alone=lambda invocation: _walk(invocation),
 )
-@global_options
-@click.pass_context
-def review(context: click.Context) -> None:
+def review() -> None:
     """Go through the proposals of curation, with one key for each.
 
     A proposal changes nothing until you accept it; what you accept is one batch that `triskele undo` takes back.
     """
-    if context.invoked_subcommand is None:
-        _walk(context.ensure_object(Invocation))
 
 
-@review.command("list", epilog=examples("triskele review list --json"))
-@common
+@review.subcommand("triskele review list --json", name="list")
 def list_proposals(invocation: Invocation) -> None:
     """List the proposals that wait."""
     with invocation.open_existing() as engine:
@@ -56,10 +52,9 @@ def list_proposals(invocation: Invocation) -> None:
         )
 
 
-@review.command(epilog=examples("triskele review accept 5b86e0 1f20c3", "triskele review accept --above 0.9"))
+@review.subcommand("triskele review accept 5b86e0 1f20c3", "triskele review accept --above 0.9")
 @click.argument("ids", nargs=-1, metavar="ID...")
 @click.option("--above", type=click.FloatRange(0, 1), help="Every proposal with at least this confidence.")
-@common
 def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) -> None:
     """Apply proposals in one batch, which `triskele undo` takes back.
 
@@ -76,9 +71,8 @@ def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) ->
         )
 
 
-@review.command(epilog=examples("triskele review reject 5b86e0"))
+@review.subcommand("triskele review reject 5b86e0")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@common
 def reject(invocation: Invocation, ids: tuple[str, ...]) -> None:
     """Drop proposals; the same ones are not made again."""
     with invocation.open_existing() as engine:
@@ -142,12 +136,11 @@ def _key() -> str:
             return key
 
 
-@click.command(epilog=examples("triskele curate --dry-run", "triskele curate", "triskele curate --apply 0.95 --yes"))
+@command("triskele curate --dry-run", "triskele curate", "triskele curate --apply 0.95 --yes")
 @click.option("--dry-run", is_flag=True, help="Show what it finds and change nothing.")
 @click.option("--apply", "threshold", type=click.FloatRange(0.9, 1), help="Apply from this confidence on (0.9 to 1).")
 @click.option("--limit", type=click.IntRange(1), help="Read at most this many memories; the next run continues there.")
 @click.option("--yes", is_flag=True, help="Apply also more than the daily share of the store, without asking.")
-@common
 def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit: int | None, yes: bool) -> None:
     """Find copies and contradictions in the whole store.
 
@@ -185,18 +178,13 @@ def _confirm(invocation: Invocation, plan: CurationPlan) -> None:
         raise BadInput("not confirmed: nothing was changed")
 
 
-@click.command(
-    epilog=examples(
-        "triskele learn ~/.claude/projects/shop/3f9c.jsonl --dry-run", "triskele learn talk.jsonl --dial strict"
-    )
-)
+@command("triskele learn ~/.claude/projects/shop/3f9c.jsonl --dry-run", "triskele learn talk.jsonl --dial strict")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("--dry-run", is_flag=True, help="Show what would be kept of the whole file; store nothing.")
 @click.option(
     "--dial", type=click.Choice(["strict", "normal", "all"]), help="The required confidence; normal unless configured."
 )
 @writing_place
-@common
 def learn(
     invocation: Invocation, file: Path, dry_run: bool, dial: str | None, project: str | None, everywhere: bool
 ) -> None:

@@ -11,11 +11,10 @@ from importlib import resources
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from triskele import config
+from triskele.edge.cli.commands import command
 from triskele.edge.cli.emit import emit, shown
-from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
+from triskele.edge.cli.invocation import Invocation, progress_bar
 from triskele.edge.cli.memory_view import answer_view, ids_in
 from triskele.edge.cli.view import ID, MATCH, QUIET, note
 from triskele.text import timestamps
@@ -107,8 +106,7 @@ def _draft(engine: LocalEngine, row: dict[str, Any]) -> Memory:
     return engine.draft(row["text"], created_at=details.pop("created"), **details)
 
 
-@click.command(epilog=examples("triskele demo", "triskele demo --json"))
-@common
+@command("triskele demo", "triskele demo --json")
 def demo(invocation: Invocation) -> None:
     """Show recall on sample memories, in a temporary store."""
     started = time.perf_counter()

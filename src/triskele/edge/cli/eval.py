@@ -22,10 +22,11 @@ from triskele.bench.own.judge import (
 )
 from triskele.bench.own.questions import OwnQuestion, judging_state, questions_of
 from triskele.edge.cli import curation_view, eval_view
+from triskele.edge.cli.commands import command_group
 from triskele.edge.cli.emit import emit
-from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
+from triskele.edge.cli.invocation import Invocation, progress_bar
 from triskele.edge.cli.judging import show
-from triskele.edge.cli.options import command_group, listed
+from triskele.edge.cli.options import listed
 from triskele.edge.cli.view import note, plural
 from triskele.errors import BadInput
 
@@ -50,18 +51,15 @@ def eval_() -> None:
     """
 
 
-@eval_.command(
-    "build",
-    epilog=examples(
-        "triskele eval build",
-        "triskele eval build --size 300 --seed 8",
-        'triskele eval build --import mine.jsonl      ({"text": "who owns billing?", "ids": ["1kpn46"]})',
-    ),
+@eval_.subcommand(
+    "triskele eval build",
+    "triskele eval build --size 300 --seed 8",
+    'triskele eval build --import mine.jsonl      ({"text": "who owns billing?", "ids": ["1kpn46"]})',
+    name="build",
 )
 @click.option("--size", type=int, default=150, show_default=True, help="Number of questions, a third of each type.")
 @_SEED
 @click.option("--import", "source", type=_FILE, metavar="FILE", help="Import your own questions instead (JSONL).")
-@common
 def build_questions(invocation: Invocation, size: int, seed: int, source: Path | None) -> None:
     """Make questions from memories and past recalls, or import your own."""
     with invocation.open_local() as engine:
@@ -84,15 +82,13 @@ def build_questions(invocation: Invocation, size: int, seed: int, source: Path |
         return emit(invocation, document, lambda: eval_view.built(built), project=engine.project)
 
 
-@eval_.command(
-    "judge",
-    epilog=examples(
-        "triskele eval judge",
-        'triskele eval judge --scripted grades.jsonl      ({"question": "…", "memory": "1kpn46", "grade": 3})',
-        "triskele eval judge --export pairs.jsonl",
-        "triskele eval judge --from labels.jsonl --by some-model",
-        "triskele eval judge --json      (progress)",
-    ),
+@eval_.subcommand(
+    "triskele eval judge",
+    'triskele eval judge --scripted grades.jsonl      ({"question": "…", "memory": "1kpn46", "grade": 3})',
+    "triskele eval judge --export pairs.jsonl",
+    "triskele eval judge --from labels.jsonl --by some-model",
+    "triskele eval judge --json      (progress)",
+    name="judge",
 )
 @click.option("--scripted", type=_FILE, metavar="FILE", help="Import your grades from a file (JSONL).")
 @click.option(
@@ -101,26 +97,27 @@ def build_questions(invocation: Invocation, size: int, seed: int, source: Path |
 @click.option("--by", metavar="NAME", help="The judge of the labels of --from.")
 @click.option("--export", "target", type=_FILE, metavar="FILE", help="Write open pairs for an external judge (JSONL).")
 @_SEED
-@common
-@click.pass_context
 def judge_questions(
-    context: click.Context,
     invocation: Invocation,
     scripted: Path | None,
     source: Path | None,
     by: str | None,
     target: Path | None,
     seed: int,
-) -> None:
+) -> int:
     """Grade which memories answer each question: keys 0 to 3, blind, stop any time.
 
     0 unrelated, 1 related but no answer, 2 answers in part, 3 answers it. Labels of another judge count only with
     Cohen's kappa of at least 0.6 against yours, over at least 15 % of the pairs.
     """
     if sum(option is not None for option in (scripted, source, target)) > 1:
-        raise click.UsageError("--scripted, --from and --export exclude each other: give one of them", context)
+        raise click.UsageError(
+            "--scripted, --from and --export exclude each other: give one of them", click.get_current_context()
+        )
     if (source is None) != (by is None):
-        raise click.UsageError("--from FILE and --by NAME go together: name the judge of these labels", context)
+        raise click.UsageError(
+            "--from FILE and --by NAME go together: name the judge of these labels", click.get_current_context()
+        )
 
     with invocation.open_local_existing() as engine:
         if source is not None and by is not None:
@@ -132,29 +129,29 @@ def judge_questions(
                 accepted=agreement.is_accepted,
                 project=engine.project,
             )
-            context.exit(0 if agreement.is_accepted else 1)
+            return 0 if agreement.is_accepted else 1
         if target is not None:
-            return _export(invocation, engine, target, seed)
+            _export(invocation, engine, target, seed)
+            return 0
         if scripted is not None:
             import_grades(engine, scripted)
         elif not invocation.as_json:
             _judge_by_hand(engine, seed)
-        return _show_state(invocation, engine)
+        state = judging_state(engine)
+        emit(invocation, state, lambda: eval_view.state(state), project=engine.project)
+    return 0
 
 
-@eval_.command(
-    "run",
-    epilog=examples(
-        "triskele eval run",
-        "triskele eval run --arms default,now,cc:alpha=0.6 --baseline rrf --json",
-        "triskele eval run curation",
-    ),
+@eval_.subcommand(
+    "triskele eval run",
+    "triskele eval run --arms default,now,cc:alpha=0.6 --baseline rrf --json",
+    "triskele eval run curation",
+    name="run",
 )
 @click.argument("suite", type=click.Choice(["recall", "curation"]), default="recall", metavar="[SUITE]")
 @click.option("--arms", metavar="A,B", help="The arms to measure: those of bench, and `now` for what recall does now.")
 @click.option("--baseline", metavar="ARM", default="fts", show_default=True, help="The arm to compare with.")
 @_SEED
-@common
 def run_suite(invocation: Invocation, suite: str, arms: str | None, baseline: str, seed: int) -> None:
     """Measure arms on the judged questions.
 
@@ -184,34 +181,30 @@ def _run_curation(invocation: Invocation) -> None:
     )
 
 
-@eval_.command(
-    "gate",
-    epilog=examples(
-        "triskele eval gate --accept",
-        "triskele eval gate",
-        "triskele eval gate --improve",
-        "triskele eval gate --rollback-on-failure --json",
-    ),
+@eval_.subcommand(
+    "triskele eval gate --accept",
+    "triskele eval gate",
+    "triskele eval gate --improve",
+    "triskele eval gate --rollback-on-failure --json",
+    name="gate",
 )
 @click.option("--accept", "accepting", is_flag=True, help="Make what recall does now the baseline.")
 @click.option("--improve", is_flag=True, help="Also require that one metric gains at least 3 %.")
 @click.option("--rollback-on-failure", is_flag=True, help="Revert an adopted plan if the gate fails.")
-@common
-@click.pass_context
-def check_gate(
-    context: click.Context, invocation: Invocation, accepting: bool, improve: bool, rollback_on_failure: bool
-) -> None:
+def check_gate(invocation: Invocation, accepting: bool, improve: bool, rollback_on_failure: bool) -> int:
     """Compare what recall does now with the accepted baseline.
 
     Passes if MRR falls by at most 2 %, recall@10 by at most 0.02, and every question that passed before still passes:
     a memory of grade 2 or 3 is among its first five. Exits 0 if it passes, 1 if it fails, 2 without a baseline.
     """
     if accepting and (improve or rollback_on_failure):
-        raise click.UsageError("--accept keeps the present state without a check: give it alone", context)
+        raise click.UsageError(
+            "--accept keeps the present state without a check: give it alone", click.get_current_context()
+        )
 
     if accepting:
         _accept(invocation)
-        return
+        return 0
     with invocation.open_local_existing() as engine:
         with _progress() as progress:
             result = gate.gate(engine, improve=improve, progress=progress)
@@ -226,15 +219,13 @@ def check_gate(
             rolled_back=reverts,
             project=engine.project,
         )
-    context.exit(0 if result.passed else 1)
+    return 0 if result.passed else 1
 
 
-@eval_.command("tune", epilog=examples("triskele eval tune", "triskele eval tune --budget 8 --json"))
+@eval_.subcommand("triskele eval tune", "triskele eval tune --budget 8 --json", name="tune")
 @click.option("--budget", type=int, metavar="N", default=16, show_default=True, help="Number of configurations to try.")
 @_SEED
-@common
-@click.pass_context
-def tune_weights(context: click.Context, invocation: Invocation, budget: int, seed: int) -> None:
+def tune_weights(invocation: Invocation, budget: int, seed: int) -> int:
     """Search for better weights; adopt them only if a loss is excluded.
 
     Nested cross-validation over at least 50 judged questions that were not made of the memories' own words. A plan is
@@ -245,11 +236,10 @@ def tune_weights(context: click.Context, invocation: Invocation, budget: int, se
         with _progress() as progress:
             result = tune.tune(engine, budget=budget, seed=seed, progress=progress)
         emit(invocation, result, lambda: eval_view.tuning(result), project=engine.project)
-    context.exit(0 if result.adopted else 1)
+    return 0 if result.adopted else 1
 
 
-@eval_.command(epilog=examples("triskele eval rollback", "triskele eval rollback --json"))
-@common
+@eval_.subcommand("triskele eval rollback", "triskele eval rollback --json")
 def rollback(invocation: Invocation) -> None:
     """Revert the adopted plan to the one before."""
     with invocation.open_local_existing() as engine:
@@ -280,11 +270,6 @@ def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int
     line = f"{plural(len(rows), 'pair')} written to {target}: {advice}"
     document = {"pairs": len(rows), "path": str(target.absolute()), "project": engine.project}
     emit(invocation, document, lambda: [note(line)])
-
-
-def _show_state(invocation: Invocation, engine: LocalEngine) -> None:
-    state = judging_state(engine)
-    emit(invocation, state, lambda: eval_view.state(state), project=engine.project)
 
 
 def _accept(invocation: Invocation) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from triskele.edge.cli import graph_view
+from triskele.edge.cli.commands import command_group
 from triskele.edge.cli.emit import Document, emit, memory_document, shown
-from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
-from triskele.edge.cli.options import MAX_LISTED, command_group, one_project_or_all, reading_place, shown_project
+from triskele.edge.cli.invocation import Invocation, progress_bar
+from triskele.edge.cli.options import MAX_LISTED, one_project_or_all, reading_place, shown_project
 from triskele.edge.wording import shown_content
 
 if TYPE_CHECKING:
@@ -29,12 +30,10 @@ def graph() -> None:
     """
 
 
-@graph.command(
-    epilog=examples(
-        'triskele graph show "Argo CD"',
-        "triskele graph show billing --all-projects --closed --limit 30",
-        "triskele graph show billing --json",
-    )
+@graph.subcommand(
+    'triskele graph show "Argo CD"',
+    "triskele graph show billing --all-projects --closed --limit 30",
+    "triskele graph show billing --json",
 )
 @click.argument("concept")
 @reading_place
@@ -46,7 +45,6 @@ def graph() -> None:
     help="The maximum length of each list.",
 )
 @click.option("--closed", is_flag=True, help="Also show edges that are no longer valid.")
-@common
 def show(
     invocation: Invocation, concept: str, project: str | None, all_projects: bool, limit: int, closed: bool
 ) -> None:
@@ -73,17 +71,11 @@ def show(
         )
 
 
-@graph.command(
-    epilog=examples('triskele graph path "Argo CD" billing', "triskele graph path redis on-call --all-projects --json")
-)
+@graph.subcommand('triskele graph path "Argo CD" billing', "triskele graph path redis on-call --all-projects --json")
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
 @reading_place
-@common
-@click.pass_context
-def path(
-    context: click.Context, invocation: Invocation, one: str, other: str, project: str | None, all_projects: bool
-) -> None:
+def path(invocation: Invocation, one: str, other: str, project: str | None, all_projects: bool) -> int:
     """Show the shortest chain of memories between two concepts."""
     one_project_or_all(project, all_projects)
     with invocation.open_existing() as engine:
@@ -105,11 +97,10 @@ def path(
             {**document, "project": where, "waiting": waiting},
             lambda: [*graph_view.path(path, engine.shorten(ids), superseded, where), *graph_view.unread(waiting)],
         )
-    context.exit(1 if path.hops is None else 0)
+    return 1 if path.hops is None else 0
 
 
-@graph.command(epilog=examples("triskele graph stats", "triskele graph stats --json"))
-@common
+@graph.subcommand("triskele graph stats", "triskele graph stats --json")
 def stats(invocation: Invocation) -> None:
     """Count names, concepts and connected memories of all projects."""
     with invocation.open_existing() as engine:
@@ -129,8 +120,7 @@ def stats(invocation: Invocation) -> None:
         emit(invocation, document, lambda: graph_view.overview(overview), project=engine.project)
 
 
-@graph.command(epilog=examples("triskele graph rebuild", "triskele graph rebuild --json"))
-@common
+@graph.subcommand("triskele graph rebuild", "triskele graph rebuild --json")
 def rebuild(invocation: Invocation) -> None:
     """Extract all names again; manual merges and splits stay."""
     with invocation.open_local_existing() as engine:
@@ -142,10 +132,9 @@ def rebuild(invocation: Invocation) -> None:
         emit(invocation, document, lambda: graph_view.rebuilt(rebuilt, took_ms), project=engine.project)
 
 
-@graph.command(epilog=examples("triskele graph merge k8s Kubernetes      (undo: triskele graph split k8s)"))
+@graph.subcommand("triskele graph merge k8s Kubernetes      (undo: triskele graph split k8s)")
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
-@common
 def merge(invocation: Invocation, one: str, other: str) -> None:
     """Make A another name for B, in all projects."""
     with invocation.open_existing() as engine:
@@ -153,9 +142,8 @@ def merge(invocation: Invocation, one: str, other: str) -> None:
         emit(invocation, _regrouped(engine, "merged", merged), lambda: graph_view.merged(merged, one))
 
 
-@graph.command(epilog=examples("triskele graph split k8s      (undo: triskele graph merge k8s Kubernetes)"))
+@graph.subcommand("triskele graph split k8s      (undo: triskele graph merge k8s Kubernetes)")
 @click.argument("name")
-@common
 def split(invocation: Invocation, name: str) -> None:
     """Make a name a separate concept again, in all projects."""
     with invocation.open_existing() as engine:
@@ -163,16 +151,12 @@ def split(invocation: Invocation, name: str) -> None:
         emit(invocation, _regrouped(engine, "split", split), lambda: graph_view.split(split))
 
 
-@graph.command(
-    epilog=examples(
-        "triskele graph extract --dry-run", "triskele graph extract --limit 500", "triskele graph extract --json"
-    )
+@graph.subcommand(
+    "triskele graph extract --dry-run", "triskele graph extract --limit 500", "triskele graph extract --json"
 )
 @click.option("--dry-run", is_flag=True, help="Show how much is left to read and what it would cost; send nothing.")
 @click.option("--limit", type=click.IntRange(1), default=None, help="Read at most this many memories.")
-@common
-@click.pass_context
-def extract(context: click.Context, invocation: Invocation, dry_run: bool, limit: int | None) -> None:
+def extract(invocation: Invocation, dry_run: bool, limit: int | None) -> int:
     """Let the language model read relations between names.
 
     Needs a model under [llm] and curation.llm_calls. Only open memories are sent, 25 to a request, each content once.
@@ -182,22 +166,19 @@ def extract(context: click.Context, invocation: Invocation, dry_run: bool, limit
         estimate = engine.upkeep.estimate_relations()
         if dry_run:
             emit(invocation, estimate, lambda: graph_view.estimate(estimate), dry_run=True)
-            return
+            return 0
         total = min(estimate.memories, limit or estimate.memories)
         with progress_bar("Reading relations", total=total) as progress:
             extracted = engine.upkeep.extract_relations(limit=limit, progress=progress)
         emit(invocation, extracted, lambda: graph_view.extracted(extracted))
-    context.exit(1 if extracted.problem else 0)
+    return 1 if extracted.problem else 0
 
 
-@graph.command(
-    epilog=examples(
-        "triskele graph relations", "triskele graph relations payroll --closed", "triskele graph relations --json"
-    )
+@graph.subcommand(
+    "triskele graph relations", "triskele graph relations payroll --closed", "triskele graph relations --json"
 )
 @click.argument("name", required=False)
 @click.option("--closed", is_flag=True, help="Also show relations that no longer hold.")
-@common
 def relations(invocation: Invocation, name: str | None, closed: bool) -> None:
     """Show the relations that the language model read, of all or of one name."""
     with invocation.open_local_existing() as engine:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from triskele import config
+from triskele.edge.cli.commands import command
 from triskele.edge.cli.config import store_setting
 from triskele.edge.cli.emit import Document, emit
-from triskele.edge.cli.invocation import Invocation, common, examples
+from triskele.edge.cli.invocation import Invocation
 from triskele.edge.install import installer
 from triskele.edge.install.installer import InstallTarget
 from triskele.edge.install.table import CLIENTS, Client
@@ -33,18 +34,13 @@ _OTHER_STORE = (
 _PROJECT = click.option("--project", is_flag=True, help="Only for the current folder.")
 
 
-@click.command(
-    epilog=examples(
-        "triskele install claude-code --dry-run", "triskele install codex --yes", "triskele install vscode --project"
-    )
-)
+@command("triskele install claude-code --dry-run", "triskele install codex --yes", "triskele install vscode --project")
 @_CLIENT
 @_DRY_RUN
 @_DIFF
 @_YES
 @_PROJECT
 @click.option("--learn", is_flag=True, help="Also learn from conversations (curation.learn = normal).")
-@common
 def install(
     invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool, learn: bool
 ) -> None:
@@ -83,13 +79,12 @@ def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
         click.echo(f"triskele learns from conversations from now on (curation.learn = normal in {file}).", err=True)
 
 
-@click.command(epilog=examples("triskele uninstall claude-code", "triskele uninstall vscode --project --dry-run"))
+@command("triskele uninstall claude-code", "triskele uninstall vscode --project --dry-run")
 @_CLIENT
 @_DRY_RUN
 @_DIFF
 @_YES
 @_PROJECT
-@common
 def uninstall(invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool) -> None:
     """Remove triskele from an agent; other entries stay.
 

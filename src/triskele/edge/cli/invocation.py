@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -44,8 +44,6 @@ _READ_ELSEWHERE = frozenset(
 )
 # What no run ignores: knowing that costs no look at the settings.
 _NEVER_IGNORED = {*_READ_ELSEWHERE, "TRISKELE_HOME", "TRISKELE_PROJECT", "TRISKELE_SERVER", "TRISKELE_STORE"}
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(slots=True)
@@ -355,33 +353,3 @@ class _ProgressBar:
     def write(self, line: str) -> None:
         """Replace the line."""
         click.echo(f"\r\x1b[K{line}", nl=False, err=True, color=True)
-
-
-def examples(*lines: str) -> str:
-    """The examples at the end of a command's help."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
-
-
-def global_options(command: Command) -> Command:
-    """`--json` and `--store`, before or after the name of the command."""
-    for option in (
-        click.option("--store", metavar="URL", expose_value=False, callback=_take_store, help="Use another store."),
-        click.option("--json", is_flag=True, expose_value=False, callback=_take_json, help="Print one JSON document."),
-    ):
-        command = option(command)
-    return command
-
-
-def common(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the global options and the invocation as its first argument."""
-    return click.pass_obj(global_options(command))
-
-
-def _take_store(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        context.ensure_object(Invocation).store = value
-
-
-def _take_json(context: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        context.ensure_object(Invocation).as_json = True

@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from triskele import __version__
-from triskele.edge.cli.help import did_you_mean, unknown_command, write_more
-from triskele.edge.cli.invocation import Invocation, examples, global_options, warn_of_variables
+from triskele.edge.cli.commands import did_you_mean, examples, global_options, unknown_command, write_more
+from triskele.edge.cli.invocation import Invocation, warn_of_variables
 from triskele.edge.error_messages import error_line, printable_line
 from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError, Unavailable, VaultLocked
 
@@ -61,7 +61,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "completion": "store:completion",
     },
     "Measure": {"bench": "bench:bench", "eval": "eval:eval_"},
-    "Help": {"help": "help:help_"},
+    "Help": {"help": "commands:help_"},
 }
 COMMANDS = {name: function for section in SECTIONS.values() for name, function in section.items()}
 # What `triskele --help` shows; `triskele help --all` shows every section.

@@ -9,9 +9,9 @@ import click
 
 from triskele.bench.own.gate import ModelComparison, compare_models
 from triskele.bench.own.run import MIN_QUESTIONS
+from triskele.edge.cli.commands import command_group
 from triskele.edge.cli.emit import emit
-from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
-from triskele.edge.cli.options import command_group
+from triskele.edge.cli.invocation import Invocation, progress_bar
 from triskele.edge.cli.view import GOOD, MATCH, QUIET, WARNING, note, plural
 from triskele.errors import Unavailable
 
@@ -27,8 +27,7 @@ def models() -> None:
     """Show and change the models that embed your memories."""
 
 
-@models.command("list", epilog=examples("triskele models list", "triskele models list --json"))
-@common
+@models.subcommand("triskele models list", "triskele models list --json", name="list")
 def list_models(invocation: Invocation) -> None:
     """Show the models in use and how much each has embedded."""
     with invocation.open_local_existing() as engine:
@@ -67,18 +66,14 @@ def _progress(model: LocalModel | ModelUpdate | HostedModelUse) -> Iterator[Text
     yield note(f"  {plural(model.read, 'text')} embedded{waiting}", QUIET)
 
 
-@models.command(
-    epilog=examples(
-        "triskele models switch ~/models/bge-small-en-v1.5-onnx",
-        "triskele models switch BAAI/bge-small-en-v1.5      (fetched from the hub, needs the extra hub)",
-        "triskele models switch bundled --untested",
-    )
+@models.subcommand(
+    "triskele models switch ~/models/bge-small-en-v1.5-onnx",
+    "triskele models switch BAAI/bge-small-en-v1.5      (fetched from the hub, needs the extra hub)",
+    "triskele models switch bundled --untested",
 )
 @click.argument("name", metavar="NAME")
 @click.option("--untested", is_flag=True, help="Switch even if your questions do not show that it is not worse.")
-@common
-@click.pass_context
-def switch(context: click.Context, invocation: Invocation, name: str, untested: bool) -> None:
+def switch(invocation: Invocation, name: str, untested: bool) -> int:
     """Use another local model if it is not worse on your own questions.
 
     Everything is embedded with it first. NAME is bundled, the path of a folder with an ONNX model, or owner/name of
@@ -101,7 +96,7 @@ def switch(context: click.Context, invocation: Invocation, name: str, untested: 
             "evidence": outcome.comparison.evidence() if outcome.comparison else None,
         }
         emit(invocation, document, lambda: _switch_view(outcome), project=engine.project)
-    context.exit(0 if outcome.is_switched else 1)
+    return 0 if outcome.is_switched else 1
 
 
 def _compared(engine: LocalEngine, rival: ModelIndexes, untested: bool) -> ModelComparison | None:
@@ -138,8 +133,7 @@ def _switch_view(switch: ModelSwitch[ModelComparison]) -> Iterator[Text]:
     yield note(f"{switch.before} stays in use: {reason}.")
 
 
-@models.command(epilog=examples("triskele models rollback"))
-@common
+@models.subcommand("triskele models rollback")
 def rollback(invocation: Invocation) -> None:
     """Return to the model before the last switch or update; its vectors are kept."""
     with invocation.open_local_existing() as engine:

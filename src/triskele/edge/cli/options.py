@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from triskele.edge.cli.help import unknown_command
-from triskele.edge.cli.invocation import Invocation, examples, global_options
+from triskele.edge.cli.invocation import Invocation
 from triskele.errors import BadInput, TriskeleError
 from triskele.requests import FusionName, LegName, OrderName, RerankName
 from triskele.text.files import check_utf8, expanded
@@ -46,44 +45,6 @@ class FilePath(click.Path):
         text = os.fsdecode(super().convert(value, param, ctx))
         path = expanded(text) if text.startswith("~") else Path(text)
         return check_utf8(path) if self._is_database else path
-
-
-def command_group(*lines: str, name: str | None = None) -> Callable[[Callable[[], None]], OrderedGroup]:
-    """A group of commands with examples; called alone it shows its help."""
-
-    def decorated(described: Callable[[], None]) -> OrderedGroup:
-        @click.group(
-            name or described.__name__,
-            cls=OrderedGroup,
-            invoke_without_command=True,
-            help=described.__doc__,
-            epilog=examples(*lines),
-        )
-        @global_options
-        @click.pass_context
-        def show_help(context: click.Context) -> None:
-            if context.invoked_subcommand is None:
-                click.echo(context.get_help())
-
-        return show_help
-
-    return decorated
-
-
-class OrderedGroup(click.Group):
-    """A group that lists commands in the order of their definition."""
-
-    def list_commands(self, _: click.Context) -> list[str]:
-        """The commands in order."""
-        return list(self.commands)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The called command."""
-        if not ctx.resilient_parsing and args[0] not in self.commands and not args[0].startswith("-"):
-            raise unknown_command(args[0], self.commands, ctx)
-        return super().resolve_command(ctx, args)
 
 
 def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from triskele.edge.cli.commands import command
 from triskele.edge.cli.emit import Document, change_in_options, emit, memory_document, shown, statistics_document, times
-from triskele.edge.cli.help import EverydayCommand
-from triskele.edge.cli.invocation import Invocation, common, examples
+from triskele.edge.cli.invocation import Invocation
 from triskele.edge.cli.memory_view import (
     Versions,
     answer_view,
@@ -48,15 +48,12 @@ if TYPE_CHECKING:
 _NEVER_USED = {"recalled": 0, "injected": 0, "tokens": 0, "last": None}
 
 
-@click.command(
-    cls=EverydayCommand,
+@command(
+    'triskele recall "how do releases reach the cluster?"',
+    'triskele recall "database version" --as-of 2025-05-01 --explain',
+    'triskele recall "what did we decide?" --since "last month"',
+    'triskele recall "sms provider" --all-projects --category decisions --json',
     everyday=("limit", "tags", "all_projects", "since", "explain"),
-    epilog=examples(
-        'triskele recall "how do releases reach the cluster?"',
-        'triskele recall "database version" --as-of 2025-05-01 --explain',
-        'triskele recall "what did we decide?" --since "last month"',
-        'triskele recall "sms provider" --all-projects --category decisions --json',
-    ),
 )
 @click.argument("query")
 @asking_options
@@ -70,7 +67,6 @@ _NEVER_USED = {"recalled": 0, "injected": 0, "tokens": 0, "last": None}
 @click.option("--superseded", is_flag=True, help="Show superseded memories, not their successors.")
 @click.option("--budget", type=int, metavar="TOKENS", help="Only hits that fit, without near-duplicates.")
 @click.option("--explain", is_flag=True, help="Show the rank and score of each leg.")
-@common
 def recall(
     invocation: Invocation,
     query: str,
@@ -101,19 +97,15 @@ def recall(
         return emit(invocation, answer, view, times=moments)
 
 
-@click.command(
-    "why-not",
-    cls=EverydayCommand,
+@command(
+    'triskele why-not 1kpn46 "how do releases reach the cluster?"',
+    'triskele why-not 1kpn46 "database" --category facts --json',
+    name="why-not",
     everyday=("limit", "category", "tags", "project", "all_projects", "since", "until", "as_of", "known_at"),
-    epilog=examples(
-        'triskele why-not 1kpn46 "how do releases reach the cluster?"',
-        'triskele why-not 1kpn46 "database" --category facts --json',
-    ),
 )
 @id_argument()
 @click.argument("query")
 @asking_options
-@common
 def why_not(
     invocation: Invocation, id: str, query: str, project: str | None, all_projects: bool, **options: Any
 ) -> None:
@@ -131,9 +123,8 @@ def why_not(
         )
 
 
-@click.command(epilog=examples("triskele show 1kpn46", "triskele show 1kpn46 --json"))
+@command("triskele show 1kpn46", "triskele show 1kpn46 --json")
 @id_argument()
-@common
 def show(invocation: Invocation, id: str) -> None:
     """Show one memory with all its details and links."""
     with invocation.open_existing() as engine:
@@ -165,9 +156,10 @@ def _named_code(invocation: Invocation, memory: MemoryDetails) -> list[Document]
     return named_code(invocation, memory)
 
 
-@click.command(
-    "list",
-    epilog=examples("triskele list", "triskele list --all-projects --category decisions --sort importance --limit 50"),
+@command(
+    "triskele list",
+    "triskele list --all-projects --category decisions --sort importance --limit 50",
+    name="list",
 )
 @category_option("Only this category.")
 @tag_filter
@@ -185,7 +177,6 @@ def _named_code(invocation: Invocation, memory: MemoryDetails) -> list[Document]
 )
 @click.option("--offset", type=click.IntRange(0, 2**31), default=0, help="Skip this many memories.")
 @click.option("--conflicts", is_flag=True, help="Only memories that were changed here and on the sync server.")
-@common
 def list_memories(
     invocation: Invocation,
     project: str | None,
@@ -237,12 +228,11 @@ def _list_conflicts(invocation: Invocation) -> None:
         )
 
 
-@click.command(epilog=examples("triskele history 1kpn46", "triskele history --limit 50      (the whole store)"))
+@command("triskele history 1kpn46", "triskele history --limit 50      (the whole store)")
 @id_argument(required=False)
 @click.option(
     "--limit", type=click.IntRange(1, MAX_LISTED), default=20, show_default=True, help="The number of newest changes."
 )
-@common
 def history(invocation: Invocation, id: str | None, limit: int) -> None:
     """Show the changes of a memory, or the latest ones of the store."""
     with invocation.open_existing() as engine:
@@ -268,8 +258,7 @@ def _entry(entry: JournalEntry, versions: Versions) -> Document:
     return {**shown(entry), **text}
 
 
-@click.command(epilog=examples("triskele stats", "triskele stats --json"))
-@common
+@command("triskele stats", "triskele stats --json")
 def stats(invocation: Invocation) -> None:
     """Count memories, links and usage."""
     with invocation.open_existing() as engine:

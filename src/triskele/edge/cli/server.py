@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from triskele.edge.cli.commands import command_group
 from triskele.edge.cli.emit import emit, shown
-from triskele.edge.cli.invocation import Invocation, common, examples
-from triskele.edge.cli.options import FilePath, OrderedGroup, command_group
+from triskele.edge.cli.invocation import Invocation
+from triskele.edge.cli.options import FilePath
 from triskele.edge.cli.view import excerpt, plural
 from triskele.edge.http.access import SCOPES, Quotas
 from triskele.edge.process import connect
@@ -42,15 +43,16 @@ def users() -> None:
     """Manage the users of a server (a Postgres store)."""
 
 
-@users.command(
-    "create", epilog=examples("triskele users create ada --admin", "triskele users create bob --memories 5000")
+@users.subcommand(
+    "triskele users create ada --admin",
+    "triskele users create bob --memories 5000",
+    name="create",
 )
 @click.argument("name")
 @click.option("--admin", is_flag=True, help="May manage users and keys, and read the audit log.")
 @click.option("--memories", type=_COUNT, help="Quota of memories; 0 is no limit.")
 @click.option("--requests", type=_COUNT, help="Quota of requests a minute; 0 is no limit.")
 @click.option("--model-tokens", type=_COUNT, help="Quota of tokens of hosted models a day; 0 is no limit.")
-@common
 def create_user(
     invocation: Invocation, name: str, admin: bool, memories: int | None, requests: int | None, model_tokens: int | None
 ) -> None:
@@ -63,8 +65,7 @@ def create_user(
     emit(invocation, user, lambda: key, key=key, scopes=details.scopes, project=None)
 
 
-@users.command("list", epilog=examples("triskele users list --json"))
-@common
+@users.subcommand("triskele users list --json", name="list")
 def list_users(invocation: Invocation) -> None:
     """List the users."""
     with open_accounts(invocation) as accounts:
@@ -74,11 +75,10 @@ def list_users(invocation: Invocation) -> None:
     emit(invocation, {"users": users, "project": None}, lambda: "\n".join(lines) or none_yet)
 
 
-@users.command("delete", epilog=examples("triskele users delete bob --export bob.jsonl --yes"))
+@users.subcommand("triskele users delete bob --export bob.jsonl --yes", name="delete")
 @click.argument("name")
 @click.option("--export", "target", type=FilePath(), required=True, help="Export the memories to this file first.")
 @click.option("--yes", is_flag=True, help="Erase without asking.")
-@common
 def delete_user(invocation: Invocation, name: str, target: Path, yes: bool) -> None:
     """Export the memories of a user, secrets included, then erase the user."""
     if target.exists():
@@ -105,12 +105,11 @@ def keys() -> None:
     """Manage the keys of a server's users."""
 
 
-@keys.command("create", epilog=examples("triskele keys create ada --label laptop --scopes read,write --days 90"))
+@keys.subcommand("triskele keys create ada --label laptop --scopes read,write --days 90", name="create")
 @click.argument("user")
 @click.option("--label", default="", help="What the key is for.")
 @click.option("--scopes", default="read,write", show_default=True, help="Any of read, write, reveal and admin.")
 @click.option("--days", type=click.IntRange(1, 36500), help="The key expires after this many days.")
-@common
 def create_key(invocation: Invocation, user: str, label: str, scopes: str, days: int | None) -> None:
     """Create a key and print it, once."""
     expires_at = None if days is None else timestamps.now() + timedelta(days=days)
@@ -122,9 +121,8 @@ def create_key(invocation: Invocation, user: str, label: str, scopes: str, days:
     emit(invocation, details, lambda: key, key=key, project=None)
 
 
-@keys.command("list", epilog=examples("triskele keys list", "triskele keys list --user ada --json"))
+@keys.subcommand("triskele keys list", "triskele keys list --user ada --json", name="list")
 @click.option("--user", help="Only of this user.")
-@common
 def list_keys(invocation: Invocation, user: str | None) -> None:
     """List keys without their secret parts."""
     with open_accounts(invocation) as accounts:
@@ -132,9 +130,8 @@ def list_keys(invocation: Invocation, user: str | None) -> None:
     emit(invocation, {"keys": keys, "project": None}, lambda: "\n".join(map(_key_line, keys)) or "No keys.")
 
 
-@keys.command("revoke", epilog=examples("triskele keys revoke 3f2a90c1b7de"))
+@keys.subcommand("triskele keys revoke 3f2a90c1b7de", name="revoke")
 @click.argument("id")
-@common
 def revoke_key(invocation: Invocation, id: str) -> None:
     """Revoke a key at once."""
     with open_accounts(invocation) as accounts:
@@ -182,12 +179,13 @@ def _named(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@shares.command(
-    "add", epilog=examples("triskele shares add 1k2m --user bob", "triskele shares add --tag team --group dev")
+@shares.subcommand(
+    "triskele shares add 1k2m --user bob",
+    "triskele shares add --tag team --group dev",
+    name="add",
 )
 @_named
 @click.option("--write", is_flag=True, help="Also allow them to change it.")
-@common
 def add_share(
     invocation: Invocation,
     memory: str | None,
@@ -213,9 +211,8 @@ def add_share(
         )
 
 
-@shares.command("remove", epilog=examples("triskele shares remove 1k2m --user bob"))
+@shares.subcommand("triskele shares remove 1k2m --user bob", name="remove")
 @_named
-@common
 def remove_share(
     invocation: Invocation, memory: str | None, tag: str | None, user: str | None, group: str | None, owner: str | None
 ) -> None:
@@ -230,9 +227,8 @@ def remove_share(
         emit(invocation, ended.share, lambda: "\n".join(lines), still_shared=ended.remaining, project=None)
 
 
-@shares.command("list", epilog=examples("triskele shares list", "triskele shares list --json"))
+@shares.subcommand("triskele shares list", "triskele shares list --json", name="list")
 @_OWNER
-@common
 def list_shares(invocation: Invocation, owner: str | None) -> None:
     """List what is shared with others, and what others share."""
     with _opened(invocation, owner) as engine:
@@ -259,10 +255,9 @@ def _share_lines(shares: Shares, texts: Mapping[str, str]) -> str:
     return "\n".join(lines) or "Nothing is shared: share with `triskele shares add MEMORY --user NAME`."
 
 
-@shares.command("trust", epilog=examples("triskele shares trust ada"))
+@shares.subcommand("triskele shares trust ada", name="trust")
 @click.argument("name")
 @_OWNER
-@common
 def trust(invocation: Invocation, name: str, owner: str | None) -> None:
     """Let hooks give agents what a user shares with you.
 
@@ -271,10 +266,9 @@ def trust(invocation: Invocation, name: str, owner: str | None) -> None:
     _trust(invocation, name, owner, trusted=True)
 
 
-@shares.command("distrust", epilog=examples("triskele shares distrust ada"))
+@shares.subcommand("triskele shares distrust ada", name="distrust")
 @click.argument("name")
 @_OWNER
-@common
 def distrust(invocation: Invocation, name: str, owner: str | None) -> None:
     """Let agents find what a user shares only when they search; hooks do not inject it."""
     _trust(invocation, name, owner, trusted=False)
@@ -286,16 +280,15 @@ def _trust(invocation: Invocation, name: str, owner: str | None, *, trusted: boo
         emit(invocation, {"trusted": names, "project": None}, lambda: _trust_line(name, name in names))
 
 
-@shares.group("groups", cls=OrderedGroup, invoke_without_command=True, epilog=examples("triskele shares groups list"))
-@click.pass_context
-def groups(context: click.Context) -> None:
+@command_group("triskele shares groups list")
+def groups() -> None:
     """Manage groups of users to share with; only admins can change them."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
-@groups.command("list", epilog=examples("triskele shares groups list --json"))
-@common
+shares.add_command(groups)
+
+
+@groups.subcommand("triskele shares groups list --json", name="list")
 def list_groups(invocation: Invocation) -> None:
     """List the groups with their members."""
     with _opened(invocation) as engine:
@@ -307,37 +300,33 @@ def list_groups(invocation: Invocation) -> None:
         )
 
 
-@groups.command("create", epilog=examples("triskele shares groups create dev"))
+@groups.subcommand("triskele shares groups create dev", name="create")
 @click.argument("name")
-@common
 def create_group(invocation: Invocation, name: str) -> None:
     """Add a group."""
     _show_group(invocation, _change_groups(invocation, "create_group", lambda groups: groups.create(name), name=name))
 
 
-@groups.command("delete", epilog=examples("triskele shares groups delete dev"))
+@groups.subcommand("triskele shares groups delete dev", name="delete")
 @click.argument("name")
-@common
 def delete_group(invocation: Invocation, name: str) -> None:
     """Remove a group, and end all shares with it."""
     _change_groups(invocation, "delete_group", lambda groups: groups.delete(name), name=name)
     emit(invocation, {"name": name, "project": None}, lambda: f"Removed the group {name}.")
 
 
-@groups.command("add", epilog=examples("triskele shares groups add dev bob"))
+@groups.subcommand("triskele shares groups add dev bob", name="add")
 @click.argument("name")
 @click.argument("user")
-@common
 def add_member(invocation: Invocation, name: str, user: str) -> None:
     """Add a user to a group."""
     names = {"name": name, "user": user}
     _show_group(invocation, _change_groups(invocation, "add_member", lambda groups: groups.add(name, user), **names))
 
 
-@groups.command("remove", epilog=examples("triskele shares groups remove dev bob"))
+@groups.subcommand("triskele shares groups remove dev bob", name="remove")
 @click.argument("name")
 @click.argument("user")
-@common
 def remove_member(invocation: Invocation, name: str, user: str) -> None:
     """Remove a user from a group."""
     names = {"name": name, "user": user}

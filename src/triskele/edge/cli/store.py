@@ -11,10 +11,11 @@ import click
 from click.shell_completion import get_completion_class
 
 from triskele.config import KEY_SOURCES
+from triskele.edge.cli.commands import command, command_group
 from triskele.edge.cli.emit import emit, shown
-from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar
+from triskele.edge.cli.invocation import Invocation, progress_bar
 from triskele.edge.cli.memory_view import changes_view, listing
-from triskele.edge.cli.options import MAX_LISTED, FilePath, command_group, id_argument
+from triskele.edge.cli.options import MAX_LISTED, FilePath, id_argument
 from triskele.edge.cli.store_view import health_view, projects_view
 from triskele.edge.cli.view import QUIET, WARNING, note, plural, size
 from triskele.edge.install.config_files import TokenFile
@@ -31,9 +32,8 @@ _FILE = FilePath(is_database=True)
 _SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(epilog=examples("triskele backup memories-monday.db", "triskele backup /mnt/stick/memories.db --json"))
+@command("triskele backup memories-monday.db", "triskele backup /mnt/stick/memories.db --json")
 @click.argument("target", type=_FILE)
-@common
 def backup(invocation: Invocation, target: Path) -> None:
     """Write a verified copy of the store to a new file."""
     with invocation.open_local_existing(is_needed=True) as engine:
@@ -48,12 +48,11 @@ def backup(invocation: Invocation, target: Path) -> None:
         emit(invocation, {"path": str(target.absolute()), "bytes": copied, "project": engine.project}, view)
 
 
-@click.command(epilog=examples("triskele restore memories-monday.db", "triskele restore memories-monday.db --json"))
+@command("triskele restore memories-monday.db", "triskele restore memories-monday.db --json")
 @click.argument("source", type=_FILE)
 @click.option(
     "--yes", is_flag=True, help="Replace an undamaged store without asking; needed where there is no terminal."
 )
-@common
 def restore(invocation: Invocation, source: Path, yes: bool) -> None:
     """Replace the store by a backup; the old store is kept."""
     connect.require_store(invocation.chosen())
@@ -92,8 +91,7 @@ def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
         raise Conflict("not confirmed: nothing was restored")
 
 
-@click.command(epilog=examples("triskele reindex", "triskele reindex --json"))
-@common
+@command("triskele reindex", "triskele reindex --json")
 def reindex(invocation: Invocation) -> None:
     """Rebuild the search indexes and embed what waits."""
     with invocation.open_local_existing() as engine:
@@ -118,12 +116,10 @@ def reindex(invocation: Invocation) -> None:
         emit(invocation, {**document, "project": engine.project}, view)
 
 
-@click.command(epilog=examples("triskele doctor", "triskele doctor --deep --no-repair --json"))
+@command("triskele doctor", "triskele doctor --deep --no-repair --json")
 @click.option("--deep", is_flag=True, help="Check every checksum and every index entry.")
 @click.option("--repair/--no-repair", default=True, help="Repair derived data (the default).")
-@common
-@click.pass_context
-def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: bool) -> None:
+def doctor(invocation: Invocation, deep: bool, repair: bool) -> int:
     """Look for damage and repair what can be repaired.
 
     Exits with 1 if something stays broken (✗); notes (·) do not count.
@@ -141,7 +137,7 @@ def doctor(context: click.Context, invocation: Invocation, deep: bool, repair: b
             clients_without_token=without_token,
             project=engine.project,
         )
-    context.exit(0 if health.is_working else 1)
+    return 0 if health.is_working else 1
 
 
 def _clients_without_token(settings: Settings) -> list[str]:
@@ -150,15 +146,12 @@ def _clients_without_token(settings: Settings) -> list[str]:
     return [name for name in settings.agents.private_to if name.strip().lower() not in clients]
 
 
-@click.command(
-    epilog=examples(
-        "triskele completion bash > ~/.local/share/bash-completion/completions/triskele",
-        "triskele completion fish > ~/.config/fish/completions/triskele.fish",
-        'source <(triskele completion zsh)      (in ~/.zshrc, after "compinit")',
-    )
+@command(
+    "triskele completion bash > ~/.local/share/bash-completion/completions/triskele",
+    "triskele completion fish > ~/.config/fish/completions/triskele.fish",
+    'source <(triskele completion zsh)      (in ~/.zshrc, after "compinit")',
 )
 @click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(_SHELLS))
-@common
 @click.pass_context
 def completion(context: click.Context, invocation: Invocation, shell: str) -> None:
     """Print a completion script for a shell."""
@@ -174,9 +167,8 @@ def secrets() -> None:
     """Show and seal secrets, and change the key of the vault."""
 
 
-@secrets.command(epilog=examples("triskele secrets reveal 1kpn46", "triskele secrets reveal 1kpn46 --json"))
+@secrets.subcommand("triskele secrets reveal 1kpn46", "triskele secrets reveal 1kpn46 --json")
 @id_argument()
-@common
 def reveal(invocation: Invocation, id: str) -> None:
     """Show the text of a secret; the journal records it."""
     with invocation.open_existing(at_store=True) as engine:
@@ -184,8 +176,7 @@ def reveal(invocation: Invocation, id: str) -> None:
         emit(invocation, secret, lambda: secret.text, project=project)
 
 
-@secrets.command("list", epilog=examples("triskele secrets list", "triskele secrets list --json"))
-@common
+@secrets.subcommand("triskele secrets list", "triskele secrets list --json", name="list")
 def list_secrets(invocation: Invocation) -> None:
     """List the titles of the secrets of all projects."""
     with invocation.open_existing() as engine:
@@ -201,12 +192,9 @@ def list_secrets(invocation: Invocation) -> None:
         )
 
 
-@secrets.command(
-    epilog=examples("triskele secrets seal 1kpn46", "triskele secrets seal 1kpn46 --title 'Key of the build box'")
-)
+@secrets.subcommand("triskele secrets seal 1kpn46", "triskele secrets seal 1kpn46 --title 'Key of the build box'")
 @id_argument()
 @click.option("--title", metavar="WORDS", help="Its title; if omitted, one that does not contain the secret.")
-@common
 def seal(invocation: Invocation, id: str, title: str | None) -> None:
     """Seal all versions of a memory, and erase what was derived from its text."""
     with invocation.open_existing(at_store=True) as engine:
@@ -228,10 +216,9 @@ def seal(invocation: Invocation, id: str, title: str | None) -> None:
         emit(invocation, {**shown(outcome), **copies}, view, sent=erasure.sent, project=engine.project)
 
 
-@secrets.command(epilog=examples("triskele secrets rotate --renew", "triskele secrets rotate --to passphrase"))
+@secrets.subcommand("triskele secrets rotate --renew", "triskele secrets rotate --to passphrase")
 @click.option("--to", type=click.Choice(KEY_SOURCES[1:]), help="Use another key source.")
 @click.option("--renew", is_flag=True, help="Make a new data key and re-encrypt everything.")
-@common
 def rotate(invocation: Invocation, to: str | None, renew: bool) -> None:
     """Change the key of the vault; safe to interrupt."""
     if to is None and not renew:
@@ -251,8 +238,7 @@ def projects() -> None:
     """
 
 
-@projects.command("list", epilog=examples("triskele projects list", "triskele projects list --json"))
-@common
+@projects.subcommand("triskele projects list", "triskele projects list --json", name="list")
 def list_projects(invocation: Invocation) -> None:
     """List the projects with their memories and places."""
     with invocation.open_local_existing() as engine:
@@ -260,19 +246,17 @@ def list_projects(invocation: Invocation) -> None:
         emit(invocation, {"projects": projects, "project": here}, lambda: projects_view(projects, here))
 
 
-@projects.command(epilog=examples("triskele projects rename api billing-api"))
+@projects.subcommand("triskele projects rename api billing-api")
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
-@common
 def rename(invocation: Invocation, old: str, new: str) -> None:
     """Give a project another name; undo takes it back."""
     _move(invocation, old, new, merge=False)
 
 
-@projects.command(epilog=examples("triskele projects merge api-2 api"))
+@projects.subcommand("triskele projects merge api-2 api")
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="TARGET")
-@common
 def merge(invocation: Invocation, source: str, target: str) -> None:
     """Move all memories and places of SOURCE into TARGET; undo takes it back."""
     _move(invocation, source, target, merge=True)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from triskele.edge.cli.commands import command
 from triskele.edge.cli.emit import Document, View, emit, shown
-from triskele.edge.cli.invocation import Invocation, common, examples, progress_bar, show_parts
+from triskele.edge.cli.invocation import Invocation, progress_bar, show_parts
 from triskele.edge.cli.memory_view import SETTLE
 from triskele.edge.cli.options import FilePath, writing_place, written_project
 from triskele.edge.cli.view import BAD, QUIET, WARNING, ShortIds, minute, more, note, one_line, plural
@@ -44,15 +45,13 @@ _SHOWN_PREVIEWS = 40
 _PREVIEW_CHARACTERS = 200
 
 
-@click.command(
-    "import",
-    epilog=examples(
-        "triskele import CLAUDE.md --dry-run",
-        "triskele import notes/ --format markdown --everywhere",
-        "triskele import claude-code          (what Claude Code noted about this project)",
-        "triskele import memories.jsonl",
-        "triskele import everything.archive --keep-origin",
-    ),
+@command(
+    "triskele import CLAUDE.md --dry-run",
+    "triskele import notes/ --format markdown --everywhere",
+    "triskele import claude-code          (what Claude Code noted about this project)",
+    "triskele import memories.jsonl",
+    "triskele import everything.archive --keep-origin",
+    name="import",
 )
 @click.argument("source", type=_PATH)
 @click.option(
@@ -64,10 +63,7 @@ _PREVIEW_CHARACTERS = 200
 @click.option("--keep-origin", is_flag=True, help="Keep the origins that the file gives (for your own exports).")
 @click.option("--all-owners", is_flag=True, help="Take every owner of an archive, under their own names.")
 @writing_place
-@common
-@click.pass_context
 def import_(
-    context: click.Context,
     invocation: Invocation,
     source: Path,
     format: str | None,
@@ -76,7 +72,7 @@ def import_(
     all_owners: bool,
     project: str | None,
     everywhere: bool,
-) -> None:
+) -> int:
     """Import a file, a folder or Claude Code's notes, all or nothing.
 
     It reads SOURCE and nothing else: a file (for a conversation, the one transcript that you name, such as
@@ -94,7 +90,7 @@ def import_(
         if target_project is not None:
             raise BadInput("an archive keeps the projects of its memories: import it without a project")
         _import_archive(invocation, source, dry_run=dry_run, keep_origin=keep_origin, all_owners=all_owners)
-        return
+        return 0
     if all_owners:
         raise BadInput("only an archive can hold several owners: import this file without --all-owners")
     with invocation.open_existing(at_store=True) if dry_run else invocation.open(at_store=True) as engine:
@@ -118,7 +114,7 @@ def import_(
             project=engine.project if target_project is None else target_project,
         )
     # Only a dry run gets here with problems: a real import refuses them.
-    context.exit(1 if report.problems else 0)
+    return 1 if report.problems else 0
 
 
 def _embed(store: LocalEngine) -> None:
@@ -247,14 +243,12 @@ def _archive_view(report: ArchiveReport, action: str) -> Iterator[Text]:
         )
 
 
-@click.command(
-    epilog=examples(
-        "triskele export memories.jsonl",
-        "triskele export notes/ --format markdown",
-        "triskele export --private | gzip > memories.jsonl.gz",
-        "triskele export everything.jsonl --private --with-secrets",
-        "triskele export everything.archive --format archive --private",
-    )
+@command(
+    "triskele export memories.jsonl",
+    "triskele export notes/ --format markdown",
+    "triskele export --private | gzip > memories.jsonl.gz",
+    "triskele export everything.jsonl --private --with-secrets",
+    "triskele export everything.archive --format archive --private",
 )
 @click.argument("target", type=_PATH, required=False)
 @click.option(
@@ -265,7 +259,6 @@ def _archive_view(report: ArchiveReport, action: str) -> Iterator[Text]:
 @click.option("--force", is_flag=True, help="Overwrite an existing file or folder.")
 @click.option("--current-only", is_flag=True, help="Omit older versions and forgotten memories.")
 @click.option("--all-owners", is_flag=True, help="With --format archive: everything of every owner of the store.")
-@common
 def export(
     invocation: Invocation,
     target: Path | None,
@@ -367,19 +360,16 @@ def _records(stream: TextIO) -> Document:
     return {"records": [json.loads(line) for line in stream]}
 
 
-@click.command(
-    epilog=examples(
-        "triskele config set sync.url https://memory.example.com     (the key goes into sync.key)",
-        "triskele sync",
-        "triskele sync --status",
-        "triskele sync --resolve 1kpn46 --keep theirs",
-    )
+@command(
+    "triskele config set sync.url https://memory.example.com     (the key goes into sync.key)",
+    "triskele sync",
+    "triskele sync --status",
+    "triskele sync --resolve 1kpn46 --keep theirs",
 )
 @click.option("--status", "is_status", is_flag=True, help="Show what waits and why, without contacting the server.")
 @click.option("--elsewhere", "is_elsewhere", is_flag=True, help="Start over with another server or user.")
 @click.option("--resolve", metavar="ID", help="Settle the conflict of a memory.")
 @click.option("--keep", type=click.Choice(["mine", "theirs"]), help="The version that --resolve keeps.")
-@common
 def sync(invocation: Invocation, is_status: bool, is_elsewhere: bool, resolve: str | None, keep: str | None) -> None:
     """Sync this store with a server: push what changed here, then pull.
 

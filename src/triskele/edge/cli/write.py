@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from triskele.edge.cli.commands import command
 from triskele.edge.cli.emit import Document, emit, shown, times
-from triskele.edge.cli.help import EverydayCommand
-from triskele.edge.cli.invocation import Invocation, common, examples, standard_input
+from triskele.edge.cli.invocation import Invocation, standard_input
 from triskele.edge.cli.memory_view import (
     added_view,
     changes_view,
@@ -70,14 +70,11 @@ _ROLES = [role.value for role in Role]
 _CONTEXT = [name for name in CONTEXT if name not in ("project", "position")]
 
 
-@click.command(
-    cls=EverydayCommand,
+@command(
+    'triskele add "We deploy with Argo CD, not Helm hooks" --category decisions --tags deploy',
+    'triskele add "SMS go out through Pingwell" --supersedes 1kpn46',
+    "cat notes.txt | triskele add - --split --everywhere",
     everyday=("category", "tags", "supersedes", "everywhere", "quiet"),
-    epilog=examples(
-        'triskele add "We deploy with Argo CD, not Helm hooks" --category decisions --tags deploy',
-        'triskele add "SMS go out through Pingwell" --supersedes 1kpn46',
-        "cat notes.txt | triskele add - --split --everywhere",
-    ),
 )
 @click.argument("text", metavar="TEXT|-")
 @category_option("The category (facts unless given), one of")
@@ -95,7 +92,6 @@ _CONTEXT = [name for name in CONTEXT if name not in ("project", "position")]
 @click.option("--split", is_flag=True, help="Store each paragraph as a memory; long ones are cut at sentence ends.")
 @id_option("--supersedes", "The older memory that this one replaces.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
-@common
 def add(
     invocation: Invocation,
     text: str,
@@ -249,13 +245,11 @@ class _Added:
         return note(f"Valid {days}, as its text says; `triskele edit {short[id]} {option} none` removes that.", QUIET)
 
 
-@click.command(
-    epilog=examples(
-        'triskele edit 1kpn46 "SMS go out through Pingwell"',
-        "triskele edit 1kpn46 --importance 0.9 --tags sms,provider",
-        "triskele edit 1kpn46            (opens your editor)",
-        "triskele edit 1kpn46 --restore",
-    )
+@command(
+    'triskele edit 1kpn46 "SMS go out through Pingwell"',
+    "triskele edit 1kpn46 --importance 0.9 --tags sms,provider",
+    "triskele edit 1kpn46            (opens your editor)",
+    "triskele edit 1kpn46 --restore",
 )
 @id_argument()
 @click.argument("text", metavar="[TEXT|-]", required=False)
@@ -270,7 +264,6 @@ class _Added:
 @click.option("--valid-from", metavar="DATE", help="True from this day on; `none` removes it.")
 @click.option("--valid-to", metavar="DATE", help="No longer true from this day on; `none` removes it.")
 @click.option("--restore", is_flag=True, help="Bring a forgotten memory back, unchanged.")
-@common
 def edit(
     invocation: Invocation,
     id: str,
@@ -325,14 +318,11 @@ def _edited_by_hand(invocation: Invocation, memory: MemoryDetails) -> dict[str, 
     return {"content": click.edit(memory.content, extension=".txt") or memory.content}
 
 
-@click.command(
-    epilog=examples("triskele link 1kpn46 supersedes 1kq2b7", "triskele link 1kpn46 see-also 1kq2b7 --remove")
-)
+@command("triskele link 1kpn46 supersedes 1kq2b7", "triskele link 1kpn46 see-also 1kq2b7 --remove")
 @id_argument("source")
 @click.argument("kind", metavar="KIND", type=click.Choice([kind.value for kind in LinkKind]))
 @id_argument("target")
 @click.option("--remove", is_flag=True, help="Remove the link; the history keeps it.")
-@common
 def link(invocation: Invocation, source: str, kind: str, target: str, remove: bool) -> None:
     """Link two memories, read as SOURCE KIND TARGET.
 
@@ -344,13 +334,12 @@ def link(invocation: Invocation, source: str, kind: str, target: str, remove: bo
         _report(invocation, engine, Erasure(outcomes=(outcome,)), **ends)
 
 
-@click.command(epilog=examples("triskele forget 1kpn46", "triskele forget --hard 1kpn46 1kq2b7 --yes"))
+@command("triskele forget 1kpn46", "triskele forget --hard 1kpn46 1kq2b7 --yes")
 @id_argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.option(
     "--hard", is_flag=True, help="Erase the text from every file of the store; it cannot be undone. Asks first."
 )
 @click.option("--yes", is_flag=True, help="Erase without asking; needed where there is no terminal.")
-@common
 def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) -> None:
     """Stop recalling memories; undo brings them back, unless --hard."""
     with invocation.open_existing() as engine:
@@ -379,7 +368,7 @@ def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str])
         raise Conflict("not confirmed: nothing was erased")
 
 
-@click.command(epilog=examples("triskele undo", "triskele undo --batch 3f9c21d07a4e --yes", "triskele undo --anyone"))
+@command("triskele undo", "triskele undo --batch 3f9c21d07a4e --yes", "triskele undo --anyone")
 @click.option("--batch", metavar="B", help="Undo this batch (see `triskele history`) instead of the last change.")
 @click.option("--all-projects", is_flag=True, help="The last change of any project.")
 @click.option("--anyone", is_flag=True, help="The last change of anyone, agents included.")
@@ -388,7 +377,6 @@ def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str])
     is_flag=True,
     help="Do not ask. Needed without a terminal to undo several memories or someone else's change.",
 )
-@common
 def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: bool, yes: bool) -> None:
     """Undo your last change here, or a batch such as an import.
 

@@ -1,17 +1,81 @@
-"""Help in two sizes: everyday commands and options, and all of them under `triskele help --all`."""
+"""How commands are declared: options of every command, examples, groups, and help in two sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import click
 
-from triskele.edge.cli.invocation import Invocation, common, examples
+from triskele.edge.cli.invocation import Invocation
 
 _GLOBAL = ("json", "store")
 # Options that compare ways to rank.
 _MEASURING = ("legs", "fusion", "rerank", "order", "near")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Declaration = Callable[[Callable[..., Any]], click.Command]
+
+
+def command(*lines: str, everyday: Sequence[str] = (), **details: Any) -> Declaration:
+    """A command with examples and the global options; its function gets the invocation and may return an exit code.
+
+    `everyday` names the options of its short help.
+    """
+    if everyday:
+        details |= {"cls": EverydayCommand, "everyday": everyday}
+
+    def declared(function: Callable[..., Any]) -> click.Command:
+        run: Callable[..., Any] = click.pass_obj(global_options(function))
+        declare: Callable[..., click.Command] = click.command(epilog=examples(*lines), **details)
+        return declare(run)
+
+    return declared
+
+
+def command_group(
+    *lines: str, name: str | None = None, alone: Callable[[Invocation], object] | None = None
+) -> Callable[[Callable[[], None]], OrderedGroup]:
+    """A group of commands with examples; without a command it runs `alone`, or shows its help."""
+
+    def declared(described: Callable[[], None]) -> OrderedGroup:
+        @global_options
+        @click.pass_context
+        def run(context: click.Context) -> None:
+            if context.invoked_subcommand is None and alone is not None:
+                alone(context.ensure_object(Invocation))
+            elif context.invoked_subcommand is None:
+                click.echo(context.get_help())
+
+        details: dict[str, Any] = {"help": described.__doc__, "epilog": examples(*lines)}
+        return click.group(name or described.__name__, cls=OrderedGroup, invoke_without_command=True, **details)(run)
+
+    return declared
+
+
+class OrderedGroup(click.Group):
+    """A group that lists commands in the order of their definition."""
+
+    def subcommand(self, *lines: str, **details: Any) -> Declaration:
+        """A command of this group, with examples."""
+
+        def declared(function: Callable[..., Any]) -> click.Command:
+            self.add_command(added := command(*lines, **details)(function))
+            return added
+
+        return declared
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """The commands in order."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The called command."""
+        if not ctx.resilient_parsing and args[0] not in self.commands and not args[0].startswith("-"):
+            raise unknown_command(args[0], self.commands, ctx)
+        return super().resolve_command(ctx, args)
 
 
 class EverydayCommand(click.Command):
@@ -39,6 +103,34 @@ class EverydayCommand(click.Command):
             if rest and not shows_all:
                 names = ", ".join(option.opts[0] for option in rest)
                 write_more(formatter, f"{names} (triskele help {ctx.info_name} --all)", title)
+
+
+def examples(*lines: str) -> str:
+    """The examples at the end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def global_options(command: Function) -> Function:
+    """`--json` and `--store`, before or after the name of the command."""
+    for option in (
+        click.option("--store", metavar="URL", expose_value=False, callback=_take_store, help="Use another store."),
+        click.option("--json", is_flag=True, expose_value=False, callback=_take_json, help="Print one JSON document."),
+    ):
+        command = option(command)
+    # They come last in the help.
+    params: list[click.Parameter] = vars(command)["__click_params__"]
+    params[:] = params[-2:] + params[:-2]
+    return command
+
+
+def _take_store(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.ensure_object(Invocation).store = value
+
+
+def _take_json(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        context.ensure_object(Invocation).as_json = True
 
 
 def did_you_mean(word: str, words: Iterable[str], meanings: Mapping[str, str] | None = None) -> str:
@@ -71,12 +163,14 @@ def _write_options(
             formatter.write_dl(records)
 
 
-@click.command(
-    "help", epilog=examples("triskele help --all", "triskele help recall --all", "triskele help secrets reveal")
+@command(
+    "triskele help --all",
+    "triskele help recall --all",
+    "triskele help secrets reveal",
+    name="help",
 )
 @click.argument("words", metavar="[COMMAND]...", nargs=-1)
 @click.option("--all", "shows_all", is_flag=True, help="Also the advanced commands and options.")
-@common
 @click.pass_context
 def help_(context: click.Context, invocation: Invocation, words: tuple[str, ...], shows_all: bool) -> None:
     """Show help, for triskele or for a command."""
