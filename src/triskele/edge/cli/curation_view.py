@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from triskele.edge.cli.layout import Group
+from triskele.edge.cli.layout import stacked
 from triskele.edge.cli.view import (
     ID,
     MATCH,
@@ -109,12 +109,12 @@ def proposals(pending: Sequence[Proposal], short: ShortIds) -> Iterator[Part]:
     yield note(f"{plural(len(pending), 'proposal')} · review them with `triskele review`", QUIET)
 
 
-def _sides(new: Memory, old: Memory | None, verdict: Verdict, reasons: Sequence[Rationale], short: ShortIds) -> Group:
+def _sides(new: Memory, old: Memory | None, verdict: Verdict, reasons: Sequence[Rationale], short: ShortIds) -> Text:
     """The newer memory, what it is to the older one, and why."""
     lines = [_side(new, short, "")]
     if old is not None:
         lines.append(_side(old, short, f"{VERBS[verdict]} "))
-    return Group(*lines, note(reasons_text(reasons), QUIET))
+    return stacked(*lines, note(reasons_text(reasons), QUIET))
 
 
 def _side(memory: Memory, short: ShortIds, verb: str) -> Text:

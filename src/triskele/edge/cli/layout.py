@@ -92,23 +92,12 @@ class Text:
         return max(map(cells, self.plain.splitlines()), default=0)
 
 
-class Group:
+def stacked(*texts: Text) -> Text:
     """Texts below each other."""
-
-    def __init__(self, *texts: Text) -> None:
-        self.texts = texts
-
-    def lines(self, width: int) -> list[Text]:
-        """The lines that fit into a width."""
-        return [line for text in self.texts for line in text.lines(width)]
-
-    def cut_lines(self, width: int) -> list[Text]:
-        """Their own lines; what is too long ends in an ellipsis."""
-        return [line for text in self.texts for line in text.cut_lines(width)]
-
-    def columns(self) -> int:
-        """The width of its longest line."""
-        return max(text.columns() for text in self.texts)
+    stack, *rest = texts
+    for text in rest:
+        stack += Text("\n") + text
+    return stack
 
 
 @dataclass(slots=True)
@@ -127,11 +116,11 @@ class Table:
     def __init__(self, *columns: Column, gap: int = 2, has_header: bool = False) -> None:
         self.columns = columns
         self._gap = gap
-        self._rows: list[Sequence[Text | Group]] = []
+        self._rows: list[Sequence[Text]] = []
         if has_header:
             self._rows.append([Text(column.heading, "dim") for column in columns])
 
-    def add_row(self, *row: Text | Group | str) -> None:
+    def add_row(self, *row: Text | str) -> None:
         """Add a row with a cell for each column."""
         styled = zip(row, self.columns, strict=True)
         self._rows.append([Text(cell, column.style) if isinstance(cell, str) else cell for cell, column in styled])
@@ -141,7 +130,7 @@ class Table:
         widths = self._widths(width)
         return [_cropped(line, width) for row in self._rows for line in self._row_lines(row, widths)]
 
-    def _row_lines(self, row: Sequence[Text | Group], widths: Sequence[int]) -> Iterator[Text]:
+    def _row_lines(self, row: Sequence[Text], widths: Sequence[int]) -> Iterator[Text]:
         blocks = [self._cell_lines(number, cell, widths[number]) for number, cell in enumerate(row)]
         for pieces in zip_longest(*blocks, fillvalue=Text()):
             line = Text()
@@ -149,13 +138,12 @@ class Table:
                 line += piece + Text(" " * (width - cells(piece.plain)))
             yield line
 
-    def _cell_lines(self, number: int, cell: Text | Group, width: int) -> list[Text]:
+    def _cell_lines(self, number: int, cell: Text, width: int) -> list[Text]:
         inner = width - self._gap_after(number)
         if inner < 1:
             return []
         lines = cell.lines(inner) if self.columns[number].wraps else cell.cut_lines(inner)
-        is_right = isinstance(cell, Text) and cell.is_right
-        return [Text(" " * (inner - cells(line.plain))) + line for line in lines] if is_right else lines
+        return [Text(" " * (inner - cells(line.plain))) + line for line in lines] if cell.is_right else lines
 
     def _gap_after(self, number: int) -> int:
         return self._gap if number + 1 < len(self.columns) else 0

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from triskele.edge.cli.layout import Framed, Group, Indented, Text
+from triskele.edge.cli.layout import Framed, Indented, Text, stacked
 from triskele.edge.cli.view import (
     GOOD,
     ID,
@@ -135,7 +135,7 @@ def answer_view(
     if answer.resolutions:
         resolutions = numbered_rows()
         for memory in answer.resolutions:
-            lines = Group(note(shown_content(memory, False)), _details(memory), note(""))
+            lines = stacked(note(shown_content(memory, False)), _details(memory), note(""))
             resolutions.add_row(Text("→", GOOD, is_right=True), note(short[memory.id], ID), lines)
         yield note("Resolved by", MATCH)
         yield resolutions
@@ -177,7 +177,7 @@ def time_lines(times: Mapping[str, Any]) -> list[Text]:
     return [note(_TIME_LINES[name].format(time["day"]), QUIET) for name, time in times.items()]
 
 
-def _hit(hit: Hit, short: ShortIds, explain: bool) -> Group:
+def _hit(hit: Hit, short: ShortIds, explain: bool) -> Text:
     content = note(hit.memory.content)
     if hit.stands_for is None:
         for leg in hit.legs.values():
@@ -186,7 +186,7 @@ def _hit(hit: Hit, short: ShortIds, explain: bool) -> Group:
                     content.stylize(f"{MATCH} {GOOD}", term.start, term.end)
     content = note(mark(hit.memory, hit.superseded), OLD) + content
     score = _score(hit, short) if explain else ()
-    return Group(content, _details(hit.memory), note(_reason(hit, short), QUIET), *score, note(""))
+    return stacked(content, _details(hit.memory), note(_reason(hit, short), QUIET), *score, note(""))
 
 
 def _score(hit: Hit, short: ShortIds) -> Iterator[Text]:
