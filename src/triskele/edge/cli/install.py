@@ -14,6 +14,7 @@ from triskele.edge.cli.commands import command
 from triskele.edge.cli.config import store_setting
 from triskele.edge.cli.emit import Document, emit
 from triskele.edge.cli.invocation import Invocation
+from triskele.edge.cli.options import together
 from triskele.edge.install import installer
 from triskele.edge.install.installer import InstallTarget
 from triskele.edge.install.table import CLIENTS, Client
@@ -22,24 +23,22 @@ from triskele.errors import BadInput, Conflict
 if TYPE_CHECKING:
     from triskele.edge.install.installer import Change
 
-_CLIENT = click.argument("client", metavar="CLIENT", type=click.Choice(list(CLIENTS)))
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show the changes; write nothing.")
-_DIFF = click.option("--diff", is_flag=True, help="Show the exact changes of the files.")
-_YES = click.option("--yes", is_flag=True, help="Write without asking.")
+_TARGET = together(
+    click.argument("client", metavar="CLIENT", type=click.Choice(list(CLIENTS))),
+    click.option("--dry-run", is_flag=True, help="Show the changes; write nothing."),
+    click.option("--diff", is_flag=True, help="Show the exact changes of the files."),
+    click.option("--yes", is_flag=True, help="Write without asking."),
+    click.option("--project", is_flag=True, help="Only for the current folder."),
+)
 _UNCHANGED = {"install": "triskele is already installed in {}", "uninstall": "triskele is not installed in {}"}
 _OTHER_STORE = (
     "The store, owner or server is not that of the settings file: hooks will stay silent, and MCP works without the"
     " background process. Name the store in config.toml instead ([store] url, [server] url)."
 )
-_PROJECT = click.option("--project", is_flag=True, help="Only for the current folder.")
 
 
 @command("triskele install claude-code --dry-run", "triskele install codex --yes", "triskele install vscode --project")
-@_CLIENT
-@_DRY_RUN
-@_DIFF
-@_YES
-@_PROJECT
+@_TARGET
 @click.option("--learn", is_flag=True, help="Also learn from conversations (curation.learn = normal).")
 def install(
     invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool, learn: bool
@@ -80,11 +79,7 @@ def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
 
 
 @command("triskele uninstall claude-code", "triskele uninstall vscode --project --dry-run")
-@_CLIENT
-@_DRY_RUN
-@_DIFF
-@_YES
-@_PROJECT
+@_TARGET
 def uninstall(invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool) -> None:
     """Remove triskele from an agent; other entries stay.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -107,62 +107,15 @@ def tags_option(help: str, *, absent: list[str] | None = None) -> Decorator:
     return click.option("--tags", "--tag", "tags", metavar="A,B", multiple=True, callback=parts, help=help)
 
 
-def tag_filter(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Only memories with these tags."""
-    return tags_option("Only with these tags, separated by commas.", absent=[])(command)
+def together(*options: Decorator) -> Decorator:
+    """Several options as one decorator, in the order of the help."""
 
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
 
-def reading_place(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The project to search, or all of them."""
-    everywhere = click.option("--all-projects", is_flag=True, help="Search every project.")
-    one = click.option("--project", metavar="P", help="Search this project instead of the current one.")
-    return one(everywhere(command))
-
-
-def period_filter(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Only memories about a time."""
-    since = click.option("--since", metavar="WHEN", help='Only from then on: 2026-06, yesterday, "last week", July.')
-    until = click.option("--until", metavar="WHEN", help="Only until then, that day, month or year included.")
-    return since(until(command))
-
-
-def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Filters and ranking options of a query."""
-    limit = click.option("--limit", type=int, help="The maximum number of hits (10 unless configured).")
-    as_of = click.option("--as-of", metavar="DATE", help="What was true on that date, as known now.")
-    known_at = click.option(
-        "--known-at", metavar="DATE", help="What was known on that date, in the versions of that day."
-    )
-    narrowed = tag_filter(reading_place(period_filter(as_of(known_at(_ranking(command))))))
-    return limit(category_option("Only this category.")(narrowed))
-
-
-def _ranking(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Ranking options, to compare methods."""
-    legs = click.option("--legs", metavar="A,B", callback=_legs, help=f"The legs to use, of {', '.join(_LEGS)}.")
-    fusion = click.option(
-        "--fusion",
-        type=click.Choice(_FUSIONS),
-        default="default",
-        show_default=True,
-        help="How the scores of the legs are fused.",
-    )
-    rerank = click.option(
-        "--rerank",
-        type=click.Choice(get_args(RerankName)),
-        default="default",
-        show_default=True,
-        help="Rerank by late interaction, by a cross-encoder (gated: only unsure answers), or not at all.",
-    )
-    order = click.option(
-        "--order",
-        type=click.Choice(get_args(OrderName)),
-        default="ranked",
-        show_default=True,
-        help="Reorder the top hits by diversity or by how often their names are mentioned.",
-    )
-    near = click.option("--near", metavar="ID", help="Reorder the top hits by their graph distance from this memory.")
-    return legs(fusion(rerank(order(near(command)))))
+    return decorated
 
 
 def _legs(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
@@ -175,26 +128,63 @@ def _legs(_: click.Context, __: click.Parameter, value: str | None) -> list[str]
     return names
 
 
-def writing_place(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The project of a memory, or every project."""
-    everywhere = click.option("--everywhere", is_flag=True, help="The memory applies to every project.")
-    one = click.option("--project", metavar="P", help="Store it in this project instead of the current one.")
-    return one(everywhere(command))
+def _sensitivity(*flags: str, value: Sensitivity, help: str) -> Decorator:
+    return click.option(*flags, "sensitivity", flag_value=value, type=Sensitivity, default=None, help=help)
 
 
-def secrecy_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The sensitivity of a memory; without an option, detection decides."""
+def _choice(flag: str, names: Iterable[str], default: str, help: str) -> Decorator:
+    return click.option(flag, type=click.Choice(list(names)), default=default, show_default=True, help=help)
 
-    def one_of(*flags: str, value: Sensitivity, help: str) -> Decorator:
-        return click.option(*flags, "sensitivity", flag_value=value, type=Sensitivity, default=None, help=help)
 
-    title = click.option(
-        "--title", metavar="WORDS", help="The title of a secret; if omitted, one that does not contain it."
-    )
-    private = one_of("--private", value=Sensitivity.PRIVATE, help="Never sent to a hosted model, and not synced.")
-    secret = one_of("--secret", value=Sensitivity.SECRET, help="Sealed in the vault, found by its title and tags.")
-    not_secret = one_of("--not-secret", "--open", value=Sensitivity.OPEN, help="Open, even if it looks like a secret.")
-    return private(secret(not_secret(title(command))))
+tag_filter = tags_option("Only with these tags, separated by commas.", absent=[])
+reading_place = together(
+    click.option("--project", metavar="P", help="Search this project instead of the current one."),
+    click.option("--all-projects", is_flag=True, help="Search every project."),
+)
+period_filter = together(
+    click.option("--since", metavar="WHEN", help='Only from then on: 2026-06, yesterday, "last week", July.'),
+    click.option("--until", metavar="WHEN", help="Only until then, that day, month or year included."),
+)
+# Ranking options, to compare methods.
+_ranking = together(
+    click.option("--legs", metavar="A,B", callback=_legs, help=f"The legs to use, of {', '.join(_LEGS)}."),
+    _choice("--fusion", _FUSIONS, "default", "How the scores of the legs are fused."),
+    _choice(
+        "--rerank",
+        get_args(RerankName),
+        "default",
+        "Rerank by late interaction, by a cross-encoder (gated: only unsure answers), or not at all.",
+    ),
+    _choice(
+        "--order",
+        get_args(OrderName),
+        "ranked",
+        "Reorder the top hits by diversity or by how often their names are mentioned.",
+    ),
+    click.option("--near", metavar="ID", help="Reorder the top hits by their graph distance from this memory."),
+)
+# Filters and ranking options of a query.
+asking_options = together(
+    click.option("--limit", type=int, help="The maximum number of hits (10 unless configured)."),
+    category_option("Only this category."),
+    tag_filter,
+    reading_place,
+    period_filter,
+    click.option("--as-of", metavar="DATE", help="What was true on that date, as known now."),
+    click.option("--known-at", metavar="DATE", help="What was known on that date, in the versions of that day."),
+    _ranking,
+)
+writing_place = together(
+    click.option("--project", metavar="P", help="Store it in this project instead of the current one."),
+    click.option("--everywhere", is_flag=True, help="The memory applies to every project."),
+)
+# The sensitivity of a memory; without an option, detection decides.
+secrecy_options = together(
+    _sensitivity("--private", value=Sensitivity.PRIVATE, help="Never sent to a hosted model, and not synced."),
+    _sensitivity("--secret", value=Sensitivity.SECRET, help="Sealed in the vault, found by its title and tags."),
+    _sensitivity("--not-secret", "--open", value=Sensitivity.OPEN, help="Open, even if it looks like a secret."),
+    click.option("--title", metavar="WORDS", help="The title of a secret; if omitted, one that does not contain it."),
+)
 
 
 def only_one(first: object, second: object, names: str) -> None:

@@ -15,7 +15,7 @@ import click
 from triskele.edge.cli.commands import command_group
 from triskele.edge.cli.emit import emit, shown
 from triskele.edge.cli.invocation import Invocation
-from triskele.edge.cli.options import FilePath
+from triskele.edge.cli.options import FilePath, together
 from triskele.edge.cli.view import excerpt, plural
 from triskele.edge.http.access import SCOPES, Quotas
 from triskele.edge.process import connect
@@ -165,18 +165,14 @@ def shares() -> None:
     """Share memories with other users of a server."""
 
 
-def _named(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say what is shared with whom."""
-    options = (
-        click.argument("memory", required=False),
-        click.option("--tag", help="All open memories with this tag, also later ones."),
-        click.option("--user", help="The user to share with."),
-        click.option("--group", help="The group to share with."),
-        _OWNER,
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+# What is shared with whom.
+_named = together(
+    click.argument("memory", required=False),
+    click.option("--tag", help="All open memories with this tag, also later ones."),
+    click.option("--user", help="The user to share with."),
+    click.option("--group", help="The group to share with."),
+    _OWNER,
+)
 
 
 @shares.subcommand(
