@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from sample_team import answers_of_the_sample
 
-from triskele.edge.cli import invocation
+from triskele.edge.cli import stores
 from triskele.edge.cli.main import cli
 
 PROJECT = "shop"
@@ -65,7 +65,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TRISKELE_PRIVACY_KEY", "file")
     monkeypatch.setenv("TRISKELE_AGENTS_BACKGROUND", "false")
     # What a command embeds after its output is a test of its own.
-    monkeypatch.setattr(invocation, "SPARE_S", 0.0)
+    monkeypatch.setattr(stores, "SPARE_S", 0.0)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(work)
     return home

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from triskele.edge.cli import invocation
+from triskele.edge.cli import stores
 from triskele.edge.hook import client
 from triskele.edge.process import resident
 from triskele.engine.background import BackgroundWork
@@ -26,8 +26,8 @@ PATIENCE_S = 60
 @pytest.mark.slow
 def test_add_loads_no_index_and_no_model(home: Path) -> None:
     code = (
-        "import sys\nfrom triskele.edge.cli import invocation\nfrom triskele.edge.cli.main import main\n"
-        "invocation.SPARE_S = 0\nsys.argv = ['triskele', 'add', 'the kettle is red']\n"
+        "import sys\nfrom triskele.edge.cli import stores\nfrom triskele.edge.cli.main import main\n"
+        "stores.SPARE_S = 0\nsys.argv = ['triskele', 'add', 'the kettle is red']\n"
         "try:\n    main()\nexcept SystemExit as left:\n    assert left.code == 0\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
     )
@@ -80,7 +80,7 @@ def test_command_starts_no_second_process(run: Run, started: list[str], monkeypa
 def test_command_embeds_after_its_output_without_a_background_process(
     run: Run, started: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(invocation, "SPARE_S", 30.0)
+    monkeypatch.setattr(stores, "SPARE_S", 30.0)
     printed: list[Any] = []
     real = BackgroundWork.process
 
@@ -103,7 +103,7 @@ def test_command_survives_a_background_process_that_cannot_start(
         raise OSError("no more processes")
 
     monkeypatch.setattr(client, "start", refuse)
-    monkeypatch.setattr(invocation, "SPARE_S", 30.0)
+    monkeypatch.setattr(stores, "SPARE_S", 30.0)
     assert run("add", "the kettle is red").code == 0
     assert run("stats", "--json").json["waiting"] == 0
 

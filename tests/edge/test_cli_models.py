@@ -14,7 +14,7 @@ import tiny_onnx
 from other_weights import other_weights
 from sample_team import grades_of, questions_of, written
 
-from triskele.edge.cli import invocation
+from triskele.edge.cli import stores
 from triskele.engine.opening import open_memory
 from triskele.models import bundled
 from triskele.models.bundled import MODEL_FOLDER, BundledEmbedder
@@ -273,6 +273,6 @@ def test_reindex_finishes_an_update_without_a_background_process(
     add("the kettle is red")
     run("reindex")
     update_to(later)
-    monkeypatch.setattr(invocation, "SPARE_S", 5.0)
+    monkeypatch.setattr(stores, "SPARE_S", 5.0)
     run("recall", "kettle")
     assert run("models", "list", "--json").json["local"]["fingerprint"] == later.fingerprint

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from triskele import config
-from triskele.edge.cli.invocation import ignored_variables
+from triskele.edge.cli.stores import ignored_variables
 from triskele.engine.upkeep import Upkeep
 from triskele.index.dense import DenseIndex
 

@@ -64,8 +64,8 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: b
     if demo:
         return _serve_demo(invocation, http or "127.0.0.1:0")
     if http:
-        connect.require_store(invocation.chosen())
-    is_public = not invocation.settings().store.is_file
+        connect.require_store(invocation.stores.chosen())
+    is_public = not invocation.stores.settings().store.is_file
     extra_addresses = resident.ExtraAddresses(
         listener.http_address(http, is_public=is_public) if http else None, socket.absolute() if socket else None
     )
@@ -101,7 +101,7 @@ def _explain_hook(invocation: Invocation, event: str) -> None:
         payload = None
     if not isinstance(payload, dict):
         raise BadInput("the event on standard input must be one JSON object")
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         explained = explanation.explain(engine, event, payload)
         considered = [
             {"id": each.memory.id, "content": each.memory.content, "left_out": each.left_out}
@@ -145,7 +145,7 @@ def memory_tool(invocation: Invocation, client: str) -> None:
         raise BadInput(f"standard input is not one JSON object ({error})") from None
     if not isinstance(call, dict):
         raise BadInput("standard input is not one JSON object")
-    with invocation.open_local() as engine:
+    with invocation.stores.open_local() as engine:
         answer = FileMemory(engine.acting_as(client_actor(client)), engine.project).run(call)
         emit(invocation, {"output": answer, "project": engine.project}, lambda: answer)
 
@@ -239,8 +239,8 @@ class _LazyEngine:
                 # New settings may forbid what old ones allowed; requests that run keep the old engine.
                 self._opened = None
             if self._opened is None:
-                watch = SettingsWatch(self._invocation.settings())
-                engine = retire_when_unused(self._invocation.open_engine())
+                watch = SettingsWatch(self._invocation.stores.settings())
+                engine = retire_when_unused(self._invocation.stores.open_engine())
                 if (store := connect.local(engine)) is not None:
                     store.work_in_background()
                 self._opened = engine, watch
@@ -270,7 +270,7 @@ def ui(invocation: Invocation, no_browser: bool) -> None:
     The background process serves the pages on this machine only. The address signs one browser in, once and within
     ten minutes; the session lasts twelve hours, or until the process ends.
     """
-    if url := connect.server_of(invocation.chosen()):
+    if url := connect.server_of(invocation.stores.chosen()):
         raise BadInput(f"the pages show the store of this machine, and your memory is at {url}: open {url}/ui")
     environ = invocation.environ()
     address = hook_client.Address(environ)

@@ -67,7 +67,7 @@ def bench(
 
 def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Sequence[str] | None, seed: int) -> None:
     """Measure code search on a suite and its trees."""
-    settings = invocation.settings()
+    settings = invocation.stores.settings()
     names = arms or ("bm25", "words", "lexical")
     # Embedding whole trees takes minutes: only if the arm is requested.
     needs_model = any(name == DEFAULT or name.startswith("fusion:") for name in names)

@@ -82,7 +82,7 @@ def search(invocation: Invocation, query: str, path: str, limit: int, by: str, e
         return invocation.write_json(shown(_answer_document(answer)))
     # Lines of code are not broken: they are copied, and read by programs.
     show_parts(_answer_view(answer, explain=explain), width=EVERY)
-    return _write_reservations(answer, has_model=invocation.settings().recall.model != NO_MODEL)
+    return _write_reservations(answer, has_model=invocation.stores.settings().recall.model != NO_MODEL)
 
 
 @code.subcommand("triskele code symbol Session.get", "triskele code symbol parse_header --json")
@@ -109,7 +109,9 @@ def status(invocation: Invocation, path: str | None) -> None:
     """Show what is indexed: one tree, or all of them."""
     from triskele.code import tree_index
 
-    roots = [_located(invocation, path)[0].root] if path else tree_index.indexed_trees(invocation.settings().home)
+    roots = (
+        [_located(invocation, path)[0].root] if path else tree_index.indexed_trees(invocation.stores.settings().home)
+    )
     trees = [_searcher(invocation, root, is_indexed=True).status() for root in roots]
     emit(
         invocation,
@@ -143,14 +145,14 @@ def _searcher(invocation: Invocation, path: str | Path, *, is_indexed: bool) -> 
 
     if not is_indexed:
         languages.require()
-    settings = invocation.settings()
+    settings = invocation.stores.settings()
     return search.opened(settings.home, tree_index.resolve(path), settings.recall.model)
 
 
 def _located(invocation: Invocation, path: str) -> tuple[CodeSearch, str]:
     from triskele.code.search import locate
 
-    root, under = locate(invocation.settings().home, path)
+    root, under = locate(invocation.stores.settings().home, path)
     return _searcher(invocation, root, is_indexed=True), under
 
 
@@ -158,7 +160,7 @@ def _embed_later(invocation: Invocation, root: Path) -> bool:
     """Start a process that embeds in the background, if allowed."""
     import subprocess
 
-    settings = invocation.settings()
+    settings = invocation.stores.settings()
     if not settings.agents.background or settings.recall.model == NO_MODEL:
         return False
     # Without -P the tree's own files would be imported in place of Python's.
@@ -181,7 +183,7 @@ def _memories(invocation: Invocation, name: str) -> list[Memory]:
     """The memories of all projects that name a symbol."""
     from triskele.code.symbols import names
 
-    if not invocation.exists():
+    if not invocation.stores.exists():
         return []
     with invocation.open_existing() as engine:
         hits = engine.recall(name, all_projects=True, limit=50, logged=False).hits

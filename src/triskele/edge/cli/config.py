@@ -55,7 +55,7 @@ def list_settings(invocation: Invocation) -> None:
 
 
 def _list(invocation: Invocation) -> None:
-    settings = invocation.settings()
+    settings = invocation.stores.settings()
     values, file = _by_name(settings), file_of(os.environ, settings.home)
     document = {"settings": values, "file": str(file), "project": settings.project}
     emit(invocation, document, lambda: _settings_view(values, file))
@@ -78,7 +78,7 @@ def _settings_view(values: Mapping[str, Mapping[str, Any]], file: Path) -> Itera
 @click.argument("key")
 def get(invocation: Invocation, key: str) -> None:
     """Show one setting."""
-    settings = invocation.settings()
+    settings = invocation.stores.settings()
     setting = _by_name(settings)[_checked_name(key, settings)]
     if key == "recall.model" and not invocation.as_json:
         model = _model_in_use(invocation, settings)
@@ -90,8 +90,8 @@ def get(invocation: Invocation, key: str) -> None:
 def _model_in_use(invocation: Invocation, settings: Settings) -> str:
     """The model that recall uses, or without a store the default."""
     with suppress(TriskeleError):
-        if invocation.exists():
-            with invocation.open_local() as engine:
+        if invocation.stores.exists():
+            with invocation.stores.open_local() as engine:
                 return engine.upkeep.model_in_force()
     return settings.recall.model
 
@@ -165,7 +165,7 @@ def _change(invocation: Invocation, key: str, value: str | None) -> None:
     """Write or remove a setting, and show its value now."""
     file = store_setting(key, value)
     try:
-        settings = invocation.settings()
+        settings = invocation.stores.settings()
     except BadInput as error:
         raise BadInput(f"{key} is changed in {file}, but a setting is wrong: {error}") from None
     setting = _by_name(settings).get(key, {"value": None, "origin": "unknown"})

@@ -93,7 +93,7 @@ def _short(engine: Engine, pending: list[Proposal]) -> dict[str, str]:
 
 def _walk(invocation: Invocation) -> None:
     """Show each proposal, and do what the pressed key means."""
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         pending = _pending(engine)
         if not pending:
             return invocation.echo("No proposals to review.")
@@ -151,7 +151,7 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
     """
     if dry_run and threshold is not None:
         raise click.UsageError("--dry-run and --apply exclude each other")
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         if engine.settings.curation.llm_calls:
             for problem in engine.upkeep.model_problems():
                 click.echo(problem, err=True)
@@ -197,7 +197,7 @@ def learn(
     With curation.llm_calls set the language model of [llm] reads the conversation too, except private ones; what it
     finds waits in `triskele review`, and --dry-run asks it as well.
     """
-    with invocation.open_local() as engine:
+    with invocation.stores.open_local() as engine:
         usual = engine.settings.curation.learn
         chosen = dial or (usual if usual != "off" else "normal")
         target = written_project(project, everywhere)

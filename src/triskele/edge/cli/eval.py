@@ -62,7 +62,7 @@ def eval_() -> None:
 @click.option("--import", "source", type=_FILE, metavar="FILE", help="Import your own questions instead (JSONL).")
 def build_questions(invocation: Invocation, size: int, seed: int, source: Path | None) -> None:
     """Make questions from memories and past recalls, or import your own."""
-    with invocation.open_local() as engine:
+    with invocation.stores.open_local() as engine:
         if source is not None:
             added = import_questions(engine, source)
             questions = questions_of(engine)
@@ -119,7 +119,7 @@ def judge_questions(
             "--from FILE and --by NAME go together: name the judge of these labels", click.get_current_context()
         )
 
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         if source is not None and by is not None:
             agreement = import_labels(engine, source, by)
             emit(
@@ -160,7 +160,7 @@ def run_suite(invocation: Invocation, suite: str, arms: str | None, baseline: st
     if suite == "curation":
         return _run_curation(invocation)
 
-    with invocation.open_local_existing() as engine, _progress() as progress:
+    with invocation.stores.open_local_existing() as engine, _progress() as progress:
         chosen = listed(arms) if arms is not None else None
         report = run.run(engine, arms=chosen, baseline=baseline, seed=seed, progress=progress)
     return emit(invocation, report, lambda: [*eval_view.bench(report, None), *eval_view.run_notes(report)])
@@ -205,7 +205,7 @@ def check_gate(invocation: Invocation, accepting: bool, improve: bool, rollback_
     if accepting:
         _accept(invocation)
         return 0
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         with _progress() as progress:
             result = gate.gate(engine, improve=improve, progress=progress)
         reverts = rollback_on_failure and not result.passed and result.adopted
@@ -232,7 +232,7 @@ def tune_weights(invocation: Invocation, budget: int, seed: int) -> int:
     adopted if the 95 % interval of its gain in nDCG@10 on held-out questions is above zero and MRR falls by at most
     2 %. Exits 0 if a plan is adopted, else 1.
     """
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         with _progress() as progress:
             result = tune.tune(engine, budget=budget, seed=seed, progress=progress)
         emit(invocation, result, lambda: eval_view.tuning(result), project=engine.project)
@@ -242,7 +242,7 @@ def tune_weights(invocation: Invocation, budget: int, seed: int) -> int:
 @eval_.subcommand("triskele eval rollback", "triskele eval rollback --json")
 def rollback(invocation: Invocation) -> None:
     """Revert the adopted plan to the one before."""
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         reverted, present = tune.roll_back(engine)
         emit(
             invocation,
@@ -273,7 +273,7 @@ def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int
 
 
 def _accept(invocation: Invocation) -> None:
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         with _progress() as progress:
             baseline = gate.accept(engine, progress)
         emit(invocation, baseline, lambda: eval_view.accepted(baseline), accepted=True, project=engine.project)

@@ -123,7 +123,7 @@ def stats(invocation: Invocation) -> None:
 @graph.subcommand("triskele graph rebuild", "triskele graph rebuild --json")
 def rebuild(invocation: Invocation) -> None:
     """Extract all names again; manual merges and splits stay."""
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         started = time.perf_counter()
         with progress_bar("Reading names", total=engine.stats().versions) as progress:
             rebuilt = engine.upkeep.rebuild_graph(progress)
@@ -162,7 +162,7 @@ def extract(invocation: Invocation, dry_run: bool, limit: int | None) -> int:
     Needs a model under [llm] and curation.llm_calls. Only open memories are sent, 25 to a request, each content once.
     After a run that ends early, the next one continues there.
     """
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         estimate = engine.upkeep.estimate_relations()
         if dry_run:
             emit(invocation, estimate, lambda: graph_view.estimate(estimate), dry_run=True)
@@ -181,7 +181,7 @@ def extract(invocation: Invocation, dry_run: bool, limit: int | None) -> int:
 @click.option("--closed", is_flag=True, help="Also show relations that no longer hold.")
 def relations(invocation: Invocation, name: str | None, closed: bool) -> None:
     """Show the relations that the language model read, of all or of one name."""
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         edges = engine.upkeep.relations(name, closed=closed)
         emit(
             invocation,

@@ -55,7 +55,7 @@ def install(
             click.echo(error.by_hand)
         raise
     is_needed = any(change.is_needed for change in changes)
-    if not config.is_of_file(invocation.settings(), os.environ):
+    if not config.is_of_file(invocation.stores.settings(), os.environ):
         click.echo(_OTHER_STORE, err=True)
     if is_needed and not dry_run:
         if not yes:
@@ -69,7 +69,7 @@ def install(
 
 def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
     """Turn learning on, unless it is set already."""
-    if (dial := invocation.settings().curation.learn) != "off":
+    if (dial := invocation.stores.settings().curation.learn) != "off":
         click.echo(f"triskele already learns from conversations (curation.learn = {dial}).", err=True)
     elif dry_run:
         click.echo("triskele would learn from conversations (curation.learn = normal).", err=True)
@@ -99,7 +99,7 @@ def uninstall(invocation: Invocation, client: str, dry_run: bool, diff: bool, ye
 
 
 def _target(invocation: Invocation, project: bool) -> InstallTarget:
-    return InstallTarget.of(invocation.settings(), os.environ, Path.cwd() if project else None)
+    return InstallTarget.of(invocation.stores.settings(), os.environ, Path.cwd() if project else None)
 
 
 def _has_terminal() -> bool:

@@ -141,7 +141,7 @@ class Commands(click.Group):
                 raise _no_such_option(name, [flag for param in self.params for flag in param.opts], ctx)
             raise unknown_command(name, [*COMMANDS, *_COMMAND_OF], ctx, _COMMAND_OF)
         if name not in _FOR_AGENTS and not ctx.resilient_parsing:
-            warn_of_variables()
+            warn_of_variables(ctx.ensure_object(Invocation))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

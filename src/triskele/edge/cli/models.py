@@ -30,7 +30,7 @@ def models() -> None:
 @models.subcommand("triskele models list", "triskele models list --json", name="list")
 def list_models(invocation: Invocation) -> None:
     """Show the models in use and how much each has embedded."""
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         used = engine.upkeep.models()
         emit(invocation, used, lambda: _models_view(used), project=engine.project)
 
@@ -80,7 +80,7 @@ def switch(invocation: Invocation, name: str, untested: bool) -> int:
     the hub. The vectors of the old model are kept, so that `triskele models rollback` is immediate. After an
     interruption, run the same command to continue.
     """
-    with invocation.open_local() as engine:
+    with invocation.stores.open_local() as engine:
 
         def compared(engine: LocalEngine, rival: ModelIndexes) -> ModelComparison | None:
             return _compared(engine, rival, untested)
@@ -136,7 +136,7 @@ def _switch_view(switch: ModelSwitch[ModelComparison]) -> Iterator[Text]:
 @models.subcommand("triskele models rollback")
 def rollback(invocation: Invocation) -> None:
     """Return to the model before the last switch or update; its vectors are kept."""
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         rollback = engine.upkeep.rollback_model()
         emit(invocation, rollback, lambda: _rollback_view(rollback), project=engine.project)
 

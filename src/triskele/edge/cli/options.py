@@ -49,7 +49,7 @@ class FilePath(click.Path):
 
 def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
-        with context.ensure_object(Invocation).open_local_existing(is_needed=True) as engine:
+        with context.ensure_object(Invocation).stores.open_local_existing(is_needed=True) as engine:
             memories = engine.lookup(engine.find(incomplete.lower(), limit=_COMPLETIONS))
     except (TriskeleError, OSError, ValueError):
         # Completion must not print errors.
@@ -65,7 +65,7 @@ def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> l
 
 def _known_categories(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     try:
-        names = context.ensure_object(Invocation).settings().memory.categories
+        names = context.ensure_object(Invocation).stores.settings().memory.categories
     except TriskeleError:
         return []
     return [name for name in names if name.startswith(incomplete.lower())]

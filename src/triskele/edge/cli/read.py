@@ -211,7 +211,7 @@ def list_memories(
 
 def _list_conflicts(invocation: Invocation) -> None:
     """List both versions of every memory in conflict, of all projects."""
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         conflicts = engine.curation.proposals(kind=Verdict.CONFLICT)
         pairs_of_versions = [
             {

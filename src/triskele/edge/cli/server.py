@@ -87,7 +87,7 @@ def delete_user(invocation: Invocation, name: str, target: Path, yes: bool) -> N
         accounts.user(name)
         if not yes and not click.confirm(f"Erase {name} with all memories?", err=True):
             raise BadInput("not confirmed: nothing was erased")
-        settings = invocation.settings()
+        settings = invocation.stores.settings()
         server = replace(settings.server, url="")
         own = replace(settings, memory=replace(settings.memory, owner=name), server=server)
         with connect.open_store(own, Path(Path.cwd().anchor)) as engine:
@@ -149,7 +149,7 @@ def _key_line(key: AccessKey) -> str:
 @contextmanager
 def open_accounts(invocation: Invocation) -> Iterator[Accounts]:
     """The accounts of the store of this run."""
-    settings: Settings = invocation.settings()
+    settings: Settings = invocation.stores.settings()
     if settings.store.is_file:
         raise BadInput("users need a Postgres store: set TRISKELE_STORE=postgresql://…")
     try:
@@ -335,12 +335,12 @@ def _change_groups(
     invocation: Invocation, operation: str, change: Callable[[Groups], UserGroup | None], **names: str
 ) -> Any:
     """Change the groups at the store, or by an operation of the server that this machine uses."""
-    if connect.server_of(invocation.chosen()):
+    if connect.server_of(invocation.stores.chosen()):
         from triskele.server.operations import BY_METHOD, Administration
 
-        with connect.open_server(invocation.chosen(), os.environ, Path.cwd()) as server:
+        with connect.open_server(invocation.stores.chosen(), os.environ, Path.cwd()) as server:
             return server.send(BY_METHOD[getattr(Administration, operation)], names)
-    if invocation.settings().store.is_file:
+    if invocation.stores.settings().store.is_file:
         raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
     with open_accounts(invocation) as accounts:
         return change(accounts.groups)
@@ -353,9 +353,9 @@ def _opened(invocation: Invocation, owner: str | None = None) -> Iterator[Engine
         with invocation.open() as engine:
             yield engine
         return
-    connect.require_store(invocation.chosen())
+    connect.require_store(invocation.stores.chosen())
     with open_accounts(invocation) as accounts:
-        settings = invocation.settings()
+        settings = invocation.stores.settings()
         own = replace(settings, memory=replace(settings.memory, owner=accounts.user(owner).name))
     with connect.open_store(own, Path(Path.cwd().anchor)) as store:
         yield store

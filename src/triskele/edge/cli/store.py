@@ -36,7 +36,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.argument("target", type=_FILE)
 def backup(invocation: Invocation, target: Path) -> None:
     """Write a verified copy of the store to a new file."""
-    with invocation.open_local_existing(is_needed=True) as engine:
+    with invocation.stores.open_local_existing(is_needed=True) as engine:
         copied, has_vault = engine.upkeep.backup(target).stat().st_size, engine.upkeep.has_vault()
 
         def view() -> Iterator[Text]:
@@ -55,10 +55,10 @@ def backup(invocation: Invocation, target: Path) -> None:
 )
 def restore(invocation: Invocation, source: Path, yes: bool) -> None:
     """Replace the store by a backup; the old store is kept."""
-    connect.require_store(invocation.chosen())
+    connect.require_store(invocation.stores.chosen())
     if not yes and source.is_file() and (count := _sound_memories(invocation)):
         _confirm_restore(invocation, source, count)
-    engine, replaced = invocation.restore(source)
+    engine, replaced = invocation.stores.restore(source)
     with engine:
         count, was_damaged = engine.stats().memories, replaced is not None and replaced.is_dir()
 
@@ -75,9 +75,9 @@ def restore(invocation: Invocation, source: Path, yes: bool) -> None:
 def _sound_memories(invocation: Invocation) -> int:
     """Count the memories that a restore would replace, without a damaged store."""
     try:
-        if not invocation.exists():
+        if not invocation.stores.exists():
             return 0
-        with invocation.open_engine() as engine:
+        with invocation.stores.open_engine() as engine:
             return engine.stats().memories
     except StoreUnavailable:
         return 0
@@ -94,7 +94,7 @@ def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
 @command("triskele reindex", "triskele reindex --json")
 def reindex(invocation: Invocation) -> None:
     """Rebuild the search indexes and embed what waits."""
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         started, upkeep, counts = time.perf_counter(), engine.upkeep, engine.stats()
         with progress_bar("Indexing", total=counts.versions) as progress:
             upkeep.reindex(progress)
@@ -124,11 +124,11 @@ def doctor(invocation: Invocation, deep: bool, repair: bool) -> int:
 
     Exits with 1 if something stays broken (✗); notes (·) do not count.
     """
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         health = engine.upkeep.inspect(deep=deep, repair=repair)
         synced = engine.upkeep.synced_servers()
         without_token = _clients_without_token(engine.settings)
-        server = invocation.settings().server.url
+        server = invocation.stores.settings().server.url
         emit(
             invocation,
             {"healthy": health.is_working, "deep": deep, **shown(health)},
@@ -223,7 +223,7 @@ def rotate(invocation: Invocation, to: str | None, renew: bool) -> None:
     """Change the key of the vault; safe to interrupt."""
     if to is None and not renew:
         raise click.UsageError("nothing to change: give --to, --renew or both")
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         rotation = engine.upkeep.rotate_key(to, renew=renew)
         renewed = f"; {plural(rotation.resealed, 'text')} re-encrypted" if rotation.renewed else ""
         line = f"The vault now uses the key source {rotation.source}{renewed}."
@@ -241,7 +241,7 @@ def projects() -> None:
 @projects.subcommand("triskele projects list", "triskele projects list --json", name="list")
 def list_projects(invocation: Invocation) -> None:
     """List the projects with their memories and places."""
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         projects, here = engine.upkeep.projects(), engine.project
         emit(invocation, {"projects": projects, "project": here}, lambda: projects_view(projects, here))
 
@@ -263,7 +263,7 @@ def merge(invocation: Invocation, source: str, target: str) -> None:
 
 
 def _move(invocation: Invocation, source: str, target: str, *, merge: bool) -> None:
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         moved = engine.upkeep.move_project(source, target, merge=merge)
         belong = "belongs" if moved.memories == 1 else "belong"
         line = f"{plural(moved.memories, 'memory')} of {source} now {belong} to {moved.name}."

@@ -182,7 +182,7 @@ def _import_archive(invocation: Invocation, source: Path, **options: bool) -> No
     from triskele.exchange.archive import import_archive
 
     is_dry = options["dry_run"]
-    with invocation.open_local_existing() if is_dry else invocation.open_local() as engine:
+    with invocation.stores.open_local_existing() if is_dry else invocation.stores.open_local() as engine:
         with progress_bar("Importing") as progress:
             report = import_archive(engine, source, progress=progress, **options)
 
@@ -212,7 +212,7 @@ def _export_archive(invocation: Invocation, target: Path | None, *, private: boo
 
     if target is None and invocation.as_json:
         raise BadInput("an archive is a file: name one")
-    with invocation.open_local_existing() as engine:
+    with invocation.stores.open_local_existing() as engine:
         output = sys.stdout if target is None else target
         with progress_bar("Exporting") as progress:
             report = export_archive(engine, output, include_private=private, all_owners=all_owners, progress=progress)
@@ -377,7 +377,7 @@ def sync(invocation: Invocation, is_status: bool, is_elsewhere: bool, resolve: s
     """
     if (resolve is None) != (keep is None) or ((is_status or is_elsewhere) and resolve is not None):
         raise BadInput("--resolve ID takes --keep mine or --keep theirs, and nothing else")
-    with invocation.open_local() as engine:
+    with invocation.stores.open_local() as engine:
         if resolve is not None:
             return _resolve(invocation, engine, resolve, str(keep))
         if is_status:
