@@ -36,11 +36,9 @@ LAYERS: list[set[str]] = [
 # Only these modules import a room that most processes never load; their imports may point upwards.
 DOORS: dict[str, set[str]] = {
     "bench": {
-        "edge.cli.bench",
         "edge.cli.curation_view",
-        "edge.cli.eval",
-        "edge.cli.eval_view",
         "edge.cli.judging",
+        "edge.cli.measure",
         "edge.cli.models",
         "edge.web.quality_page",
     },

@@ -17,7 +17,7 @@ from vector_question import VectorQuestion
 
 from triskele import config
 from triskele.edge.cli.layout import rendered
-from triskele.edge.cli.store_view import health_view
+from triskele.edge.cli.store import health_view
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.server import corpus as database

@@ -60,7 +60,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "config": "config:config",
         "completion": "store:completion",
     },
-    "Measure": {"bench": "bench:bench", "eval": "eval:eval_"},
+    "Measure": {"bench": "measure:bench", "eval": "measure:eval_"},
     "Help": {"help": "commands:help_"},
 }
 COMMANDS = {name: function for section in SECTIONS.values() for name, function in section.items()}

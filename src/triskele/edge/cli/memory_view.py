@@ -1,4 +1,4 @@
-"""Memories, answers, changes and the journal for people."""
+"""Memories, answers, changes, the journal and counts for people."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from triskele.edge.cli.layout import Framed, Indented, Text, stacked
 from triskele.edge.cli.view import (
+    BAD,
     GOOD,
     ID,
     MATCH,
@@ -15,15 +16,19 @@ from triskele.edge.cli.view import (
     QUIET,
     WARNING,
     ShortIds,
+    bars,
     day,
     minute,
     more,
     note,
+    number,
     numbered_rows,
     one_line,
     pairs,
+    plan_label,
     plural,
     project_label,
+    size,
     table,
 )
 from triskele.edge.wording import SECRET_PREFIX, mark, shown_content
@@ -48,12 +53,13 @@ from triskele.types import (
 
 if TYPE_CHECKING:
     from triskele.edge.cli.layout import Part
-    from triskele.replies import Proposal, Undone
+    from triskele.replies import DayCount, JobCounts, Proposal, Statistics, Undone
     from triskele.types import History, MemoryDetails, MemoryView, RegisteredFolder, Sent, UseCount, WhyNot
 
 SETTLE = "`triskele list --conflicts` shows both versions, `triskele sync --resolve ID --keep mine|theirs` settles one"
 SHOWN_OUTCOMES = 10
 _SHOWN_PROJECTS = 3
+_USES = ("recalled", "injected", "tokens")
 _DEFAULT_IMPORTANCE = 0.5
 _CONFLICT_PREFIX = "[in conflict] "
 _EXAMPLE_KEY = re.compile(r"\b(?:A[KS]IA[A-Z0-9]{9}EXAMPLE|[A-Za-z0-9/+]{20,33}EXAMPLEKEY)\b")
@@ -511,3 +517,77 @@ def _detail(entry: JournalEntry, versions: Versions, short: ShortIds) -> str:
     version = f"version {entry.version}: " if entry.version is not None and entry.version > 1 else ""
     before = f" (before: {entry.other})" if entry.action is Action.EDITED and entry.other else ""
     return f"{version}{one_line(shown_content(own[0], False))}{before}"
+
+
+# Counts
+
+
+def stats_view(counts: Statistics, short: ShortIds, address: str, project: str) -> Iterator[Part]:
+    """Counts of the store, its curation and its use."""
+    names, jobs = counts.names, counts.jobs
+    graph = f"{plural(names.concepts, 'concept')}, {plural(names.mentions, 'mention')}"
+    rows = {
+        "store": address,
+        "project": project,
+        "memories": f"{counts.memories:,}",
+        "superseded": f"{counts.superseded:,}",
+        "forgotten": f"{counts.forgotten:,}",
+        "links": f"{counts.links:,}",
+        "changes": f"{counts.journal:,}",
+        "to embed": f"{jobs.embed:,}",
+        "graph": f"{graph}, {plural(names.waiting, 'memory')} to read",
+        "size": size(counts.bytes),
+    }
+    yield pairs((name, note(value)) for name, value in rows.items())
+    yield from failed_jobs_view(jobs)
+    for title, groups in (("By category", counts.by_category), ("By project", counts.by_project)):
+        if groups:
+            yield from (note(""), note(title, MATCH), bars(groups))
+    if counts.proposals or counts.today:
+        yield _curation(counts)
+    if counts.days:
+        yield from _uses(counts, short)
+    if (plan := counts.adopted) is not None:
+        origin = f"since {plan.since[:10]}, learned on {plural(plan.questions, 'question')}"
+        yield note(f"Adopted weights are in force {origin}: {plan_label(plan.values)}.", ID)
+    if (agreement := counts.agreement) is not None:
+        queries = f"Queries that the cross-encoder reranked in time: {agreement.answered:,} of {agreement.asked:,}"
+        same = f"{agreement.kept * 100:.0f} % of the top five stayed (mean tau {agreement.tau:.2f})"
+        yield note(f"{queries}; {same}.", QUIET)
+
+
+def _curation(counts: Statistics) -> Text:
+    """What curation did today, and what waits for a review."""
+    today = counts.today
+    parts = [f"{plural(counts.proposals, 'proposal')} for `triskele review`"]
+    if changed := today.get("changed", 0):
+        parts.append(f"{plural(changed, 'memory')} changed without a review today")
+    if calls := today.get("calls", 0):
+        tokens = f" ({plural(today['tokens'], 'token')})" if today.get("tokens") else ""
+        parts.append(f"{calls} of {counts.llm_calls} calls of the language model today{tokens}")
+    return note(f"Curation: {', '.join(parts)}")
+
+
+def _uses(counts: Statistics, short: ShortIds) -> Iterator[Part]:
+    """Usage by memory and by day."""
+    texts = {memory.id: one_line(shown_content(memory, False)) for memory in counts.used}
+    if counts.most_used:
+        by_memory = table("id", *_USES, "memory", last_takes_rest=True)
+        for count in counts.most_used:
+            by_memory.add_row(note(short[count.id], ID), *_numbers(count), note(texts.get(count.id, "(forgotten)")))
+        yield from (note(""), note("Most used", MATCH), by_memory)
+    by_day = table("day (UTC)", *_USES)
+    for date in counts.days:
+        by_day.add_row(note(date.day, QUIET), *_numbers(date))
+    yield from (note(""), note("Used by day", MATCH), by_day)
+
+
+def _numbers(count: UseCount | DayCount) -> Iterator[Text]:
+    return map(number, (count.recalled, count.injected, count.tokens))
+
+
+def failed_jobs_view(jobs: JobCounts) -> Iterator[Text]:
+    """What could not be embedded, and why."""
+    if jobs.last_error:
+        given_up = f"{plural(jobs.given_up, 'text')} given up after several tries; " if jobs.given_up else ""
+        yield note(f"✗ {given_up}the last error was: {jobs.last_error} (`triskele reindex` tries again)", BAD)

@@ -20,6 +20,7 @@ from triskele.edge.cli.memory_view import (
     listing,
     memory_view,
     numbered,
+    stats_view,
     time_lines,
     why_not_view,
 )
@@ -35,7 +36,6 @@ from triskele.edge.cli.options import (
     shown_project,
     tag_filter,
 )
-from triskele.edge.cli.store_view import stats_view
 from triskele.edge.cli.view import note
 from triskele.edge.hook import client as hook_client
 from triskele.edge.wording import shown_content

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,22 +14,42 @@ from triskele.config import KEY_SOURCES
 from triskele.edge.cli.commands import command, command_group
 from triskele.edge.cli.emit import emit, shown
 from triskele.edge.cli.invocation import Invocation, progress_bar
-from triskele.edge.cli.memory_view import changes_view, listing
+from triskele.edge.cli.memory_view import changes_view, failed_jobs_view, listing
 from triskele.edge.cli.options import MAX_LISTED, FilePath, id_argument
-from triskele.edge.cli.store_view import health_view, projects_view
-from triskele.edge.cli.view import QUIET, WARNING, note, plural, size
+from triskele.edge.cli.view import (
+    BAD,
+    GOOD,
+    ID,
+    QUIET,
+    WARNING,
+    minute,
+    more,
+    note,
+    one_line,
+    plural,
+    size,
+    table,
+)
 from triskele.edge.install.config_files import TokenFile
 from triskele.edge.process import connect
 from triskele.edge.wording import shown_content
 from triskele.errors import BadInput, Conflict, StoreUnavailable
+from triskele.text.folders import REMOTE
 from triskele.types import Sensitivity
 
 if TYPE_CHECKING:
     from triskele.config import Settings
     from triskele.edge.cli.layout import Part, Text
+    from triskele.engine.health import Health
+    from triskele.engine.upkeep import SyncedServer
+    from triskele.engine.workplace import ProjectSummary
+    from triskele.recall.hosted.egress_log import Day
+    from triskele.replies import JobCounts
 
 _FILE = FilePath(is_database=True)
 _SHELLS = ("bash", "zsh", "fish")
+_SHOWN_PROBLEMS = 10
+_NO_MODEL = "✓ No hosted model is configured"
 
 
 @command("triskele backup memories-monday.db", "triskele backup /mnt/stick/memories.db --json")
@@ -273,3 +293,145 @@ def _move(invocation: Invocation, source: str, target: str, *, merge: bool) -> N
             {**document, "project": moved.name},
             lambda: [note(f"{line} Undo with `triskele undo --batch {moved.batch}`.")],
         )
+
+
+def projects_view(projects: Sequence[ProjectSummary], current: str) -> Iterator[Part]:
+    """The projects with their memories, folders and repositories."""
+    if not projects:
+        yield note("No projects yet: a folder becomes a project with its first memory.")
+        return
+    rows = table("", "project", "memories", "folders and repositories", last_takes_rest=True)
+    for project in projects:
+        # A remote is more informative than the folders of its clones.
+        keys = [key for key in project.places if key.startswith(REMOTE)] or project.places
+        folders = ", ".join(key.partition(":")[2] for key in keys)
+        sign = "*" if project.name == current else ""
+        rows.add_row(note(sign), note(project.name, ID), note(f"{project.memories:,}"), note(folders, QUIET))
+    yield rows
+    yield note(f"* current project: {current}", QUIET)
+
+
+def health_view(
+    health: Health,
+    *,
+    deep: bool,
+    synced: Sequence[SyncedServer] = (),
+    server: str = "",
+    without_token: Sequence[str] = (),
+) -> Iterator[Text]:
+    """The findings and repairs of `doctor`; `server` is that of the settings."""
+    yield from (note(f"✗ {finding.subject}: {finding.problem}", BAD) for finding in health.findings)
+    if health.findings:
+        yield note("This cannot be repaired: restore a backup with `triskele restore FILE`.")
+    else:
+        checked = "all checksums match" if deep else "integrity check passed"
+        yield note(f"✓ Database OK ({checked}).", GOOD)
+    yield from _lost_writes(health)
+    for path in health.leftovers:
+        yield note(f"· A killed backup or restore left {path}: it holds memories", WARNING)
+    yield from (note(f"✓ Repaired: {what}.", GOOD) for what in health.repaired)
+    if health.repair_problem is not None:
+        sign, style = ("✗", BAD) if health.is_unrepaired else ("·", WARNING)
+        yield note(f"{sign} Nothing more could be repaired: {health.repair_problem}", style)
+    if health.model_problem is not None:
+        yield note(f"✗ The model cannot be loaded, recall uses words only: {health.model_problem}", BAD)
+    yield from (note(f"· {line}.", WARNING) for line in health.corpus_notes)
+    if health.vault_problem is not None:
+        yield note(f"✗ Secrets cannot be read: {health.vault_problem}", BAD)
+    for id in health.exposed[:_SHOWN_PROBLEMS]:
+        yield note(f"· {id} looks like a secret and is not sealed: triskele secrets seal {id}", WARNING)
+    yield from more(len(health.exposed) - _SHOWN_PROBLEMS, style=WARNING)
+    yield from _index(health)
+    yield from (_same_name(name, others) for name, others in health.mixed.items())
+    yield from _pending_jobs(health.jobs)
+    yield from _egress(health, synced, server)
+    if not deep:
+        yield note("`triskele doctor --deep` also checks every checksum and every index entry.", QUIET)
+    for name in without_token:
+        command = f"run `triskele install {name}` again"
+        yield note(f"· private_to names {name}, but its entry has no token: {command}", WARNING)
+
+
+def _index(health: Health) -> Iterator[Text]:
+    """The state of the indexes where nothing was repaired."""
+    if health.findings or health.repaired or health.repair_problem is not None:
+        return
+    if health.is_unrepaired:
+        faults = ("index fault", health.index_faults), ("damaged vector", health.vectors_damaged)
+        counts = (*faults, ("erased vector", health.vectors_orphaned))
+        parts = ", ".join(plural(count, noun) for noun, count in counts if count)
+        yield note(f"✗ Not repaired: {parts}. `triskele doctor --deep` repairs this.", BAD)
+    elif not health.repairs and health.index_behind != 0:
+        yield note("· The index is not up to date: the next recall brings it there.", WARNING)
+    else:
+        yield note("✓ Index up to date.", GOOD)
+
+
+def _lost_writes(health: Health) -> Iterator[Text]:
+    """Acknowledged writes that were lost, and what is still known of them."""
+    for loss in health.lost:
+        lost = f"{plural(len(loss.entries), 'acknowledged write')} lost, the last of {minute(loss.entries[-1].at)}"
+        yield note(f"✗ {lost}: the database is older than what was reported as stored.", BAD)
+        for entry in loss.entries[-_SHOWN_PROBLEMS:]:
+            text = f": {one_line(loss.texts[entry.id])}" if entry.id in loss.texts else ""
+            yield note(f"  {minute(entry.at)} {entry.action} {entry.id}{text}", BAD)
+        if loss.kept is not None:
+            advice = "delete it when you no longer need it."
+            yield note(f"  What is left of them is kept in {loss.kept}; {advice}", WARNING)
+    for path, count in health.index_ahead.items():
+        yield note(f"✗ An older index has {plural(count, 'version')} that the database lacks: writes were lost.", BAD)
+        yield note(f"  The index is kept in {path}", WARNING)
+    if health.lost or health.index_ahead:
+        yield note("  Restore a newer backup with `triskele restore FILE`, or write them again.")
+
+
+def _same_name(name: str, others: Sequence[str]) -> Text:
+    """Memories that may be in the wrong project, and what to do."""
+    problem = f"· Older memories of {name} may belong to {' or '.join(others)}, a folder of the same name:"
+    advice = f"see `triskele list --project {name}`, move one with `triskele edit ID --project {others[0]}`"
+    return note(f"{problem} {advice}", WARNING)
+
+
+def _pending_jobs(jobs: JobCounts) -> Iterator[Text]:
+    """Pending work, and what failed last."""
+    if jobs.embed or jobs.names:
+        parts = [f"{plural(jobs.embed, 'text')} to embed"] * bool(jobs.embed)
+        parts += [f"{plural(jobs.names, 'memory')} to read names from"] * bool(jobs.names)
+        yield note(f"· {', '.join(parts)}: the background does it, or `triskele reindex` now", WARNING)
+    yield from failed_jobs_view(jobs)
+
+
+def _egress(health: Health, synced: Sequence[SyncedServer], server: str) -> Iterator[Text]:
+    """The configured hosts and servers, and what was sent, by day."""
+    yield from (note(f"· {problem}", WARNING) for problem in health.outside_problems)
+    if health.outside:
+        hosts = ", ".join(f"{host} ({name})" for name, host in health.outside.items())
+        yield note(f"· Open memories and queries may be sent to {hosts}.", WARNING)
+    elif not health.outside_problems:
+        stays_here = not server and not any(state.is_set for state in synced)
+        yield note(f"{_NO_MODEL}; nothing leaves this machine." if stays_here else f"{_NO_MODEL}.", GOOD)
+    yield from (_synced(state) for state in synced)
+    if server:
+        yield note(f"· Commands without --store use the memory on {server}.", WARNING)
+    if not health.left:
+        where = "to a hosted model" if synced or server else "from this machine"
+        yield note(f"✓ Nothing was sent {where}.", GOOD)
+    yield from map(_day, health.left)
+
+
+def _synced(server: SyncedServer) -> Text:
+    """A server that this store was synced with, and when."""
+    verb = "are" if server.is_set else "were"
+    user = f" as {server.user}" if server.user else ""
+    last = f"last sync {minute(server.at)}" if server.at else "no sync has finished yet"
+    pushed = "" if server.sent is None else f"{plural(server.sent, 'change')} pushed, "
+    return note(f"· Open memories {verb} synced with {server.url}{user}: {pushed}{last}.", WARNING)
+
+
+def _day(day: Day) -> Text:
+    """What was sent to a host on one day."""
+    billed = f", {plural(day.tokens, 'token')}" if day.tokens else ""
+    billed += f", about {day.cost:,.4f} in your currency" if day.cost else ""
+    requests = f"{plural(day.requests, 'request')} (failed ones included)"
+    texts = f"{plural(day.texts, 'text')}, {plural(day.characters, 'character')} to {day.host} ({day.endpoint})"
+    return note(f"· {day.day}: {texts}, {requests}{billed}", WARNING)
