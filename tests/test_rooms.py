@@ -36,7 +36,6 @@ LAYERS: list[set[str]] = [
 # Only these modules import a room that most processes never load; their imports may point upwards.
 DOORS: dict[str, set[str]] = {
     "bench": {
-        "edge.cli.curation_view",
         "edge.cli.judging",
         "edge.cli.measure",
         "edge.cli.models",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from triskele.edge.cli.view import visible
+from triskele.edge.wording import visible
 
 Run = Callable[..., Any]
 Add = Callable[..., str]

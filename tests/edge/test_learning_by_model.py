@@ -14,6 +14,7 @@ import pytest
 
 from triskele.agents import echo, injection, learning, respond
 from triskele.config import CurationSettings, LlmSettings
+from triskele.edge.cli.curation import learned_document
 from triskele.engine.local import LocalEngine
 from triskele.types import CURATION, Origin, Role, Sensitivity
 
@@ -277,12 +278,10 @@ def test_the_background_tries_a_failed_transcript_again_later(
 
 
 def test_a_dry_run_names_the_model_and_keeps_nothing(start: Start, tmp_path: Path) -> None:
-    from triskele.edge.cli import curation_view
-
     engine, _ = start(facts((1, "Our auditor is Nadia"), (2, "The lab closes at 18:00")))
     path = transcript(tmp_path / "talk.jsonl", "hm, our auditor is Nadia by the way", ASKED)
     learned = learning.learn(engine, path, is_dry=True)
-    shape: dict[str, Any] = curation_view.learned_document(learned)
+    shape: dict[str, Any] = learned_document(learned)
     assert [(each["content"], each["found_by"]) for each in (*shape["kept"], *shape["proposed"])] == [
         ("The lab closes at 18:00", "asked to remember"),
         ("Our auditor is Nadia", "language model"),

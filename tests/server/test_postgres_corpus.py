@@ -16,8 +16,8 @@ import pytest
 from vector_question import VectorQuestion
 
 from triskele import config
-from triskele.edge.cli.layout import rendered
 from triskele.edge.cli.store import health_view
+from triskele.edge.cli.view import rendered
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.server import corpus as database

@@ -18,16 +18,17 @@ import click
 from triskele.edge.cli.commands import command
 from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, standard_input
-from triskele.edge.cli.view import GOOD, ID, MATCH, QUIET, WARNING, ShortIds, note, one_line, project_label
+from triskele.edge.cli.view import GOOD, ID, MATCH, QUIET, WARNING, ShortIds, note, project_label
+from triskele.edge.cli.write import text_or_input
 from triskele.edge.hook import client as hook_client
 from triskele.edge.hook.client import Address
-from triskele.edge.process import connect
-from triskele.edge.wording import shown_content
+from triskele.edge.process import connect, listener, resident
+from triskele.edge.wording import one_line, shown_content
 from triskele.errors import BadInput, Conflict, NotFound, StoreClosed, Unavailable
 from triskele.types import client_actor
 
 if TYPE_CHECKING:
-    from triskele.edge.cli.layout import Text
+    from triskele.edge.cli.view import Styled
     from triskele.edge.hook.explain import Explanation
     from triskele.edge.process.engine_host import SettingsWatch
     from triskele.engine.protocol import Engine
@@ -54,8 +55,6 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: b
 
     Hooks, `triskele mcp` and commands that leave texts to embed start it when they need it.
     """
-    from triskele.edge.process import listener, resident
-
     if status and stop:
         raise click.UsageError("give --status or --stop, not both")
     environ = invocation.environ()
@@ -115,7 +114,7 @@ def _explain_hook(invocation: Invocation, event: str) -> None:
         )
 
 
-def _explanation_view(explained: Explanation, short: ShortIds) -> Iterator[Text]:
+def _explanation_view(explained: Explanation, short: ShortIds) -> Iterator[Styled]:
     """What the hook does with an event, and why."""
     project = f" ({project_label(explained.project)})" if explained.has_looked else ""
     verb = "is " if explained.verdict.startswith("silent") else ""
@@ -137,7 +136,6 @@ def memory_tool(invocation: Invocation, client: str) -> None:
     The call is JSON on standard input; its paths are in /memories, a virtual folder over the memories of this project.
     """
     from triskele.agents.file_memory import FileMemory
-    from triskele.edge.cli.write import text_or_input
 
     try:
         call = json.loads(text_or_input("-"))
@@ -153,7 +151,6 @@ def memory_tool(invocation: Invocation, client: str) -> None:
 def _serve_demo(invocation: Invocation, http: str) -> None:
     """Serve from a database that goes away."""
     from triskele.edge.cli.demo import store_samples
-    from triskele.edge.process import listener, resident
     from triskele.server.demo import demo_environment, what_to_try
 
     address = listener.http_address(http, is_public=True)
@@ -167,8 +164,6 @@ def _serve_demo(invocation: Invocation, http: str) -> None:
 
 
 def _report_status(invocation: Invocation, environ: dict[str, str], *, stop: bool) -> None:
-    from triskele.edge.process import resident
-
     address = hook_client.Address(environ)
     health = resident.stop(address) if stop else resident.health(address)
     if health is None:

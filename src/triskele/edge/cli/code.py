@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,18 +11,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from triskele.code import languages, tree_index
+from triskele.code.ranking import CodePlan
+from triskele.code.search import CodeAnswer, CodeSearch, SymbolAnswer, TreeStatus, locate, opened
+from triskele.code.symbols import Located, names
 from triskele.config import NO_MODEL
 from triskele.edge.cli.commands import command_group
 from triskele.edge.cli.emit import Document, emit, shown
 from triskele.edge.cli.invocation import Invocation, progress_bar, show_parts
 from triskele.edge.cli.options import EVERY
-from triskele.edge.cli.view import ID, MATCH, QUIET, note, visible
+from triskele.edge.cli.view import ID, MATCH, QUIET, note
+from triskele.edge.wording import visible
 from triskele.errors import TriskeleError
 
 if TYPE_CHECKING:
-    from triskele.code.search import CodeAnswer, CodeSearch, SymbolAnswer, TreeStatus
-    from triskele.code.symbols import Located
-    from triskele.edge.cli.layout import Part
+    from triskele.edge.cli.view import Renderable
     from triskele.types import Memory
 
 _MOST_MEMORIES = 5
@@ -71,8 +75,6 @@ def search(invocation: Invocation, query: str, path: str, limit: int, by: str, e
 
     Ranked by file, at most two places of a file are shown; by function, every place counts by itself.
     """
-    from triskele.code.ranking import CodePlan
-
     searcher, under = _located(invocation, path)
     answer = searcher.search(query, limit=limit, under=under, plan=CodePlan(granularity=by))
     if 0 < answer.embedded < 1 or searcher.reads_earlier:
@@ -107,8 +109,6 @@ def symbol(invocation: Invocation, name: str, path: str) -> int:
 @click.argument("path", required=False)
 def status(invocation: Invocation, path: str | None) -> None:
     """Show what is indexed: one tree, or all of them."""
-    from triskele.code import tree_index
-
     roots = (
         [_located(invocation, path)[0].root] if path else tree_index.indexed_trees(invocation.stores.settings().home)
     )
@@ -141,25 +141,19 @@ def embed(invocation: Invocation, path: str) -> None:
 
 
 def _searcher(invocation: Invocation, path: str | Path, *, is_indexed: bool) -> CodeSearch:
-    from triskele.code import languages, search, tree_index
-
     if not is_indexed:
         languages.require()
     settings = invocation.stores.settings()
-    return search.opened(settings.home, tree_index.resolve(path), settings.recall.model)
+    return opened(settings.home, tree_index.resolve(path), settings.recall.model)
 
 
 def _located(invocation: Invocation, path: str) -> tuple[CodeSearch, str]:
-    from triskele.code.search import locate
-
     root, under = locate(invocation.stores.settings().home, path)
     return _searcher(invocation, root, is_indexed=True), under
 
 
 def _embed_later(invocation: Invocation, root: Path) -> bool:
     """Start a process that embeds in the background, if allowed."""
-    import subprocess
-
     settings = invocation.stores.settings()
     if not settings.agents.background or settings.recall.model == NO_MODEL:
         return False
@@ -181,8 +175,6 @@ def _embed_later(invocation: Invocation, root: Path) -> bool:
 
 def _memories(invocation: Invocation, name: str) -> list[Memory]:
     """The memories of all projects that name a symbol."""
-    from triskele.code.symbols import names
-
     if not invocation.stores.exists():
         return []
     with invocation.open_existing() as engine:
@@ -221,7 +213,7 @@ def _definition_document(located: Located) -> Document:
     }
 
 
-def _answer_view(answer: CodeAnswer, *, explain: bool) -> Iterator[Part]:
+def _answer_view(answer: CodeAnswer, *, explain: bool) -> Iterator[Renderable]:
     """The hits with their lines of code."""
     for hit in answer.hits:
         lines = visible(hit.snippet).split("\n")

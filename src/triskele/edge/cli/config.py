@@ -23,11 +23,12 @@ from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation
 from triskele.edge.cli.view import ID, QUIET, note, table
 from triskele.edge.http.codec import to_json
+from triskele.edge.http.connections import checked_address
 from triskele.errors import BadInput, TriskeleError
 
 if TYPE_CHECKING:
     from triskele.config import Settings
-    from triskele.edge.cli.layout import Part
+    from triskele.edge.cli.view import Renderable
 
 # The settings file is in the data folder: it cannot set the path of that folder.
 _NOT_IN_FILE = ("home",)
@@ -61,7 +62,7 @@ def _list(invocation: Invocation) -> None:
     emit(invocation, document, lambda: _settings_view(values, file))
 
 
-def _settings_view(values: Mapping[str, Mapping[str, Any]], file: Path) -> Iterator[Part]:
+def _settings_view(values: Mapping[str, Mapping[str, Any]], file: Path) -> Iterator[Renderable]:
     """All settings with value and source."""
     rows = table("setting", "value", "from")
     for column in rows.columns[1:]:
@@ -287,38 +288,26 @@ def _is_readable(text: str, home: Path) -> bool:
     return True
 
 
-def _check_model(_: Settings, __: str, name: str) -> None:
-    from triskele.models.local import local_embedder
+def _check_model(settings: Settings, key: str, name: str) -> None:
+    from triskele.models.local import local_cross_encoder, local_embedder
 
-    if name != NO_MODEL:
+    if key == "recall.model" and name != NO_MODEL:
         local_embedder(name)
+    elif key == "rerank.model" and not settings.rerank.service:
+        try:
+            local_cross_encoder(name)
+        except BadInput as error:
+            raise BadInput(f"{error}; for a hosted one set rerank.service first") from None
 
 
-def _check_cross_encoder(settings: Settings, _: str, name: str) -> None:
-    from triskele.models.local import local_cross_encoder
-
-    if settings.rerank.service:
-        return
-    try:
-        local_cross_encoder(name)
-    except BadInput as error:
-        raise BadInput(f"{error}; for a hosted one set rerank.service first") from None
-
-
-def _check_endpoint(_: Settings, key: str, url: str) -> None:
+def _check_address(_: Settings, key: str, url: str) -> None:
     from triskele.models.egress import Endpoint
 
     try:
-        Endpoint(url=url, words=frozenset())
-    except BadInput as error:
-        raise BadInput(f"setting {key}: {error}") from None
-
-
-def _check_server(_: Settings, key: str, url: str) -> None:
-    from triskele.edge.http.connections import checked_address
-
-    try:
-        checked_address(url)
+        if key in _SERVERS:
+            checked_address(url)
+        else:
+            Endpoint(url=url, words=frozenset())
     except BadInput as error:
         raise BadInput(f"setting {key}: {error}") from None
 
@@ -337,13 +326,12 @@ _SERVICES = {
     "rerank.service": ("triskele.models.hosted_reranker",),
     "llm.service": ("triskele.models.llm", "command"),
 }
+_SERVERS = ("server.url", "sync.url")
 # Only when they are set: every other command does without what a mistake here switches off.
 _CHECKS: dict[str, Callable[[Settings, str, str], None]] = {
-    "recall.model": _check_model,
-    "rerank.model": _check_cross_encoder,
+    **dict.fromkeys(("recall.model", "rerank.model"), _check_model),
     **dict.fromkeys(_SERVICES, _check_service),
-    **dict.fromkeys(("hosted.url", "rerank.url", "llm.url"), _check_endpoint),
-    **dict.fromkeys(("server.url", "sync.url"), _check_server),
+    **dict.fromkeys(("hosted.url", "rerank.url", "llm.url", *_SERVERS), _check_address),
 }
 
 

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from triskele.edge.cli import curation_view, judging
+from triskele.edge.cli import judging
 from triskele.edge.cli.commands import command, command_group
 from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, progress_bar
 from triskele.edge.cli.options import writing_place, written_project
+from triskele.edge.cli.view import ID, MATCH, QUIET, WARNING, ShortIds, day, note, plural, stacked, table
+from triskele.edge.wording import VERBS, one_line, reason_text, reasons_text, shown_content
 from triskele.errors import BadInput
+from triskele.replies import Rationale
+from triskele.text import timestamps
 from triskele.text.ids import new_batch
 from triskele.types import Verdict
 
 if TYPE_CHECKING:
+    from triskele.agents.learning import Learned
+    from triskele.curation.whole_store import ReviewResult, UpkeepFinding
+    from triskele.edge.cli.emit import Document
+    from triskele.edge.cli.view import Renderable, Styled
     from triskele.engine.protocol import Engine
     from triskele.engine.upkeep import CurationPlan
     from triskele.replies import Proposal
+    from triskele.types import Memory
 
 _KEYS = (("a", "accept"), ("r", "reject"), ("s", "skip"), ("q", "stop"))
 _ACCEPT, _REJECT, _SKIP = "a", "r", "s"
@@ -47,8 +57,8 @@ def list_proposals(invocation: Invocation) -> None:
         pending = _pending(engine)
         emit(
             invocation,
-            {"proposals": list(map(curation_view.proposal_document, pending))},
-            lambda: curation_view.proposals(pending, _short(engine, pending)),
+            {"proposals": list(map(_proposal_document, pending))},
+            lambda: _proposals_view(pending, _short(engine, pending)),
         )
 
 
@@ -67,7 +77,7 @@ def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) ->
         emit(
             invocation,
             {"accepted": dict.fromkeys(reviewed.accepted, reviewed.batch), "skipped": reviewed.skipped},
-            lambda: curation_view.accepted(reviewed.accepted, reviewed.skipped, reviewed.batch),
+            lambda: _accepted_view(reviewed.accepted, reviewed.skipped, reviewed.batch),
         )
 
 
@@ -105,7 +115,7 @@ def _walk(invocation: Invocation) -> None:
             if proposal.id not in {other.id for other in _pending(engine)}:
                 skipped.append(proposal.id)
                 continue
-            invocation.write(*curation_view.one_proposal(proposal, f"{number} of {len(pending)}"))
+            invocation.write(*_one_proposal_view(proposal, f"{number} of {len(pending)}"))
             key = _key()
             if key in _STOP:
                 break
@@ -117,7 +127,7 @@ def _walk(invocation: Invocation) -> None:
                 engine.curation.reject(proposal.id)
                 rejected += 1
         if accepted or skipped:
-            invocation.write(*curation_view.accepted(accepted, skipped, batch))
+            invocation.write(*_accepted_view(accepted, skipped, batch))
         left = len(_pending(engine))
         return invocation.echo(f"{len(accepted)} accepted, {rejected} rejected, {left} left.")
 
@@ -162,8 +172,8 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
         pending = 0 if dry_run else engine.stats().proposals
         emit(
             invocation,
-            curation_view.review_document(result),
-            lambda: curation_view.review(result, engine.shorten, pending, is_dry=dry_run),
+            _review_document(result),
+            lambda: _review_view(result, engine.shorten, pending, is_dry=dry_run),
         )
 
 
@@ -202,6 +212,165 @@ def learn(
         chosen = dial or (usual if usual != "off" else "normal")
         target = written_project(project, everywhere)
         learned = engine.upkeep.learn(file, dial=chosen, project=target, is_dry=dry_run)
-        emit(
-            invocation, curation_view.learned_document(learned), lambda: curation_view.learned(learned, is_dry=dry_run)
-        )
+        emit(invocation, learned_document(learned), lambda: _learned_view(learned, is_dry=dry_run))
+
+
+def _proposal_document(proposal: Proposal) -> Document:
+    """A proposal as JSON."""
+    return {
+        "id": proposal.id,
+        "kind": proposal.kind.value,
+        "confidence": proposal.confidence,
+        "created": timestamps.to_text(proposal.created),
+        "new": _memory_document(proposal.new, is_stored=proposal.is_stored),
+        "old": _memory_document(proposal.old) if proposal.old else None,
+        "reasons": list(map(reason_text, proposal.reasons)),
+    }
+
+
+def _memory_document(memory: Memory, *, is_stored: bool = True) -> Document:
+    content = shown_content(memory, False)
+    return {"id": memory.id if is_stored else None, "content": content, "category": memory.category}
+
+
+def _proposals_view(pending: Sequence[Proposal], short: ShortIds) -> Iterator[Renderable]:
+    """The review queue line by line."""
+    if not pending:
+        yield note("No proposals to review.")
+        return
+    rows = table("id", "conf.", "memories and reasons", last_takes_rest=True)
+    for proposal in pending:
+        lines = _sides(proposal.new, proposal.old, proposal.kind, proposal.reasons, short)
+        rows.add_row(note(proposal.id, ID), note(f"{proposal.confidence:.2f}", QUIET), lines)
+    yield rows
+    yield note(f"{plural(len(pending), 'proposal')} · review them with `triskele review`", QUIET)
+
+
+def _sides(new: Memory, old: Memory | None, verdict: Verdict, reasons: Sequence[Rationale], short: ShortIds) -> Styled:
+    """The newer memory, what it is to the older one, and why."""
+    lines = [_side(new, short, "")]
+    if old is not None:
+        lines.append(_side(old, short, f"{VERBS[verdict]} "))
+    return stacked(*lines, note(reasons_text(reasons), QUIET))
+
+
+def _side(memory: Memory, short: ShortIds, verb: str) -> Styled:
+    id = short.get(memory.id, "")
+    return note(verb, MATCH) + note(id, ID) + note(" " if id else "") + note(one_line(memory.content))
+
+
+def _one_proposal_view(proposal: Proposal, heading: str) -> Iterator[Styled]:
+    """One proposal on the screen of the review."""
+    questions = {Verdict.ADD: "Keep this?", Verdict.FORGET: "Forget this?"}
+    yield note(heading, QUIET)
+    default = f"The newer memory {VERBS[proposal.kind]} the older one?"
+    yield note(questions.get(proposal.kind, default), MATCH)
+    yield _dated("new", proposal.new)
+    if proposal.old:
+        yield _dated("old", proposal.old)
+    yield note(f"because {reasons_text(proposal.reasons)} (confidence {proposal.confidence:.2f})", QUIET)
+
+
+def _dated(side: str, memory: Memory) -> Styled:
+    return note(f"  {side}  {day(memory.created_at)}  ", QUIET) + note(one_line(memory.content))
+
+
+def _accepted_view(ids: Sequence[str], skipped: Sequence[str], batch: str) -> Iterator[Renderable]:
+    """The accepted proposals, how to undo them, and the skipped ones."""
+    yield from (note(f"{id} accepted") for id in ids)
+    if ids:
+        yield note(f"{plural(len(ids), 'proposal')} accepted (undo: triskele undo --batch {batch})")
+    if skipped:
+        why = "outdated by one accepted before, or by a change meanwhile"
+        yield note(f"{plural(len(skipped), 'proposal')} skipped, {why}: {', '.join(skipped)}")
+    if not ids and not skipped:
+        yield note("Nothing to accept.")
+
+
+def _review_document(result: ReviewResult) -> Document:
+    """The findings of a review as JSON."""
+    return {
+        "read": result.read,
+        "batch": result.batch or None,
+        "applied": list(map(_finding_document, result.applied)),
+        "proposals": list(map(_finding_document, result.findings)),
+        "new": result.proposed,
+    }
+
+
+def _finding_document(finding: UpkeepFinding) -> Document:
+    decision = finding.decision
+    return {
+        "action": decision.verdict.value,
+        "finding": finding.finding.value,
+        "ids": [memory.id for memory in _memories(finding)],
+        "content": shown_content(decision.new, False),
+        "other": shown_content(decision.old, False) if decision.old else None,
+        "confidence": decision.confidence,
+        "reason": reasons_text(decision.reasons),
+    }
+
+
+def _memories(finding: UpkeepFinding) -> list[Memory]:
+    return [memory for memory in (finding.decision.new, finding.decision.old) if memory is not None]
+
+
+def _review_view(
+    result: ReviewResult, shorten: Callable[[Iterable[str]], Mapping[str, str]], waiting: int, *, is_dry: bool
+) -> Iterator[Renderable]:
+    """The findings of a review, and how many were applied or proposed."""
+    findings = [*result.applied, *result.findings]
+    if findings:
+        short = shorten({memory.id for finding in findings for memory in _memories(finding)})
+        rows = table("finding", "conf.", "memories and reasons", last_takes_rest=True)
+        for finding in findings:
+            decision = finding.decision
+            lines = _sides(decision.new, decision.old, decision.verdict, decision.reasons, short)
+            rows.add_row(note(finding.finding.value), note(f"{decision.confidence:.2f}", QUIET), lines)
+        yield rows
+    yield note(f"{plural(result.read, 'memory')} read, {plural(len(findings), 'finding')}.")
+    if result.applied:
+        yield note(f"{plural(len(result.applied), 'change')} applied; undo: triskele undo --batch {result.batch}")
+    if not is_dry and result.findings:
+        wait = f", {waiting:,} in all: review with `triskele review`" if waiting else ""
+        yield note(f"{plural(result.proposed, 'new proposal')}{wait}.")
+
+
+def learned_document(learned: Learned) -> Document:
+    """What was learned from a transcript as JSON."""
+    return {
+        "kept": [_learned_memory(learned, memory, is_stored=bool(learned.batch)) for memory in learned.kept],
+        "proposed": [_learned_memory(learned, memory, is_stored=False) for memory in learned.proposed],
+        "skipped": learned.skipped,
+        "turns": learned.turns,
+        "withheld": learned.withheld,
+        "invented": learned.invented,
+        "problem": learned.problem or None,
+        "batch": learned.batch or None,
+    }
+
+
+def _learned_memory(learned: Learned, memory: Memory, *, is_stored: bool) -> Document:
+    return {**_memory_document(memory, is_stored=is_stored), "found_by": learned.rules[memory.id].rule}
+
+
+def _learned_view(learned: Learned, *, is_dry: bool) -> Iterator[Renderable]:
+    """What was learned from a transcript, line by line."""
+    rows = table("what", "found by", "text", last_takes_rest=True)
+    for label, memories in (("keep" if is_dry else "kept", learned.kept), ("for review", learned.proposed)):
+        for memory in memories:
+            rule = note(learned.rules[memory.id].rule, QUIET)
+            rows.add_row(label, rule, one_line(shown_content(memory, False)))
+    if learned.kept or learned.proposed:
+        yield rows
+    counts = f"{plural(learned.turns, 'turn')} read, {len(learned.kept)} kept, {len(learned.proposed)} for review"
+    yield note(f"{counts}, {learned.skipped} known or unfit.")
+    if learned.invented:
+        yield note(f"{plural(learned.invented, 'fact')} of the language model dropped: not stated in the turns.")
+    if learned.withheld:
+        yield note(f"{plural(learned.withheld, 'turn')} of private sessions not sent to the language model.")
+    if learned.problem:
+        problem = f"The language model has not read every turn: {learned.problem}."
+        yield note(f"{problem} The next run reads the others.", WARNING)
+    if learned.batch:
+        yield note(f"Undo: triskele undo --batch {learned.batch}", QUIET)

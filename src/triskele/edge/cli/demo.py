@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,12 @@ from triskele.edge.cli.emit import emit, shown
 from triskele.edge.cli.invocation import Invocation, progress_bar
 from triskele.edge.cli.memory_view import answer_view, ids_in
 from triskele.edge.cli.view import ID, MATCH, QUIET, note
+from triskele.edge.process import connect
 from triskele.text import timestamps
 from triskele.types import Add, Answer, Change, Connect, Link, LinkKind, Memory
 
 if TYPE_CHECKING:
-    from triskele.edge.cli.layout import Part
+    from triskele.edge.cli.view import Renderable
     from triskele.engine.local import LocalEngine
 
 SHOWN_HITS = 2
@@ -60,9 +62,7 @@ SCENES = (
 
 def store_samples(settings: config.Settings) -> None:
     """Store the sample memories, in the project `demo`."""
-    from triskele.engine.opening import open_memory
-
-    with open_memory(settings=replace(settings, project="demo")) as engine:
+    with connect.open_store(replace(settings, project="demo"), Path.cwd()) as engine:
         engine.apply(_changes(engine))
         engine.upkeep.embed()
 
@@ -70,12 +70,9 @@ def store_samples(settings: config.Settings) -> None:
 @contextmanager
 def temporary_memory(progress: Callable[[int], None] | None = None) -> Iterator[LocalEngine]:
     """The sample memories in a temporary folder."""
-    # Imported here: the help of all commands must not load the engine.
-    from triskele.engine.opening import open_memory
-
     with TemporaryDirectory(prefix="triskele-demo-") as folder:
         settings = config.load({"TRISKELE_HOME": folder, "TRISKELE_PROJECT": "demo"})
-        with open_memory(settings=settings) as engine:
+        with connect.open_store(settings, Path.cwd()) as engine:
             engine.apply(_changes(engine))
             engine.upkeep.reindex()
             engine.upkeep.embed(progress=progress)
@@ -126,7 +123,9 @@ def demo(invocation: Invocation) -> None:
         )
 
 
-def _view(engine: LocalEngine, answers: Sequence[tuple[Scene, Answer]], count: int, took_s: float) -> Iterator[Part]:
+def _view(
+    engine: LocalEngine, answers: Sequence[tuple[Scene, Answer]], count: int, took_s: float
+) -> Iterator[Renderable]:
     """Each scene with its command and answer, and what to try next."""
     yield note(f"{count} memories of a small software team, loaded into a temporary store in {took_s:.1f} s.")
     yield note("The people and the company are fictional.", QUIET)

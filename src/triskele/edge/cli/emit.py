@@ -14,11 +14,11 @@ from triskele.types import Answer, Hit, LegEvidence, Link, Memory, MemoryView, O
 
 if TYPE_CHECKING:
     from triskele.edge.cli.invocation import Invocation
-    from triskele.edge.cli.layout import Part
+    from triskele.edge.cli.view import Renderable
     from triskele.replies import Statistics
 
 Document = dict[str, Any]
-View = Callable[[], str | Iterable["Part"]]
+View = Callable[[], str | Iterable["Renderable"]]
 
 _MEMORY = tuple(field.name for field in fields(Memory))
 _TIMES = ("as_of", "known_at", "since", "until", "valid_from", "valid_to")

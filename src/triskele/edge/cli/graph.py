@@ -19,23 +19,21 @@ from triskele.edge.cli.view import (
     QUIET,
     ShortIds,
     day,
-    excerpt,
     more,
     note,
     number,
-    one_line,
     pairs,
     plural,
     project_label,
     size,
     table,
 )
-from triskele.edge.wording import SUPERSEDED_PREFIX, shown_content
+from triskele.edge.wording import SUPERSEDED_PREFIX, excerpt, one_line, shown_content
 from triskele.store.derived import BY_HAND
 from triskele.types import Memory
 
 if TYPE_CHECKING:
-    from triskele.edge.cli.layout import Part, Table, Text
+    from triskele.edge.cli.view import Renderable, Styled, Table
     from triskele.engine.protocol import Engine
     from triskele.engine.upkeep import RebuiltGraph
     from triskele.graph.relations import Estimate, Extracted, RelationEdge
@@ -231,7 +229,7 @@ def _regrouped(engine: Engine, action: str, regrouped: Regrouped) -> Document:
 
 def _concept_view(
     details: ConceptDetails, short: ShortIds, superseded: Set[str], project: str | None
-) -> Iterator[Part]:
+) -> Iterator[Renderable]:
     """A concept with its names, memories, neighbours and edges."""
     counts = f"  in {plural(details.memories, 'memory')}, subject of {details.subjects:,}"
     yield _quoted(details.concept) + note(f"{counts} · {project_label(project)}", QUIET)
@@ -251,7 +249,7 @@ def _concept_view(
         yield from (note(""), note("Edges", MATCH), _edges(details.edges, short))
 
 
-def _quoted(name: str) -> Text:
+def _quoted(name: str) -> Styled:
     return note(f"“{one_line(name)}”", MATCH)
 
 
@@ -292,7 +290,7 @@ def _times(edge: ConceptEdge) -> Iterator[str]:
         yield f"valid{start}{end}"
 
 
-def _path_view(path: ConceptPath, short: ShortIds, superseded: Set[str], project: str | None) -> Iterator[Text]:
+def _path_view(path: ConceptPath, short: ShortIds, superseded: Set[str], project: str | None) -> Iterator[Styled]:
     """The chain from one concept to the other, one line per memory."""
     # Imported here: other commands need no numpy.
     from triskele.graph.lookup import MAX_HOPS
@@ -311,13 +309,13 @@ def _path_view(path: ConceptPath, short: ShortIds, superseded: Set[str], project
         yield note(f"{plural(len(path.hops), 'memory')} apart · {project_label(project)}", QUIET)
 
 
-def _step(hop: Hop, short: ShortIds, superseded: Set[str]) -> Text:
+def _step(hop: Hop, short: ShortIds, superseded: Set[str]) -> Styled:
     prefix = note(SUPERSEDED_PREFIX if hop.memory.id in superseded else "", OLD)
     text = note(f"“{excerpt(hop.memory.content, _EXCERPT_CHARACTERS)}” —")
     return note("  — in ", QUIET) + note(short[hop.memory.id], ID) + note(" ") + prefix + text
 
 
-def _overview_view(overview: ConceptOverview) -> Iterator[Part]:
+def _overview_view(overview: ConceptOverview) -> Iterator[Renderable]:
     """Counts of the graph, and the concepts that most memories mention."""
     counts = overview.names
     by_hand = f" ({counts.by_hand:,} by hand)" if counts.by_hand else ""
@@ -342,7 +340,7 @@ def _overview_view(overview: ConceptOverview) -> Iterator[Part]:
     yield from _unread_view(counts.waiting)
 
 
-def _rebuilt_view(graph: RebuiltGraph, took_ms: float) -> Iterator[Text]:
+def _rebuilt_view(graph: RebuiltGraph, took_ms: float) -> Iterator[Styled]:
     """The result of a rebuild."""
     counts = graph.names
     by_hand = f"; {plural(counts.by_hand, 'manual change')} kept" if counts.by_hand else ""
@@ -351,7 +349,7 @@ def _rebuilt_view(graph: RebuiltGraph, took_ms: float) -> Iterator[Text]:
     yield note(f"{took}: {names}, {plural(counts.mentions, 'mention')}{by_hand}.")
 
 
-def _merged_view(regrouped: Regrouped, name: str) -> Iterator[Text]:
+def _merged_view(regrouped: Regrouped, name: str) -> Iterator[Styled]:
     """The result of a merge."""
     names, concept = regrouped.names, one_line(regrouped.concept)
     if not names:
@@ -361,7 +359,7 @@ def _merged_view(regrouped: Regrouped, name: str) -> Iterator[Text]:
     yield note(f'Undo with `triskele graph split "{one_line(names[0])}"`.', QUIET)
 
 
-def _split_view(regrouped: Regrouped) -> Iterator[Text]:
+def _split_view(regrouped: Regrouped) -> Iterator[Styled]:
     """The result of a split."""
     names, concept = regrouped.names, one_line(regrouped.concept)
     if not names:
@@ -379,13 +377,13 @@ def _belong(names: Sequence[str]) -> str:
     return "belongs" if len(names) == 1 else "belong"
 
 
-def _unread_view(count: int) -> Iterator[Text]:
+def _unread_view(count: int) -> Iterator[Styled]:
     """The number of memories whose names are not read yet, if any."""
     if count:
         yield note(f"{plural(count, 'memory')} not searched for names yet; `triskele reindex` does it.", QUIET)
 
 
-def _estimate_view(estimate: Estimate) -> Iterator[Part]:
+def _estimate_view(estimate: Estimate) -> Iterator[Renderable]:
     """What reading relations would cost."""
     if not estimate.memories:
         yield note("Nothing is left to read.")
@@ -397,7 +395,7 @@ def _estimate_view(estimate: Estimate) -> Iterator[Part]:
         yield note(f"{plural(estimate.withheld, 'memory')} not sent: private, secret, or quoting one that is", QUIET)
 
 
-def _extracted_view(extracted: Extracted) -> Iterator[Part]:
+def _extracted_view(extracted: Extracted) -> Iterator[Renderable]:
     """What was read, and what is left."""
     count = f"{plural(extracted.memories, 'memory')} in {plural(extracted.requests, 'request')}"
     yield note(f"Read {count}: {plural(extracted.triples, 'relation')}")
@@ -407,7 +405,7 @@ def _extracted_view(extracted: Extracted) -> Iterator[Part]:
         yield note(f"{plural(extracted.left, 'memory')} left; `triskele graph extract` continues there", QUIET)
 
 
-def _relations_view(edges: Sequence[RelationEdge], short: ShortIds) -> Iterator[Part]:
+def _relations_view(edges: Sequence[RelationEdge], short: ShortIds) -> Iterator[Renderable]:
     """Relations with the memory that states each."""
     if not edges:
         yield note("No relations yet: `triskele graph extract` lets the language model read them.")

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from triskele.edge.cli.layout import has_colors, is_terminal, rendered, screen_width
+from triskele.edge.cli.view import has_colors, is_terminal, rendered, screen_width
+from triskele.edge.process import command_line
+from triskele.edge.process.command_line import NEVER_IGNORED
 from triskele.errors import BadInput
 
 if TYPE_CHECKING:
-    from triskele.edge.cli.layout import Part
     from triskele.edge.cli.stores import Stores
+    from triskele.edge.cli.view import Renderable
     from triskele.engine.protocol import Engine
 
 # What a request to the background process holds, and options that need standard input or more than one request.
@@ -29,16 +31,6 @@ _AT_STORE = frozenset({"-", "--split"})
 _WHOLE_COLUMNS = 10_000
 _BAR_COLUMNS = 40
 _REDRAW_S = 0.1
-# Variables that are no settings.
-READ_ELSEWHERE = frozenset(
-    "TRISKELE_" + name
-    for name in (
-        "BENCH_CACHE BENCH_DATA CLIENT_TOKEN CONFIG DEBUG HOOK_DEADLINE_MS KEY LOOPBACK NEW_PASSPHRASE PASSPHRASE"
-        " VAULT_KEY"
-    ).split()
-)
-# What no run ignores: knowing that costs no look at the settings.
-NEVER_IGNORED = {*READ_ELSEWHERE, "TRISKELE_HOME", "TRISKELE_PROJECT", "TRISKELE_SERVER", "TRISKELE_STORE"}
 
 
 @dataclass(slots=True)
@@ -65,7 +57,7 @@ class Invocation:
         # Imported here: settings and stores take as long to import as all else that a command needs.
         from triskele.edge.cli.stores import Stores
 
-        return Stores(self)
+        return Stores(self.store, self.environ())
 
     def environ(self) -> dict[str, str]:
         """The environment for other processes on the same store."""
@@ -84,20 +76,18 @@ class Invocation:
 
         `at_store`: in this process or on a server; the background process is not asked.
         """
-        return self._resident(at_store) or self.stores.open()
+        return (None if at_store else self._resident()) or self.stores.open()
 
     def open_existing(self, *, at_store: bool = False) -> AbstractContextManager[Engine]:
         """Open the memory, or a temporary empty one if there is no store."""
-        return self._resident(at_store) or self.stores.open_existing()
+        return (None if at_store else self._resident()) or self.stores.open_existing()
 
-    def _resident(self, at_store: bool) -> AbstractContextManager[Engine] | None:
+    def _resident(self) -> AbstractContextManager[Engine] | None:
         """Open the memory in the background process; None if this process has to open it."""
         # An error that is looked into happens here.
         is_plain = self.store is None and _AT_STORE.isdisjoint(self.arguments) and "TRISKELE_DEBUG" not in os.environ
-        if at_store or not (self.asks_resident and is_plain and _fits_request(self.arguments)):
+        if not (self.asks_resident and is_plain and _fits_request(self.arguments)):
             return None
-        from triskele.edge.process import command_line
-
         engine = command_line.open_resident(os.environ)
         self.resident_store = "" if engine is None else engine.address
         return engine
@@ -108,7 +98,7 @@ class Invocation:
         takes_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
         self.echo(json.dumps(document, ensure_ascii=not takes_all, indent=2, allow_nan=False))
 
-    def write(self, *parts: Part, is_list: bool = False) -> None:
+    def write(self, *parts: Renderable, is_list: bool = False) -> None:
         """Write for a person; a list in a file or a pipe has each text whole, on one line."""
         is_whole = is_list and not os.environ.get("COLUMNS") and not is_terminal(sys.stdout)
         show_parts(parts, width=_WHOLE_COLUMNS if is_whole else None)
@@ -139,7 +129,7 @@ def standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def show_parts(parts: Iterable[Part | str], *, width: int | None = None, is_error: bool = False) -> None:
+def show_parts(parts: Iterable[Renderable | str], *, width: int | None = None, is_error: bool = False) -> None:
     """Write parts of a view, with styles on a terminal."""
     colored = has_colors(sys.stderr if is_error else sys.stdout)
     text = rendered(parts, screen_width() if width is None else width, colored=colored)
@@ -157,6 +147,13 @@ def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[...,
         yield bar.advance
     finally:
         bar.write("")
+
+
+@contextmanager
+def staged_progress(label: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar for work in stages; called with stage, done and total."""
+    with progress_bar(label) as advance:
+        yield lambda stage, done, total: advance(done, total, stage)
 
 
 class _ProgressBar:

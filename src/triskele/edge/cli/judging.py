@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from triskele.edge.cli.invocation import show_parts
-from triskele.edge.cli.layout import Indented, is_terminal, screen_width
-from triskele.edge.cli.view import ID, MATCH, QUIET, WARNING, day, note, plural, visible
+from triskele.edge.cli.view import ID, MATCH, QUIET, WARNING, Indented, day, is_terminal, note, plural, screen_width
+from triskele.edge.wording import visible
 from triskele.errors import BadInput
 
 if TYPE_CHECKING:
     from triskele.bench.own.judge import JudgingItem, JudgingSession
-    from triskele.edge.cli.layout import Part, Text
+    from triskele.edge.cli.view import Renderable, Styled
 
 _GRADES = (("0", "unrelated"), ("1", "related, no answer"), ("2", "answers in part"), ("3", "answers it"))
 _OTHER_KEYS = (("u", "undo"), ("s", "skip the question"), ("q", "stop; grades are kept"))
@@ -58,7 +58,7 @@ def show(session: JudgingSession) -> None:
             message = f"No key {visible(key)!r}: press one of those above."
 
 
-def _view(item: JudgingItem, message: str) -> Iterator[Part]:
+def _view(item: JudgingItem, message: str) -> Iterator[Renderable]:
     memory = item.memory
     details = [memory.category, day(memory.created_at), *memory.tags]
     yield note(f"{plural(item.questions_left, 'question')} left · memory {item.number} of {item.total}", QUIET)
@@ -71,7 +71,7 @@ def _view(item: JudgingItem, message: str) -> Iterator[Part]:
         yield note(message, WARNING)
 
 
-def _keys(keys: tuple[tuple[str, str], ...]) -> Text:
+def _keys(keys: tuple[tuple[str, str], ...]) -> Styled:
     line = note("")
     for key, meaning in keys:
         line = line + note(f"{key} ", ID) + note(f"{meaning}   ")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +27,9 @@ from triskele.bench.own.judge import (
 )
 from triskele.bench.own.questions import OwnQuestion, judging_state, questions_of
 from triskele.bench.report.summary import detectable
-from triskele.edge.cli import curation_view
 from triskele.edge.cli.commands import command, command_group
-from triskele.edge.cli.emit import emit
-from triskele.edge.cli.invocation import Invocation, progress_bar
+from triskele.edge.cli.emit import Document, emit
+from triskele.edge.cli.invocation import Invocation, staged_progress
 from triskele.edge.cli.judging import show
 from triskele.edge.cli.options import listed
 from triskele.edge.cli.view import BAD, GOOD, ID, MATCH, QUIET, WARNING, note, number, plan_label, plural, table
@@ -39,19 +37,19 @@ from triskele.errors import BadInput
 from triskele.models.local import local_embedder
 
 if TYPE_CHECKING:
+    from triskele.bench.curation_pairs import CaptureReport, PairReport
     from triskele.bench.own.build import BuildResult
     from triskele.bench.own.gate import Gate
     from triskele.bench.own.judge import JudgeAgreement
     from triskele.bench.own.questions import JudgingState, OwnQuestion
     from triskele.bench.own.tune import TuningResult
-    from triskele.edge.cli.layout import Part, Text
+    from triskele.edge.cli.view import Renderable, Styled
     from triskele.engine.local import LocalEngine
 
 BUNDLED = "team"
 _PATH = click.Path(path_type=Path)
 _SEED = click.option("--seed", type=int, default=7, show_default=True, help="Makes random choices repeatable.")
 
-Progress = Callable[[str, int, int], None]
 _SHOWN_BROKEN = 10
 _SHOWN_METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr")
 _SHOWN_TIMES = ("p50", "p95")
@@ -92,7 +90,7 @@ def bench(
     if is_suite(Path(dataset)):
         return _bench_code(invocation, Path(dataset), trees, listed(arms) if arms is not None else None, seed)
 
-    with _progress() as progress:
+    with staged_progress("Preparing") as progress:
         report = run_bench(
             _folder(dataset),
             arms=listed(arms) if arms is not None else available_arms(),
@@ -112,7 +110,7 @@ def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Se
     names = arms or ("bm25", "words", "lexical")
     # Embedding whole trees takes minutes: only if the arm is requested.
     needs_model = any(name == DEFAULT or name.startswith("fusion:") for name in names)
-    with _progress() as progress:
+    with staged_progress("Preparing") as progress:
         report = run_suite(
             load_suite(path),
             trees or path.parent / "trees",
@@ -256,7 +254,7 @@ def measure_questions(invocation: Invocation, suite: str, arms: str | None, base
     if suite == "curation":
         return _run_curation(invocation)
 
-    with invocation.stores.open_local_existing() as engine, _progress() as progress:
+    with invocation.stores.open_local_existing() as engine, staged_progress("Preparing") as progress:
         chosen = listed(arms) if arms is not None else None
         report = run.run(engine, arms=chosen, baseline=baseline, seed=seed, progress=progress)
     return emit(invocation, report, lambda: [*_bench_view(report, None), *_run_notes_view(report)])
@@ -270,10 +268,10 @@ def _run_curation(invocation: Invocation) -> None:
     emit(
         invocation,
         {
-            "halves": list(map(curation_view.pair_document, reports)),
-            "capture": list(map(curation_view.capture_document, captured)),
+            "halves": list(map(_pair_document, reports)),
+            "capture": list(map(_capture_document, captured)),
         },
-        lambda: [*curation_view.pair_scores(reports), *curation_view.capture_scores(captured)],
+        lambda: [*_pair_scores_view(reports), *_capture_scores_view(captured)],
     )
 
 
@@ -302,7 +300,7 @@ def check_gate(invocation: Invocation, accepting: bool, improve: bool, rollback_
         _accept(invocation)
         return 0
     with invocation.stores.open_local_existing() as engine:
-        with _progress() as progress:
+        with staged_progress("Preparing") as progress:
             result = gate.gate(engine, improve=improve, progress=progress)
         reverts = rollback_on_failure and not result.passed and result.adopted
         if reverts:
@@ -329,7 +327,7 @@ def tune_weights(invocation: Invocation, budget: int, seed: int) -> int:
     2 %. Exits 0 if a plan is adopted, else 1.
     """
     with invocation.stores.open_local_existing() as engine:
-        with _progress() as progress:
+        with staged_progress("Preparing") as progress:
             result = tune.tune(engine, budget=budget, seed=seed, progress=progress)
         emit(invocation, result, lambda: _tuning_view(result), project=engine.project)
     return 0 if result.adopted else 1
@@ -351,7 +349,7 @@ def _judge_by_hand(engine: LocalEngine, seed: int) -> None:
     questions = questions_of(engine)
     if not questions:
         raise BadInput("no questions yet: start with `triskele eval build`")
-    with _progress() as progress:
+    with staged_progress("Preparing") as progress:
         harness = OwnHarness(engine, progress)
         harness.precompute([question.text for question in questions.values() if question.is_waiting])
     with harness:
@@ -359,7 +357,7 @@ def _judge_by_hand(engine: LocalEngine, seed: int) -> None:
 
 
 def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int) -> None:
-    with _progress() as progress, OwnHarness(engine, progress) as harness:
+    with staged_progress("Preparing") as progress, OwnHarness(engine, progress) as harness:
         rows = list(export_pairs(harness, seed))
     write_lines(target, rows)
     advice = "give each a grade from 0 to 3 and import them with --from."
@@ -370,7 +368,7 @@ def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int
 
 def _accept(invocation: Invocation) -> None:
     with invocation.stores.open_local_existing() as engine:
-        with _progress() as progress:
+        with staged_progress("Preparing") as progress:
             baseline = gate.accept(engine, progress)
         emit(invocation, baseline, lambda: _accepted_view(baseline), accepted=True, project=engine.project)
 
@@ -379,13 +377,7 @@ def _rows(questions: Mapping[str, OwnQuestion]) -> list[dict[str, Any]]:
     return [question.to_json() for question in questions.values()]
 
 
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    with progress_bar("Preparing") as advance:
-        yield lambda stage, done, total: advance(done, total, stage)
-
-
-def _built_view(result: BuildResult) -> Iterator[Part]:
+def _built_view(result: BuildResult) -> Iterator[Renderable]:
     """The questions after a build."""
     questions = result.questions
     if not questions:
@@ -407,14 +399,14 @@ def _built_view(result: BuildResult) -> Iterator[Part]:
     yield _next("triskele eval judge")
 
 
-def _imported_view(questions: list[OwnQuestion], total: int) -> Iterator[Part]:
+def _imported_view(questions: list[OwnQuestion], total: int) -> Iterator[Renderable]:
     """The number of imported questions."""
     judged = sum(question.judged is not None for question in questions)
     yield note(f"{plural(len(questions), 'question')} imported, {judged:,} with answers; {total:,} in total.")
     yield _next("triskele eval judge")
 
 
-def _state_view(state: JudgingState) -> Iterator[Part]:
+def _state_view(state: JudgingState) -> Iterator[Renderable]:
     """How many questions are judged, and by whom."""
     by = ", ".join(f"{count:,} by {name}" for name, count in state.labels.items()) or "no labels yet"
     judged = f"{state.judged:,} of {state.questions:,} questions judged"
@@ -422,7 +414,7 @@ def _state_view(state: JudgingState) -> Iterator[Part]:
     yield _next("triskele eval run" if state.judged else "triskele eval judge")
 
 
-def _agreement_view(agreement: JudgeAgreement) -> Iterator[Part]:
+def _agreement_view(agreement: JudgeAgreement) -> Iterator[Renderable]:
     """Whether another judge's labels count, and why."""
     labels = f"{plural(agreement.labels, 'label')} by {agreement.by}"
     yield note(f"{labels}; pairs also judged by hand: {agreement.by_hand:,}.")
@@ -438,7 +430,7 @@ def _agreement_view(agreement: JudgeAgreement) -> Iterator[Part]:
         yield _next("triskele eval run")
 
 
-def _run_notes_view(report: Mapping[str, Any]) -> Iterator[Text]:
+def _run_notes_view(report: Mapping[str, Any]) -> Iterator[Styled]:
     """Notes on the figures of a run."""
     counts = report["manifest"]["counts"]
     yield note(f"{plural(counts['measured'], 'question')}, {counts['labels']:,} labels.", QUIET)
@@ -452,11 +444,11 @@ def _run_notes_view(report: Mapping[str, Any]) -> Iterator[Text]:
         yield note(f"Adopted weights are in force: {plan_label(report['adopted']['plan'])}.", ID)
 
 
-def _left_out(counts: Mapping[str, int]) -> Iterator[Text]:
+def _left_out(counts: Mapping[str, int]) -> Iterator[Styled]:
     return (note(f"{count:,} left out: {reason}.", QUIET) for reason, count in counts.items())
 
 
-def _accepted_view(baseline: Mapping[str, Any]) -> Iterator[Text]:
+def _accepted_view(baseline: Mapping[str, Any]) -> Iterator[Styled]:
     """The figures of the new baseline."""
     values = baseline["overall"]
     figures = f"MRR {values['mrr']:.4f}, recall@10 {values['recall@10']:.4f}, nDCG@10 {values['ndcg@10']:.4f}"
@@ -464,7 +456,7 @@ def _accepted_view(baseline: Mapping[str, Any]) -> Iterator[Text]:
     yield note(f"Accepted as the baseline: {figures} on {questions} ({plan_label(baseline['plan'])}).")
 
 
-def _gate_view(gate: Gate, questions: Mapping[str, OwnQuestion], rolled_back: bool) -> Iterator[Text]:
+def _gate_view(gate: Gate, questions: Mapping[str, OwnQuestion], rolled_back: bool) -> Iterator[Styled]:
     """Each condition with its figures, and what to do if one fails."""
     for check in gate.checks:
         sign, style = ("✓", GOOD) if check.passed else ("✗", BAD)
@@ -486,7 +478,7 @@ def _gate_view(gate: Gate, questions: Mapping[str, OwnQuestion], rolled_back: bo
         yield note("An adopted plan is in force: revert it with `triskele eval rollback`.", WARNING)
 
 
-def _tuning_view(result: TuningResult) -> Iterator[Text]:
+def _tuning_view(result: TuningResult) -> Iterator[Styled]:
     """The configurations tried, the gain on held-out questions, and the decision."""
     if result.plan is not None and result.delta is not None and result.ci95 is not None and result.mrr is not None:
         low, high = result.ci95
@@ -503,7 +495,7 @@ def _tuning_view(result: TuningResult) -> Iterator[Text]:
         yield note(f"✗ Nothing is adopted: {result.reason}.", WARNING)
 
 
-def _rolled_back_view(reverted: Mapping[str, Any], present: Mapping[str, Any] | None) -> Iterator[Text]:
+def _rolled_back_view(reverted: Mapping[str, Any], present: Mapping[str, Any] | None) -> Iterator[Styled]:
     """The plan that was reverted and the one in force."""
     yield note(f"Rolled back: {plan_label(reverted)}. In force now: {plan_label(present or {})}.")
 
@@ -512,11 +504,11 @@ def _kappa(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.2f}"
 
 
-def _next(command: str) -> Text:
+def _next(command: str) -> Styled:
     return note("Next: ", QUIET) + note(command, MATCH)
 
 
-def _bench_view(report: Mapping[str, Any], out: Path | None, *, public: bool = False) -> Iterator[Part]:
+def _bench_view(report: Mapping[str, Any], out: Path | None, *, public: bool = False) -> Iterator[Renderable]:
     """Findings, quality and speed of each arm, and significance of differences."""
     yield note(report["dataset"], MATCH)
     yield from _findings(report)
@@ -529,7 +521,7 @@ def _bench_view(report: Mapping[str, Any], out: Path | None, *, public: bool = F
         yield note(f"{'Aggregates' if public else 'Runs and values per query'} are in {out}", QUIET)
 
 
-def _code_bench_view(report: Mapping[str, Any]) -> Iterator[Part]:
+def _code_bench_view(report: Mapping[str, Any]) -> Iterator[Renderable]:
     """Quality of code search by arm, and the differences to the baseline."""
     groups = list(next(iter(report["arms"].values()))["ndcg@10 by group"])
     rows = table("ndcg@10", *groups, f"passed of {report['cases']}")
@@ -542,14 +534,14 @@ def _code_bench_view(report: Mapping[str, Any]) -> Iterator[Part]:
             yield note(_comparison(comparison), QUIET)
 
 
-def _findings(report: Mapping[str, Any]) -> Iterator[Text]:
+def _findings(report: Mapping[str, Any]) -> Iterator[Styled]:
     for finding in report.get("guards", {}).get("findings", ()):
         is_alarm = finding["severity"] == "alarm"
         examples = f" ({', '.join(finding['examples'])})" if finding.get("examples") else ""
         yield note(f"{'✗' if is_alarm else '·'} {finding['said']}{examples}", _ALARM if is_alarm else QUIET)
 
 
-def _arms(report: Mapping[str, Any]) -> Part:
+def _arms(report: Mapping[str, Any]) -> Renderable:
     rows = table("arm", *_SHOWN_METRICS, *(f"{name} ms" for name in _SHOWN_TIMES), "bytes")
     for name, arm in report["arms"].items():
         times = (f"{arm['latency_ms'][key]:.2f}" for key in _SHOWN_TIMES)
@@ -558,7 +550,7 @@ def _arms(report: Mapping[str, Any]) -> Part:
     return rows
 
 
-def _kinds(report: Mapping[str, Any]) -> Part:
+def _kinds(report: Mapping[str, Any]) -> Renderable:
     strata = next(iter(report["arms"].values()))["strata"]
     rows = table("ndcg@10", *(_kind(name, values) for name, values in strata.items()))
     for name, arm in report["arms"].items():
@@ -590,3 +582,48 @@ def _abstention(report: Mapping[str, Any]) -> Iterator[str]:
                 f"{name}, confidence against {kind} ({values['n']}): AUROC {values['auroc']:.3f}, precision"
                 f" {_value(values['precision'])} at {arm['threshold']}, answerable kept {values['coverage']:.2f}"
             )
+
+
+def _pair_document(report: PairReport) -> Document:
+    """The scores of one half as JSON."""
+    scores = {
+        score.verdict.value: {
+            "labelled": score.labelled,
+            "judged": score.judged,
+            "right": score.right,
+            "precision": round(score.precision, 4),
+            "recall": round(score.recall, 4),
+        }
+        for score in report.scores
+    }
+    rate = round(report.false_merge_rate, 4)
+    return {"half": report.half, "pairs": report.pairs, "verdicts": scores, "false_merge_rate": rate}
+
+
+def _pair_scores_view(reports: Sequence[PairReport]) -> Iterator[Renderable]:
+    """Precision and recall of each verdict."""
+    rows = table("half", "verdict", "pairs", "judged so", "precision", "recall")
+    for report in reports:
+        for score in report.scores:
+            figures = (f"{score.precision:.3f}", f"{score.recall:.3f}")
+            rows.add_row(report.half, score.verdict.value, str(score.labelled), str(score.judged), *figures)
+    yield rows
+    for report in reports:
+        pairs = f"{report.false_merges} of {report.different} pairs about different things"
+        yield note(f"False merges in {report.half}: {pairs} ({report.false_merge_rate:.1%})")
+    yield note("The rules were written with the half `tune` in view; only what they are sure of counts.", QUIET)
+    yield note("The pairs called `spoken` are sentences as people talk, written after the rules.", QUIET)
+
+
+def _capture_document(report: CaptureReport) -> Document:
+    """The scores of capture as JSON."""
+    figures = {"precision": round(report.precision, 4), "recall": round(report.recall, 4)}
+    return {"half": report.half, "dial": report.dial, "conversations": report.conversations, **figures}
+
+
+def _capture_scores_view(reports: Sequence[CaptureReport]) -> Iterator[Renderable]:
+    """What the rules keep of the labelled conversations."""
+    for report in reports:
+        precision = f"{report.right} of {report.captured} kept texts are right ({report.precision:.3f})"
+        recall = f"{report.matched} of {report.labelled} found ({report.recall:.3f})"
+        yield note(f"Capture, half {report.half}, {report.conversations} conversations: {precision}, {recall}")

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from triskele.edge.cli.layout import Framed, Indented, Text, stacked
 from triskele.edge.cli.view import (
     BAD,
     GOOD,
@@ -15,7 +14,10 @@ from triskele.edge.cli.view import (
     OLD,
     QUIET,
     WARNING,
+    Framed,
+    Indented,
     ShortIds,
+    Styled,
     bars,
     day,
     minute,
@@ -23,15 +25,15 @@ from triskele.edge.cli.view import (
     note,
     number,
     numbered_rows,
-    one_line,
     pairs,
     plan_label,
     plural,
     project_label,
     size,
+    stacked,
     table,
 )
-from triskele.edge.wording import SECRET_PREFIX, mark, shown_content
+from triskele.edge.wording import SECRET_PREFIX, mark, one_line, shown_content
 from triskele.text.folders import REMOTE
 from triskele.types import (
     CURATION,
@@ -52,7 +54,7 @@ from triskele.types import (
 )
 
 if TYPE_CHECKING:
-    from triskele.edge.cli.layout import Part
+    from triskele.edge.cli.view import Renderable
     from triskele.replies import DayCount, JobCounts, Proposal, Statistics, Undone
     from triskele.types import History, MemoryDetails, MemoryView, RegisteredFolder, Sent, UseCount, WhyNot
 
@@ -121,7 +123,7 @@ def answer_view(
     explain: bool = False,
     times: Mapping[str, Any] | None = None,
     embeds_here: bool = True,
-) -> Iterator[Part]:
+) -> Iterator[Renderable]:
     """The hits of a recall, best first; `embeds_here` is false for servers."""
     # The answer itself shows since and until.
     options = {name: time for name, time in (times or {}).items() if name not in ("since", "until")}
@@ -136,13 +138,13 @@ def answer_view(
         yield note("No good match. Closest:", WARNING)
     hits = numbered_rows()
     for rank, hit in enumerate(answer.hits, start=1):
-        hits.add_row(Text(str(rank), QUIET, is_right=True), note(short[hit.memory.id], ID), _hit(hit, short, explain))
+        hits.add_row(Styled(str(rank), QUIET, is_right=True), note(short[hit.memory.id], ID), _hit(hit, short, explain))
     yield hits
     if answer.resolutions:
         resolutions = numbered_rows()
         for memory in answer.resolutions:
             lines = stacked(note(shown_content(memory, False)), _details(memory), note(""))
-            resolutions.add_row(Text("→", GOOD, is_right=True), note(short[memory.id], ID), lines)
+            resolutions.add_row(Styled("→", GOOD, is_right=True), note(short[memory.id], ID), lines)
         yield note("Resolved by", MATCH)
         yield resolutions
     yield from time_notes
@@ -151,7 +153,7 @@ def answer_view(
     yield from _reservations(answer, embeds_here)
 
 
-def _times(answer: Answer) -> Iterator[Text]:
+def _times(answer: Answer) -> Iterator[Styled]:
     """The times that the question names and the options allow."""
     # Imported here: its patterns take time to compile, and few answers name a time.
     if answer.period or answer.within:
@@ -162,7 +164,7 @@ def _times(answer: Answer) -> Iterator[Text]:
         yield note(f"Only memories from this time: {periods.label(answer.within)}", QUIET)
 
 
-def _reservations(answer: Answer, embeds_here: bool) -> Iterator[Text]:
+def _reservations(answer: Answer, embeds_here: bool) -> Iterator[Styled]:
     """What the answer lacks, and what it was reranked by."""
     for reason in answer.missing:
         yield note(f"{reason[:1].upper()}{reason[1:]}.", WARNING)
@@ -178,12 +180,12 @@ def _reservations(answer: Answer, embeds_here: bool) -> Iterator[Text]:
         yield note(f"{count}, so only keywords find {them}{advice}.", QUIET)
 
 
-def time_lines(times: Mapping[str, Any]) -> list[Text]:
+def time_lines(times: Mapping[str, Any]) -> list[Styled]:
     """The time options of a call, each as it was understood."""
     return [note(_TIME_LINES[name].format(time["day"]), QUIET) for name, time in times.items()]
 
 
-def _hit(hit: Hit, short: ShortIds, explain: bool) -> Text:
+def _hit(hit: Hit, short: ShortIds, explain: bool) -> Styled:
     content = note(hit.memory.content)
     if hit.stands_for is None:
         for leg in hit.legs.values():
@@ -195,7 +197,7 @@ def _hit(hit: Hit, short: ShortIds, explain: bool) -> Text:
     return stacked(content, _details(hit.memory), note(_reason(hit, short), QUIET), *score, note(""))
 
 
-def _score(hit: Hit, short: ShortIds) -> Iterator[Text]:
+def _score(hit: Hit, short: ShortIds) -> Iterator[Styled]:
     """The parts of a score, and the links of the memory."""
     legs = (
         f"{name} rank {leg.rank}, score {leg.score:.2f}"
@@ -219,7 +221,7 @@ def _reason(hit: Hit, short: ShortIds) -> str:
     )
 
 
-def why_not_view(explained: WhyNot, change: str | None) -> Iterator[Text]:
+def why_not_view(explained: WhyNot, change: str | None) -> Iterator[Styled]:
     """The stages of a recall, and the change that finds the memory."""
     yield note(explained.verdict[0].upper() + explained.verdict[1:] + ".", MATCH)
     for stage in explained.stages:
@@ -231,7 +233,7 @@ def why_not_view(explained: WhyNot, change: str | None) -> Iterator[Text]:
 # Memories
 
 
-def memory_view(memory: MemoryDetails, short: ShortIds) -> Iterator[Part]:
+def memory_view(memory: MemoryDetails, short: ShortIds) -> Iterator[Renderable]:
     """One memory with all details."""
     content = note(mark(memory, memory.superseded), OLD) + note(memory.content)
     yield Framed(content, note(short[memory.id], ID) + note(f" {memory.category}"))
@@ -260,7 +262,7 @@ def memory_view(memory: MemoryDetails, short: ShortIds) -> Iterator[Part]:
     yield Indented(rows, 2, 2)
 
 
-def _details(memory: Memory) -> Text:
+def _details(memory: Memory) -> Styled:
     parts = [memory.category, *(f"#{tag}" for tag in memory.tags), memory.project or "everywhere"]
     parts += [f"shared by {memory.shared_by}"] if memory.shared_by else []
     parts += [*_said_by(memory), day(memory.created_at)]
@@ -286,7 +288,7 @@ def _use(count: UseCount) -> str:
     return f"{uses}, about {plural(count.tokens, 'token')}, last on {day(count.last)}"
 
 
-def _linked(link: Link, memory: MemoryDetails, short: ShortIds) -> Text:
+def _linked(link: Link, memory: MemoryDetails, short: ShortIds) -> Styled:
     other = link.target if link.source == memory.id else link.source
     names = {**short, other: short.get(other, other)}
     text = shown_content(memory.linked[other], False) if other in memory.linked else "(forgotten)"
@@ -301,7 +303,7 @@ def _link_text(link: Link, id: str, short: ShortIds) -> str:
 
 def listing(
     memories: Sequence[MemoryView], short: ShortIds, project: str | None, *, offset: int = 0, limit: int
-) -> Iterator[Part]:
+) -> Iterator[Renderable]:
     """Memories line by line; those in conflict are marked."""
     if not memories:
         advice = f'{"" if project is None else "Try --all-projects, or "}add one: triskele add "…"'
@@ -325,7 +327,7 @@ def listing(
         yield note(f"{SETTLE}.", QUIET)
 
 
-def conflicts_view(conflicts: Sequence[Proposal], short: ShortIds) -> Iterator[Part]:
+def conflicts_view(conflicts: Sequence[Proposal], short: ShortIds) -> Iterator[Renderable]:
     """Both versions of every memory in conflict."""
     if not conflicts:
         yield note("No conflicts.")
@@ -347,14 +349,14 @@ def _version_text(memory: Memory | None) -> str:
 # Changes
 
 
-def added_view(outcomes: Sequence[Outcome], short: ShortIds) -> Iterator[Part]:
+def added_view(outcomes: Sequence[Outcome], short: ShortIds) -> Iterator[Renderable]:
     """The results of an add, with their project."""
     for outcome in outcomes[:SHOWN_OUTCOMES]:
         yield _outcome(outcome, short, f" ({project_label(outcome.project)}).")
     yield from more(len(outcomes) - SHOWN_OUTCOMES)
 
 
-def detected_secrets_view(memories: Sequence[Memory], short: ShortIds) -> Iterator[Text]:
+def detected_secrets_view(memories: Sequence[Memory], short: ShortIds) -> Iterator[Styled]:
     """What detection sealed, and how to open it."""
     for memory in memories[:SHOWN_OUTCOMES]:
         yield note(f"Detected as a secret and sealed: {SECRET_PREFIX}{memory.content}", WARNING)
@@ -363,7 +365,7 @@ def detected_secrets_view(memories: Sequence[Memory], short: ShortIds) -> Iterat
         yield note(f"Read it with `triskele secrets reveal {id}`; `triskele edit {id} --not-secret` opens it.", QUIET)
 
 
-def example_keys_view(memories: Iterable[Memory]) -> Iterator[Text]:
+def example_keys_view(memories: Iterable[Memory]) -> Iterator[Styled]:
     """Example keys of manuals, which are stored open."""
     texts = [memory.content for memory in memories if memory.sensitivity is Sensitivity.OPEN]
     keys = dict.fromkeys(key for text in texts for key in _EXAMPLE_KEY.findall(text))
@@ -379,7 +381,7 @@ def changes_view(
     remaining_copies: Sequence[str] = (),
     erased_copies: Sequence[str] = (),
     sent: Sequence[Sent] = (),
-) -> Iterator[Part]:
+) -> Iterator[Renderable]:
     """The result of each change, with its journal entry."""
     by_number = {entry.seq: entry for entry in entries}
     for outcome in outcomes:
@@ -398,7 +400,7 @@ def changes_view(
         yield note("It cannot be taken back: change the secret it holds, or ask the host to delete it.", WARNING)
 
 
-def _outcome(outcome: Outcome, short: ShortIds, closing: str) -> Text:
+def _outcome(outcome: Outcome, short: ShortIds, closing: str) -> Styled:
     return note(f"{_ACTIONS[outcome.action]} ") + note(short.get(outcome.id, outcome.id), ID) + note(closing)
 
 
@@ -407,7 +409,7 @@ def undo_summary(undone: Undone) -> str:
     return f"{plural(len(undone.entries), 'change')} {_made_by(undone)}"
 
 
-def undo_plan_view(planned: Undone, short: ShortIds) -> Iterator[Part]:
+def undo_plan_view(planned: Undone, short: ShortIds) -> Iterator[Renderable]:
     """What an undo takes back: each change with its text."""
     what = undo_summary(planned) if len(planned.entries) > 1 else f"a change {_made_by(planned)}"
     yield note(f"Undoing {what}:")
@@ -420,7 +422,7 @@ def undo_plan_view(planned: Undone, short: ShortIds) -> Iterator[Part]:
     yield from more(len(planned.entries) - SHOWN_OUTCOMES)
 
 
-def undone_view(outcomes: Sequence[Outcome], changes: History, short: ShortIds) -> Iterator[Part]:
+def undone_view(outcomes: Sequence[Outcome], changes: History, short: ShortIds) -> Iterator[Renderable]:
     """The state after an undo: each memory with its current text."""
     entries = {entry.seq: entry for entry in changes.entries}
     for outcome in outcomes[:SHOWN_OUTCOMES]:
@@ -468,7 +470,7 @@ def _actor(actor: str) -> str:
 
 def history_view(
     entries: Sequence[JournalEntry], versions: Versions, folders: Sequence[RegisteredFolder], short: ShortIds
-) -> Iterator[Part]:
+) -> Iterator[Renderable]:
     """Journal entries, oldest first, each with the whole text of its version."""
     if not entries:
         yield note("No changes yet.")
@@ -522,7 +524,7 @@ def _detail(entry: JournalEntry, versions: Versions, short: ShortIds) -> str:
 # Counts
 
 
-def stats_view(counts: Statistics, short: ShortIds, address: str, project: str) -> Iterator[Part]:
+def stats_view(counts: Statistics, short: ShortIds, address: str, project: str) -> Iterator[Renderable]:
     """Counts of the store, its curation and its use."""
     names, jobs = counts.names, counts.jobs
     graph = f"{plural(names.concepts, 'concept')}, {plural(names.mentions, 'mention')}"
@@ -556,7 +558,7 @@ def stats_view(counts: Statistics, short: ShortIds, address: str, project: str) 
         yield note(f"{queries}; {same}.", QUIET)
 
 
-def _curation(counts: Statistics) -> Text:
+def _curation(counts: Statistics) -> Styled:
     """What curation did today, and what waits for a review."""
     today = counts.today
     parts = [f"{plural(counts.proposals, 'proposal')} for `triskele review`"]
@@ -568,7 +570,7 @@ def _curation(counts: Statistics) -> Text:
     return note(f"Curation: {', '.join(parts)}")
 
 
-def _uses(counts: Statistics, short: ShortIds) -> Iterator[Part]:
+def _uses(counts: Statistics, short: ShortIds) -> Iterator[Renderable]:
     """Usage by memory and by day."""
     texts = {memory.id: one_line(shown_content(memory, False)) for memory in counts.used}
     if counts.most_used:
@@ -582,11 +584,11 @@ def _uses(counts: Statistics, short: ShortIds) -> Iterator[Part]:
     yield from (note(""), note("Used by day", MATCH), by_day)
 
 
-def _numbers(count: UseCount | DayCount) -> Iterator[Text]:
+def _numbers(count: UseCount | DayCount) -> Iterator[Styled]:
     return map(number, (count.recalled, count.injected, count.tokens))
 
 
-def failed_jobs_view(jobs: JobCounts) -> Iterator[Text]:
+def failed_jobs_view(jobs: JobCounts) -> Iterator[Styled]:
     """What could not be embedded, and why."""
     if jobs.last_error:
         given_up = f"{plural(jobs.given_up, 'text')} given up after several tries; " if jobs.given_up else ""

@@ -11,12 +11,12 @@ from triskele.bench.own.gate import ModelComparison, compare_models
 from triskele.bench.own.run import MIN_QUESTIONS
 from triskele.edge.cli.commands import command_group
 from triskele.edge.cli.emit import emit
-from triskele.edge.cli.invocation import Invocation, progress_bar
+from triskele.edge.cli.invocation import Invocation, staged_progress
 from triskele.edge.cli.view import GOOD, MATCH, QUIET, WARNING, note, plural
 from triskele.errors import Unavailable
 
 if TYPE_CHECKING:
-    from triskele.edge.cli.layout import Text
+    from triskele.edge.cli.view import Styled
     from triskele.engine.local import LocalEngine
     from triskele.engine.model_choice import HostedModelUse, LocalModel, ModelsInUse, ModelSwitch, ModelUpdate, Rollback
     from triskele.index.local import ModelIndexes
@@ -35,7 +35,7 @@ def list_models(invocation: Invocation) -> None:
         emit(invocation, used, lambda: _models_view(used), project=engine.project)
 
 
-def _models_view(used: ModelsInUse) -> Iterator[Text]:
+def _models_view(used: ModelsInUse) -> Iterator[Styled]:
     """The models in use, and those whose vectors are kept."""
     local = used.local
     yield note(f"Local: {local.name}", MATCH)
@@ -60,7 +60,7 @@ def _models_view(used: ModelsInUse) -> Iterator[Text]:
         yield note(f"The model before was {local.before}: `triskele models rollback` restores it.", QUIET)
 
 
-def _progress(model: LocalModel | ModelUpdate | HostedModelUse) -> Iterator[Text]:
+def _progress(model: LocalModel | ModelUpdate | HostedModelUse) -> Iterator[Styled]:
     waiting = f", {model.waiting:,} waiting" if model.waiting else ""
     yield note(f"  {model.fingerprint}", QUIET)
     yield note(f"  {plural(model.read, 'text')} embedded{waiting}", QUIET)
@@ -85,10 +85,8 @@ def switch(invocation: Invocation, name: str, untested: bool) -> int:
         def compared(engine: LocalEngine, rival: ModelIndexes) -> ModelComparison | None:
             return _compared(engine, rival, untested)
 
-        with progress_bar("Embedding") as advance:
-            outcome = engine.upkeep.switch_model(
-                name, compared, untested=untested, progress=lambda what, count, total: advance(count, total, what)
-            )
+        with staged_progress("Embedding") as progress:
+            outcome = engine.upkeep.switch_model(name, compared, untested=untested, progress=progress)
         document = {
             "switched": outcome.is_switched,
             "model": outcome.name if outcome.is_switched else outcome.before,
@@ -102,8 +100,8 @@ def switch(invocation: Invocation, name: str, untested: bool) -> int:
 def _compared(engine: LocalEngine, rival: ModelIndexes, untested: bool) -> ModelComparison | None:
     """Compare two models on past and judged questions."""
     try:
-        with progress_bar("Comparing") as progress:
-            return compare_models(engine, rival, lambda what, done, total: progress(done, total, what))
+        with staged_progress("Comparing") as progress:
+            return compare_models(engine, rival, progress)
     except Unavailable:
         # --untested needs no comparison, and so no extra packages.
         if untested:
@@ -111,7 +109,7 @@ def _compared(engine: LocalEngine, rival: ModelIndexes, untested: bool) -> Model
         raise
 
 
-def _switch_view(switch: ModelSwitch[ModelComparison]) -> Iterator[Text]:
+def _switch_view(switch: ModelSwitch[ModelComparison]) -> Iterator[Styled]:
     """The result of the comparison, and the model in use."""
     comparison = switch.comparison
     gate = comparison.gate if comparison is not None else None
@@ -141,7 +139,7 @@ def rollback(invocation: Invocation) -> None:
         emit(invocation, rollback, lambda: _rollback_view(rollback), project=engine.project)
 
 
-def _rollback_view(rollback: Rollback) -> Iterator[Text]:
+def _rollback_view(rollback: Rollback) -> Iterator[Styled]:
     """The model in use after a rollback."""
     yield note(f"{rollback.model} is in use again; the vectors of {rollback.before} are kept.", GOOD)
     if rollback.waiting:

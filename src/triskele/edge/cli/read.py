@@ -42,7 +42,7 @@ from triskele.edge.wording import shown_content
 from triskele.types import JournalEntry, LinkKind, Sort, Verdict, is_secret
 
 if TYPE_CHECKING:
-    from triskele.edge.cli.layout import Part
+    from triskele.edge.cli.view import Renderable
     from triskele.types import MemoryDetails
 
 _NEVER_USED = {"recalled": 0, "injected": 0, "tokens": 0, "last": None}
@@ -87,7 +87,7 @@ def recall(
         if not (query.strip() or invocation.as_json):
             return invocation.echo("The question is empty: nothing was searched. `triskele list` shows the memories.")
 
-        def view() -> Iterator[Part]:
+        def view() -> Iterator[Renderable]:
             short = engine.shorten(ids_in(answer))
             yield from answer_view(answer, short, explain=explain, times=moments, embeds_here=invocation.embeds_here())
             if project and not answer.hits and project not in engine.stats().by_project:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -16,10 +16,10 @@ from triskele.edge.cli.commands import command_group
 from triskele.edge.cli.emit import emit, shown
 from triskele.edge.cli.invocation import Invocation
 from triskele.edge.cli.options import FilePath, together
-from triskele.edge.cli.view import excerpt, plural
+from triskele.edge.cli.view import plural
 from triskele.edge.http.access import SCOPES, Quotas
 from triskele.edge.process import connect
-from triskele.edge.wording import share_line, shown_content
+from triskele.edge.wording import excerpt, share_line, shown_content
 from triskele.errors import BadInput
 from triskele.server.keys import AccessKey
 from triskele.text import timestamps
@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from triskele.engine.protocol import Engine
     from triskele.replies import NewShare, Shares, UserGroup
     from triskele.server.accounts import Accounts
-    from triskele.server.shares import Groups
 
 _COUNT = click.IntRange(0, 10**12)
 _ONCE = "Keep the key now: it is not shown again."
 _SHOWN_CHARACTERS = 60
+_GROUP_OPERATIONS = {
+    "create": "create_group",
+    "delete": "delete_group",
+    "add": "add_member",
+    "remove": "remove_member",
+}
 _OWNER = click.option("--owner", help="The user whose shares these are; only where the store is.")
 
 
@@ -300,14 +305,14 @@ def list_groups(invocation: Invocation) -> None:
 @click.argument("name")
 def create_group(invocation: Invocation, name: str) -> None:
     """Add a group."""
-    _show_group(invocation, _change_groups(invocation, "create_group", lambda groups: groups.create(name), name=name))
+    _show_group(invocation, _change_groups(invocation, "create", name=name))
 
 
 @groups.subcommand("triskele shares groups delete dev", name="delete")
 @click.argument("name")
 def delete_group(invocation: Invocation, name: str) -> None:
     """Remove a group, and end all shares with it."""
-    _change_groups(invocation, "delete_group", lambda groups: groups.delete(name), name=name)
+    _change_groups(invocation, "delete", name=name)
     emit(invocation, {"name": name, "project": None}, lambda: f"Removed the group {name}.")
 
 
@@ -316,8 +321,7 @@ def delete_group(invocation: Invocation, name: str) -> None:
 @click.argument("user")
 def add_member(invocation: Invocation, name: str, user: str) -> None:
     """Add a user to a group."""
-    names = {"name": name, "user": user}
-    _show_group(invocation, _change_groups(invocation, "add_member", lambda groups: groups.add(name, user), **names))
+    _show_group(invocation, _change_groups(invocation, "add", name=name, user=user))
 
 
 @groups.subcommand("triskele shares groups remove dev bob", name="remove")
@@ -325,25 +329,20 @@ def add_member(invocation: Invocation, name: str, user: str) -> None:
 @click.argument("user")
 def remove_member(invocation: Invocation, name: str, user: str) -> None:
     """Remove a user from a group."""
-    names = {"name": name, "user": user}
-    _show_group(
-        invocation, _change_groups(invocation, "remove_member", lambda groups: groups.remove(name, user), **names)
-    )
+    _show_group(invocation, _change_groups(invocation, "remove", name=name, user=user))
 
 
-def _change_groups(
-    invocation: Invocation, operation: str, change: Callable[[Groups], UserGroup | None], **names: str
-) -> Any:
+def _change_groups(invocation: Invocation, action: str, **names: str) -> Any:
     """Change the groups at the store, or by an operation of the server that this machine uses."""
     if connect.server_of(invocation.stores.chosen()):
         from triskele.server.operations import BY_METHOD, Administration
 
         with connect.open_server(invocation.stores.chosen(), os.environ, Path.cwd()) as server:
-            return server.send(BY_METHOD[getattr(Administration, operation)], names)
+            return server.send(BY_METHOD[getattr(Administration, _GROUP_OPERATIONS[action])], names)
     if invocation.stores.settings().store.is_file:
         raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
     with open_accounts(invocation) as accounts:
-        return change(accounts.groups)
+        return getattr(accounts.groups, action)(*names.values())
 
 
 @contextmanager

@@ -16,30 +16,17 @@ from triskele.edge.cli.emit import emit, shown
 from triskele.edge.cli.invocation import Invocation, progress_bar
 from triskele.edge.cli.memory_view import changes_view, failed_jobs_view, listing
 from triskele.edge.cli.options import MAX_LISTED, FilePath, id_argument
-from triskele.edge.cli.view import (
-    BAD,
-    GOOD,
-    ID,
-    QUIET,
-    WARNING,
-    minute,
-    more,
-    note,
-    one_line,
-    plural,
-    size,
-    table,
-)
+from triskele.edge.cli.view import BAD, GOOD, ID, QUIET, WARNING, minute, more, note, plural, size, table
 from triskele.edge.install.config_files import TokenFile
 from triskele.edge.process import connect
-from triskele.edge.wording import shown_content
+from triskele.edge.wording import one_line, shown_content
 from triskele.errors import BadInput, Conflict, StoreUnavailable
 from triskele.text.folders import REMOTE
 from triskele.types import Sensitivity
 
 if TYPE_CHECKING:
     from triskele.config import Settings
-    from triskele.edge.cli.layout import Part, Text
+    from triskele.edge.cli.view import Renderable, Styled
     from triskele.engine.health import Health
     from triskele.engine.upkeep import SyncedServer
     from triskele.engine.workplace import ProjectSummary
@@ -59,7 +46,7 @@ def backup(invocation: Invocation, target: Path) -> None:
     with invocation.stores.open_local_existing(is_needed=True) as engine:
         copied, has_vault = engine.upkeep.backup(target).stat().st_size, engine.upkeep.has_vault()
 
-        def view() -> Iterator[Text]:
+        def view() -> Iterator[Styled]:
             yield note(f"Backup written to {target} ({size(copied)}); all checksums match.")
             if has_vault:
                 advice = "without a copy of the key, secrets cannot be read."
@@ -82,7 +69,7 @@ def restore(invocation: Invocation, source: Path, yes: bool) -> None:
     with engine:
         count, was_damaged = engine.stats().memories, replaced is not None and replaced.is_dir()
 
-        def view() -> Iterator[Text]:
+        def view() -> Iterator[Styled]:
             yield note(f"Restored {plural(count, 'memory')} from {source}.")
             if replaced is not None:
                 what = "The damaged files are" if was_damaged else "The old store is"
@@ -125,7 +112,7 @@ def reindex(invocation: Invocation) -> None:
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         is_updated = update is not None and upkeep.update() is None
 
-        def view() -> Iterator[Text]:
+        def view() -> Iterator[Styled]:
             counted = f"{plural(counts.versions, 'version')} and embedded {plural(embedded, 'text')}"
             hosted = f" The hosted model embedded {elsewhere:,} of them." if elsewhere else ""
             yield note(f"Indexed {counted} in {took_ms / 1000:.1f} s.{hosted}")
@@ -221,7 +208,7 @@ def seal(invocation: Invocation, id: str, title: str | None) -> None:
         erasure = engine.seal(id, title=title)
         [outcome] = erasure.outcomes
 
-        def view() -> Iterator[Part]:
+        def view() -> Iterator[Renderable]:
             yield from changes_view(
                 [outcome],
                 [],
@@ -295,7 +282,7 @@ def _move(invocation: Invocation, source: str, target: str, *, merge: bool) -> N
         )
 
 
-def projects_view(projects: Sequence[ProjectSummary], current: str) -> Iterator[Part]:
+def projects_view(projects: Sequence[ProjectSummary], current: str) -> Iterator[Renderable]:
     """The projects with their memories, folders and repositories."""
     if not projects:
         yield note("No projects yet: a folder becomes a project with its first memory.")
@@ -318,7 +305,7 @@ def health_view(
     synced: Sequence[SyncedServer] = (),
     server: str = "",
     without_token: Sequence[str] = (),
-) -> Iterator[Text]:
+) -> Iterator[Styled]:
     """The findings and repairs of `doctor`; `server` is that of the settings."""
     yield from (note(f"✗ {finding.subject}: {finding.problem}", BAD) for finding in health.findings)
     if health.findings:
@@ -352,7 +339,7 @@ def health_view(
         yield note(f"· private_to names {name}, but its entry has no token: {command}", WARNING)
 
 
-def _index(health: Health) -> Iterator[Text]:
+def _index(health: Health) -> Iterator[Styled]:
     """The state of the indexes where nothing was repaired."""
     if health.findings or health.repaired or health.repair_problem is not None:
         return
@@ -367,7 +354,7 @@ def _index(health: Health) -> Iterator[Text]:
         yield note("✓ Index up to date.", GOOD)
 
 
-def _lost_writes(health: Health) -> Iterator[Text]:
+def _lost_writes(health: Health) -> Iterator[Styled]:
     """Acknowledged writes that were lost, and what is still known of them."""
     for loss in health.lost:
         lost = f"{plural(len(loss.entries), 'acknowledged write')} lost, the last of {minute(loss.entries[-1].at)}"
@@ -385,14 +372,14 @@ def _lost_writes(health: Health) -> Iterator[Text]:
         yield note("  Restore a newer backup with `triskele restore FILE`, or write them again.")
 
 
-def _same_name(name: str, others: Sequence[str]) -> Text:
+def _same_name(name: str, others: Sequence[str]) -> Styled:
     """Memories that may be in the wrong project, and what to do."""
     problem = f"· Older memories of {name} may belong to {' or '.join(others)}, a folder of the same name:"
     advice = f"see `triskele list --project {name}`, move one with `triskele edit ID --project {others[0]}`"
     return note(f"{problem} {advice}", WARNING)
 
 
-def _pending_jobs(jobs: JobCounts) -> Iterator[Text]:
+def _pending_jobs(jobs: JobCounts) -> Iterator[Styled]:
     """Pending work, and what failed last."""
     if jobs.embed or jobs.names:
         parts = [f"{plural(jobs.embed, 'text')} to embed"] * bool(jobs.embed)
@@ -401,7 +388,7 @@ def _pending_jobs(jobs: JobCounts) -> Iterator[Text]:
     yield from failed_jobs_view(jobs)
 
 
-def _egress(health: Health, synced: Sequence[SyncedServer], server: str) -> Iterator[Text]:
+def _egress(health: Health, synced: Sequence[SyncedServer], server: str) -> Iterator[Styled]:
     """The configured hosts and servers, and what was sent, by day."""
     yield from (note(f"· {problem}", WARNING) for problem in health.outside_problems)
     if health.outside:
@@ -419,7 +406,7 @@ def _egress(health: Health, synced: Sequence[SyncedServer], server: str) -> Iter
     yield from map(_day, health.left)
 
 
-def _synced(server: SyncedServer) -> Text:
+def _synced(server: SyncedServer) -> Styled:
     """A server that this store was synced with, and when."""
     verb = "are" if server.is_set else "were"
     user = f" as {server.user}" if server.user else ""
@@ -428,7 +415,7 @@ def _synced(server: SyncedServer) -> Text:
     return note(f"· Open memories {verb} synced with {server.url}{user}: {pushed}{last}.", WARNING)
 
 
-def _day(day: Day) -> Text:
+def _day(day: Day) -> Styled:
     """What was sent to a host on one day."""
     billed = f", {plural(day.tokens, 'token')}" if day.tokens else ""
     billed += f", about {day.cost:,.4f} in your currency" if day.cost else ""

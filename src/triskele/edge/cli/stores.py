@@ -16,9 +16,9 @@ import click
 
 from triskele import config
 from triskele.config import OUTSIDE, VARIABLES, Settings, sqlite_path
-from triskele.edge.cli.invocation import READ_ELSEWHERE, Invocation
 from triskele.edge.hook import client
 from triskele.edge.process import connect
+from triskele.edge.process.command_line import READ_ELSEWHERE
 from triskele.errors import BadInput, NotFound, StoreUnavailable, TriskeleError
 
 if TYPE_CHECKING:
@@ -32,19 +32,18 @@ SPARE_S = 2.0
 class Stores:
     """Opens the memory of one run, on this machine or on a server."""
 
-    def __init__(self, invocation: Invocation) -> None:
-        self._invocation = invocation
+    def __init__(self, store: str | None, environ: Mapping[str, str]) -> None:
+        self._store = store
+        self._environ = environ
 
     def settings(self) -> Settings:
         """The effective settings."""
-        return config.load(store_url=self._invocation.store)
+        return config.load(store_url=self._store)
 
     def chosen(self) -> Settings:
         """The settings of this run; a store that the command names is used itself."""
         settings = self.settings()
-        return (
-            settings if self._invocation.store is None else replace(settings, server=replace(settings.server, url=""))
-        )
+        return settings if self._store is None else replace(settings, server=replace(settings.server, url=""))
 
     def address(self) -> str:
         """Where the memory of this run is."""
@@ -61,7 +60,7 @@ class Stores:
             yield engine
             sys.stdout.flush()
             if (store := connect.local(engine)) is not None:
-                _work_off(store, self._invocation.environ())
+                _work_off(store, self._environ)
 
     @contextmanager
     def open_existing(self, *, is_needed: bool = False) -> Iterator[Engine]:
@@ -150,7 +149,7 @@ def _about_ignored(name: str, settings: Settings) -> str:
     return f"{name} is not a setting and has no effect: {hint}"
 
 
-def _work_off(engine: LocalEngine, environ: dict[str, str]) -> None:
+def _work_off(engine: LocalEngine, environ: Mapping[str, str]) -> None:
     """Leave pending jobs to the background process, or work for a moment."""
     # The answer is out: nothing here is an error of the command.
     with suppress(TriskeleError, OSError):
@@ -161,7 +160,7 @@ def _work_off(engine: LocalEngine, environ: dict[str, str]) -> None:
             engine.background.process(SPARE_S)
 
 
-def _start_resident(environ: dict[str, str]) -> bool:
+def _start_resident(environ: Mapping[str, str]) -> bool:
     """Start the background process, which finds pending jobs itself."""
     address = client.Address(environ)
     try:

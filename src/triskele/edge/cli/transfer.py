@@ -19,16 +19,16 @@ from triskele.edge.cli.emit import Document, View, emit, shown
 from triskele.edge.cli.invocation import Invocation, progress_bar, show_parts
 from triskele.edge.cli.memory_view import SETTLE
 from triskele.edge.cli.options import FilePath, writing_place, written_project
-from triskele.edge.cli.view import BAD, QUIET, WARNING, ShortIds, minute, more, note, one_line, plural
+from triskele.edge.cli.view import BAD, QUIET, WARNING, ShortIds, minute, more, note, plural
 from triskele.edge.process import connect
-from triskele.edge.wording import SECRET_PREFIX
+from triskele.edge.wording import SECRET_PREFIX, one_line
 from triskele.errors import BadInput, ModelUnavailable, NotFound
 from triskele.exchange.sources import printable, resolved
 from triskele.text import timestamps
 from triskele.types import Action
 
 if TYPE_CHECKING:
-    from triskele.edge.cli.layout import Text
+    from triskele.edge.cli.view import Styled
     from triskele.engine.local import LocalEngine
     from triskele.engine.protocol import Engine
     from triskele.engine.upkeep import SyncState
@@ -130,7 +130,7 @@ def _files_read(path: Path, files: Sequence[str]) -> str:
     return f"Read {plural(len(files), 'file')} of {printable(str(path))}: {names}."
 
 
-def _import_view(report: ImportReport, *, dry_run: bool) -> Iterator[Text]:
+def _import_view(report: ImportReport, *, dry_run: bool) -> Iterator[Styled]:
     """The result of an import or a dry run."""
     would = "would be " if dry_run else ""
     links = f", {plural(report.links, 'link')}" if report.links else ""
@@ -156,14 +156,14 @@ def _import_view(report: ImportReport, *, dry_run: bool) -> Iterator[Text]:
         yield note(f"Undo with `triskele undo --batch {report.batch}`.", QUIET)
 
 
-def _previews(memories: Sequence[Preview]) -> Iterator[Text]:
+def _previews(memories: Sequence[Preview]) -> Iterator[Styled]:
     for memory in memories[:_SHOWN_PREVIEWS]:
         yield from _preview(memory)
     if len(memories) > _SHOWN_PREVIEWS:
         yield note(f"  … and {len(memories) - _SHOWN_PREVIEWS:,} more (--json shows all)", QUIET)
 
 
-def _preview(memory: Preview) -> Iterator[Text]:
+def _preview(memory: Preview) -> Iterator[Styled]:
     """The text that an import would write, with its category and tags."""
     labels = [memory.category, *(f"#{tag}" for tag in memory.tags)]
     duplicate = ""
@@ -186,7 +186,7 @@ def _import_archive(invocation: Invocation, source: Path, **options: bool) -> No
         with progress_bar("Importing") as progress:
             report = import_archive(engine, source, progress=progress, **options)
 
-        def view() -> Iterator[Text]:
+        def view() -> Iterator[Styled]:
             yield from _archive_view(report, "would be imported" if is_dry else "imported")
             if not is_dry and not engine.settings.project and (advice := _elsewhere(engine)):
                 yield note(advice, QUIET)
@@ -232,7 +232,7 @@ def _emit_export(invocation: Invocation, document: Document, view: View, *, is_i
         emit(invocation, document, view)
 
 
-def _archive_view(report: ArchiveReport, action: str) -> Iterator[Text]:
+def _archive_view(report: ArchiveReport, action: str) -> Iterator[Styled]:
     """The result of an export or import of an archive."""
     owners = f" of {plural(report.owners, 'owner')}" if report.owners != 1 else ""
     rows = f"({report.rows:,} rows, {plural(report.vectors, 'vector')})"
@@ -304,7 +304,7 @@ def export(
         )
 
 
-def _export_view(report: ExportReport, target: Path | None) -> Iterator[Text]:
+def _export_view(report: ExportReport, target: Path | None) -> Iterator[Styled]:
     """The result of an export."""
     yield note(f"{plural(report.written, 'memory')} written{f' to {target}' if target else ''}.")
     if report.forgotten:
@@ -410,7 +410,7 @@ def _resolve(invocation: Invocation, engine: LocalEngine, prefix: str, keep: str
     emit(invocation, {"id": memory.id, "kept": keep, "project": engine.project}, view)
 
 
-def _sync_view(report: SyncReport) -> Iterator[Text]:
+def _sync_view(report: SyncReport) -> Iterator[Styled]:
     """The result of a sync."""
     yield note(f"{plural(report.pushed, 'change')} pushed, {plural(report.pulled, 'change')} pulled.")
     if report.waiting:
@@ -419,7 +419,7 @@ def _sync_view(report: SyncReport) -> Iterator[Text]:
         yield note(f"{plural(len(report.conflicts), 'conflict')}: {SETTLE}.")
 
 
-def _state_view(state: SyncState, short: ShortIds) -> Iterator[Text]:
+def _state_view(state: SyncState, short: ShortIds) -> Iterator[Styled]:
     """What waits to be synced, and why."""
     user = f" as {state.user}" if state.user else ""
     yield note(f"Server: {state.url or 'no server (set sync.url)'}{user}")

@@ -33,8 +33,8 @@ from triskele.edge.cli.options import (
     writing_place,
     written_project,
 )
-from triskele.edge.cli.view import QUIET, excerpt, more, note, one_line, plural
-from triskele.edge.wording import shown_content
+from triskele.edge.cli.view import QUIET, more, note, plural
+from triskele.edge.wording import excerpt, one_line, shown_content
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError, Unavailable
 from triskele.types import (
     CONTEXT,
@@ -51,8 +51,7 @@ from triskele.types import (
 )
 
 if TYPE_CHECKING:
-    from triskele.edge.cli.layout import Part
-    from triskele.edge.cli.view import ShortIds
+    from triskele.edge.cli.view import Renderable, ShortIds
     from triskele.engine.protocol import Engine
     from triskele.replies import Undone
     from triskele.requests import Draft
@@ -169,7 +168,7 @@ def _related_line(related: Related, short: ShortIds) -> str:
     return f"It {_RELATION_VERBS[related.relation]} {short[related.memory.id]}: {text}"
 
 
-def _related_view(related: Sequence[Related], engine: Engine, id: str) -> Iterator[Part]:
+def _related_view(related: Sequence[Related], engine: Engine, id: str) -> Iterator[Renderable]:
     """Related memories, and the command that replaces the first of them."""
     if related:
         short = engine.shorten([id, *(each.memory.id for each in related)])
@@ -226,7 +225,7 @@ class _Added:
             document["memories"] = self._outcomes
         return document
 
-    def view(self) -> Iterator[Part]:
+    def view(self) -> Iterator[Renderable]:
         """The outcomes for a person."""
         replaced = [self._engine.get(self._superseded).id] if self._superseded is not None else []
         short = self._engine.shorten([*(outcome.id for outcome in self._outcomes), *replaced])
@@ -238,7 +237,7 @@ class _Added:
         yield from example_keys_view(self._memories.values())
         yield from _related_view(self._related, self._engine, self._outcomes[0].id)
 
-    def _dated(self, id: str, short: ShortIds) -> Part:
+    def _dated(self, id: str, short: ShortIds) -> Renderable:
         """The validity read from the words of a memory, and how to remove it."""
         option = "--valid-from" if self._memories[id].valid_from else "--valid-to"
         days = self._periods[id]["days"]
@@ -438,7 +437,7 @@ def _report(invocation: Invocation, engine: Engine, erasure: Erasure, **details:
     """Show the outcomes of a command, with the copies of the texts."""
     copies = (*erasure.remaining_copies, *erasure.out_of_reach)
 
-    def view() -> Iterator[Part]:
+    def view() -> Iterator[Renderable]:
         entries, short = _changes(engine, erasure.outcomes)
         yield from changes_view(
             erasure.outcomes,

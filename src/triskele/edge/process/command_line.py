@@ -23,6 +23,16 @@ PATH = "/command-line"
 _FOLDER, _ENVIRONMENT, _VERSION = "X-Triskele-Folder", "X-Triskele-Environment", "X-Triskele-Version"
 # The folders below which settings are.
 _FOLDERS = ("HOME", "XDG_DATA_HOME", "LOCALAPPDATA")
+# Variables that are no settings.
+READ_ELSEWHERE = frozenset(
+    "TRISKELE_" + name
+    for name in (
+        "BENCH_CACHE BENCH_DATA CLIENT_TOKEN CONFIG DEBUG HOOK_DEADLINE_MS KEY LOOPBACK NEW_PASSPHRASE PASSPHRASE"
+        " VAULT_KEY"
+    ).split()
+)
+# What no run ignores: knowing that costs no look at the settings.
+NEVER_IGNORED = {*READ_ELSEWHERE, "TRISKELE_HOME", "TRISKELE_PROJECT", "TRISKELE_SERVER", "TRISKELE_STORE"}
 
 
 @dataclass(frozen=True, slots=True)

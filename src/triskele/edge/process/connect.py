@@ -76,9 +76,7 @@ def store_of(engine: Engine) -> LocalEngine:
 
 def open_server(settings: Settings, environ: Mapping[str, str], folder: Path) -> RemoteEngine:
     """Open the memory on the server of the settings, in their project or that of the folder."""
-    from triskele.edge.http.client import connect
-
-    memory = connect(settings.server.url, key_of(settings, environ), settings=settings)
+    memory = _connect(settings.server.url, key_of(settings, environ), settings)
     if settings.project is None:
         return memory.working_in(folder)
     memory.project = check_name(settings.project, "the project")
@@ -88,12 +86,17 @@ def open_server(settings: Settings, environ: Mapping[str, str], folder: Path) ->
 @contextmanager
 def open_sync_server(settings: Settings) -> Iterator[RemoteEngine]:
     """Open the server that the settings name for syncing."""
-    from triskele.edge.http.client import connect
-
     if not settings.sync.url:
         raise BadInput("no server to sync with: `triskele config set sync.url https://…`, and its key in sync.key")
-    with closing(connect(settings.sync.url, read_key(settings.home / SYNC_KEY_FILE, settings.sync.url))) as server:
+    with closing(_connect(settings.sync.url, read_key(settings.home / SYNC_KEY_FILE, settings.sync.url))) as server:
         yield server
+
+
+def _connect(url: str, key: str, settings: Settings | None = None) -> RemoteEngine:
+    # Imported here: most stores are on this machine.
+    from triskele.edge.http.client import connect
+
+    return connect(url, key, settings=settings)
 
 
 def key_of(settings: Settings, environ: Mapping[str, str]) -> str:

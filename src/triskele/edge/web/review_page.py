@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from triskele.edge.cli.curation_view import VERBS, reasons_text
 from triskele.edge.http.access import WRITE
 from triskele.edge.web.memory_page import Piece, difference
 from triskele.edge.web.rendering import PageRequest, PageRoute, gone_to, page
+from triskele.edge.wording import VERBS, reasons_text
 from triskele.errors import NotFound
 from triskele.types import Verdict
 
