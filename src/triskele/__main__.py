@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _INTERRUPTED = 130
-_NEW_OBJECTS = 100_000
 
 
 def main() -> None:
@@ -27,12 +25,8 @@ def main() -> None:
         default_hook(args)
 
     sys.unraisablehook = unraisable
-    # Imports make many objects that stay: looking for garbage among them only delays a short command.
-    gc.set_threshold(_NEW_OBJECTS)
     try:
-        if sys.argv[1:] == ["--version"]:
-            return _write_version()
-        from triskele.edge.cli.main import main as run
+        from triskele.edge.cli.start import run
 
         run()
     except KeyboardInterrupt:
@@ -40,17 +34,6 @@ def main() -> None:
     finally:
         # While the interpreter ends, a KeyboardInterrupt would be printed with its traceback.
         signal.signal(signal.SIGINT, _exit_interrupted)
-
-
-def _write_version() -> None:
-    """Write the version without the imports of the commands, which take several times as long."""
-    from triskele import __version__
-
-    try:
-        os.write(1, f"triskele {__version__}\n".encode())
-    except OSError:
-        # Nobody reads it.
-        return
 
 
 def _exit_interrupted(*_: Any) -> NoReturn:

@@ -170,7 +170,7 @@ def shares() -> None:
     """Share memories with other users of a server."""
 
 
-# What is shared with whom.
+# The options of a share.
 _named = together(
     click.argument("memory", required=False),
     click.option("--tag", help="All open memories with this tag, also later ones."),
