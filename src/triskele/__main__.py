@@ -9,9 +9,6 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
-    from typing import Any, NoReturn
-
-_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -26,9 +23,12 @@ def main() -> None:
 
     sys.unraisablehook = unraisable
     try:
-        from triskele.edge.cli.start import run
+        from triskele.edge.cli.start import writes_version
 
-        run()
+        if not writes_version():
+            from triskele.edge.cli.main import main as run
+
+            run()
     except KeyboardInterrupt:
         _exit_interrupted()
     finally:
@@ -36,9 +36,9 @@ def main() -> None:
         signal.signal(signal.SIGINT, _exit_interrupted)
 
 
-def _exit_interrupted(*_: Any) -> NoReturn:
+def _exit_interrupted(*_: object) -> None:
     os.write(2, b"triskele: interrupted\n")
-    os._exit(_INTERRUPTED)
+    os._exit(130)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def _walk(invocation: Invocation) -> None:
     with invocation.stores.open_local_existing() as engine:
         pending = _pending(engine)
         if not pending:
-            return invocation.echo("No proposals to review.")
+            return click.echo("No proposals to review.")
         if invocation.as_json or not judging.has_keys():
             commands = "`triskele review list`, then `triskele review accept ID`"
             raise BadInput(f"review needs a terminal; without one use {commands}")
@@ -129,7 +129,7 @@ def _walk(invocation: Invocation) -> None:
         if accepted or skipped:
             invocation.write(*_accepted_view(accepted, skipped, batch))
         left = len(_pending(engine))
-        return invocation.echo(f"{len(accepted)} accepted, {rejected} rejected, {left} left.")
+        return click.echo(f"{len(accepted)} accepted, {rejected} rejected, {left} left.")
 
 
 def _key() -> str:
@@ -137,10 +137,7 @@ def _key() -> str:
     legend = "   ".join(f"{key} {meaning}" for key, meaning in _KEYS)
     while True:
         click.echo(f"{legend}  ", nl=False)
-        try:
-            key = click.getchar().lower()
-        except EOFError:
-            key = ""
+        key = judging.read_key().lower()
         click.echo()
         if key in _STOP or key in (_ACCEPT, _REJECT, _SKIP):
             return key

@@ -7,6 +7,8 @@ from dataclasses import fields, is_dataclass
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from triskele.edge.http.codec import to_json
 from triskele.edge.wording import mark, query_change, shown_content
 from triskele.text import timestamps
@@ -42,7 +44,7 @@ def emit(invocation: Invocation, reply: Any, view: View, *, is_list: bool = Fals
     if invocation.as_json:
         return invocation.write_json({**shown(reply), **shown(more)})
     parts = view()
-    return invocation.echo(parts) if isinstance(parts, str) else invocation.write(*parts, is_list=is_list)
+    return click.echo(parts) if isinstance(parts, str) else invocation.write(*parts, is_list=is_list)
 
 
 @singledispatch

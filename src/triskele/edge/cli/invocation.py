@@ -1,4 +1,4 @@
-"""One run of the command line: who answers it, its output, and progress bars."""
+"""One run of the command line: who answers it, what it writes, and progress bars."""
 
 from __future__ import annotations
 
@@ -96,16 +96,12 @@ class Invocation:
         """Write one JSON document to standard output."""
         self.has_answered = True
         takes_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
-        self.echo(json.dumps(document, ensure_ascii=not takes_all, indent=2, allow_nan=False))
+        click.echo(json.dumps(document, ensure_ascii=not takes_all, indent=2, allow_nan=False))
 
     def write(self, *parts: Renderable, is_list: bool = False) -> None:
         """Write for a person; a list in a file or a pipe has each text whole, on one line."""
         is_whole = is_list and not os.environ.get("COLUMNS") and not is_terminal(sys.stdout)
         show_parts(parts, width=_WHOLE_COLUMNS if is_whole else None)
-
-    def echo(self, text: str) -> None:
-        """Write a line to standard output."""
-        click.echo(text)
 
 
 def _fits_request(arguments: Sequence[str]) -> bool:

@@ -44,7 +44,7 @@ def show(session: JudgingSession) -> None:
         if is_terminal(sys.stdout):
             click.clear()
         show_parts(_view(item, message))
-        key = _key()
+        key = read_key()
         message = ""
         if key in _LEAVING:
             return
@@ -78,7 +78,8 @@ def _keys(keys: tuple[tuple[str, str], ...]) -> Styled:
     return line
 
 
-def _key() -> str:
+def read_key() -> str:
+    """Wait for a key; empty if the terminal is closed."""
     try:
         return click.getchar()
     except EOFError:

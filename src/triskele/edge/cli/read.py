@@ -85,7 +85,7 @@ def recall(
         )
         moments = times(options)
         if not (query.strip() or invocation.as_json):
-            return invocation.echo("The question is empty: nothing was searched. `triskele list` shows the memories.")
+            return click.echo("The question is empty: nothing was searched. `triskele list` shows the memories.")
 
         def view() -> Iterator[Renderable]:
             short = engine.shorten(ids_in(answer))

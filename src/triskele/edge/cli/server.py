@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 _COUNT = click.IntRange(0, 10**12)
 _ONCE = "Keep the key now: it is not shown again."
 _SHOWN_CHARACTERS = 60
-_GROUP_OPERATIONS = {
-    "create": "create_group",
-    "delete": "delete_group",
-    "add": "add_member",
-    "remove": "remove_member",
-}
 _OWNER = click.option("--owner", help="The user whose shares these are; only where the store is.")
 
 
@@ -249,7 +243,8 @@ def list_shares(invocation: Invocation, owner: str | None) -> None:
 
 
 def _share_lines(shares: Shares, texts: Mapping[str, str]) -> str:
-    lines = [f"shared      {share_line(share)}{_text_suffix(texts.get(share.target))}" for share in shares.given]
+    excerpts = {id: f": {excerpt(text, _SHOWN_CHARACTERS)}" for id, text in texts.items()}
+    lines = [f"shared      {share_line(share)}{excerpts.get(share.target, '')}" for share in shares.given]
     lines += [f"from {each.owner}  {each.id}  {each.access}" for each in shares.received]
     names = sorted({*shares.trusted, *(each.owner for each in shares.received)})
     lines += [_trust_line(name, name in shares.trusted) for name in names]
@@ -337,8 +332,9 @@ def _change_groups(invocation: Invocation, action: str, **names: str) -> Any:
     if connect.server_of(invocation.stores.chosen()):
         from triskele.server.operations import BY_METHOD, Administration
 
+        operation = f"{action}_{'member' if 'user' in names else 'group'}"
         with connect.open_server(invocation.stores.chosen(), os.environ, Path.cwd()) as server:
-            return server.send(BY_METHOD[getattr(Administration, _GROUP_OPERATIONS[action])], names)
+            return server.send(BY_METHOD[getattr(Administration, operation)], names)
     if invocation.stores.settings().store.is_file:
         raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
     with open_accounts(invocation) as accounts:
@@ -370,10 +366,6 @@ def _extent_lines(new: NewShare) -> list[str]:
     if new.left_out:
         lines.append(f"{plural(new.left_out, 'private or secret memory')} left out: only open ones are shared")
     return lines
-
-
-def _text_suffix(text: str | None) -> str:
-    return f": {excerpt(text, _SHOWN_CHARACTERS)}" if text else ""
 
 
 def _show_group(invocation: Invocation, group: UserGroup) -> None:

@@ -25,7 +25,6 @@ from triskele.text.folders import REMOTE
 from triskele.types import Sensitivity
 
 if TYPE_CHECKING:
-    from triskele.config import Settings
     from triskele.edge.cli.view import Renderable, Styled
     from triskele.engine.health import Health
     from triskele.engine.upkeep import SyncedServer
@@ -134,7 +133,8 @@ def doctor(invocation: Invocation, deep: bool, repair: bool) -> int:
     with invocation.stores.open_local_existing() as engine:
         health = engine.upkeep.inspect(deep=deep, repair=repair)
         synced = engine.upkeep.synced_servers()
-        without_token = _clients_without_token(engine.settings)
+        private_to, clients = engine.settings.agents.private_to, TokenFile.of(engine.settings.home).clients()
+        without_token = [name for name in private_to if name.strip().lower() not in clients]
         server = invocation.stores.settings().server.url
         emit(
             invocation,
@@ -145,12 +145,6 @@ def doctor(invocation: Invocation, deep: bool, repair: bool) -> int:
             project=engine.project,
         )
     return 0 if health.is_working else 1
-
-
-def _clients_without_token(settings: Settings) -> list[str]:
-    """Clients that may see private memories but have no token."""
-    clients = TokenFile.of(settings.home).clients()
-    return [name for name in settings.agents.private_to if name.strip().lower() not in clients]
 
 
 @command(

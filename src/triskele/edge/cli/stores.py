@@ -7,9 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -85,6 +83,8 @@ class Stores:
     @contextmanager
     def _open_nothing(self, is_needed: bool) -> Iterator[Engine]:
         """A memory without content, whose file goes away."""
+        from tempfile import TemporaryDirectory
+
         settings = self.chosen()
         path = sqlite_path(settings.store.url)
         state = "is an empty file" if path.exists() else "does not exist yet"
@@ -135,6 +135,8 @@ def ignored_variables(environ: Mapping[str, str], settings: Settings) -> list[st
 
 def _about_ignored(name: str, settings: Settings) -> str:
     """Say why an environment variable has no effect, and name another."""
+    from difflib import get_close_matches
+
     usual = {f"TRISKELE_{key.replace('.', '_')}".upper(): key for key in settings.origins}
     word = name.removeprefix("TRISKELE_")
     if name in usual and usual[name] not in VARIABLES:

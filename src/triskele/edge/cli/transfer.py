@@ -102,7 +102,8 @@ def import_(
             with progress_bar("Importing") as progress:
                 report = store.import_memories(path, format=format, progress=progress, **options)
             if not dry_run:
-                _embed(store)
+                with progress_bar("Embedding", total=store.stats().jobs.embed) as progress, suppress(ModelUnavailable):
+                    store.upkeep.embed(progress=progress)
         files = [str(file.relative_to(path)) for file in files_of(path)] if path.is_dir() else []
         emit(
             invocation,
@@ -115,12 +116,6 @@ def import_(
         )
     # Only a dry run gets here with problems: a real import refuses them.
     return 1 if report.problems else 0
-
-
-def _embed(store: LocalEngine) -> None:
-    """Embed what was imported, if there is a model."""
-    with progress_bar("Embedding", total=store.stats().jobs.embed) as progress, suppress(ModelUnavailable):
-        store.upkeep.embed(progress=progress)
 
 
 def _files_read(path: Path, files: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What views are made of: styled texts and tables fitted to the width of the output, numbers and dates for people.
+"""Styled texts and tables fitted to the width of the output, and formats of numbers and dates for people.
 
 Written here because a library for terminals takes longer to import than most commands run.
 """

@@ -120,7 +120,7 @@ def add(
                 supersedes, related = _ask(engine, content, details["project"])
             outcomes = [engine.remember(content, supersedes=supersedes, **details)]
         if quiet and not invocation.as_json:
-            return invocation.echo("\n".join(outcome.id for outcome in outcomes))
+            return click.echo("\n".join(outcome.id for outcome in outcomes))
         if split or supersedes is not None or outcomes[0].action is not Action.ADDED:
             related = []
         elif related is None:
