@@ -13,7 +13,7 @@ from triskele.errors import BadInput
 from triskele.types import Sensitivity
 
 
-def test_no_memory_is_told_twice_unless_its_text_changed(desk: Desk) -> None:
+def test_respond_repeats_a_memory_only_after_its_text_changed(desk: Desk) -> None:
     id = desk.add("The kettle is red")
     assert desk.prompt("kettle") == ["The kettle is red"]
     assert desk.prompt("kettle") == []
@@ -25,20 +25,20 @@ def test_no_memory_is_told_twice_unless_its_text_changed(desk: Desk) -> None:
     assert desk.prompt("kettle") == []
 
 
-def test_a_conversation_without_a_name_is_told_every_time(desk: Desk) -> None:
+def test_respond_repeats_memories_in_an_unnamed_conversation(desk: Desk) -> None:
     desk.add("The kettle is red")
     for session in (None, "", 5):
         assert desk.prompt("kettle", session_id=session) == ["The kettle is red"]
 
 
-def test_what_was_told_keeps_its_place_so_that_worse_hits_do_not_follow(desk: Desk) -> None:
+def test_respond_adds_no_worse_hits_for_injected_memories(desk: Desk) -> None:
     for number in range(9):
         desk.add(f"Kettle number {number} stands in room {'abcdefghi'[number] * 3}")
     assert len(desk.prompt("kettle")) == 5
     assert desk.prompt("kettle") == []
 
 
-def test_what_is_known_survives_the_process(open_desk: Callable[..., Desk]) -> None:
+def test_injected_memories_survive_the_process(open_desk: Callable[..., Desk]) -> None:
     desk = open_desk()
     desk.add("The kettle is red")
     assert desk.prompt("kettle") == ["The kettle is red"]
@@ -47,7 +47,7 @@ def test_what_is_known_survives_the_process(open_desk: Callable[..., Desk]) -> N
 
 
 @pytest.mark.parametrize("way", ["pre-compact", "compact"])
-def test_what_was_told_is_told_again_after_a_compaction(desk: Desk, way: str) -> None:
+def test_compaction_restores_injected_memories(desk: Desk, way: str) -> None:
     desk.add("The kettle is red")
     desk.add("Tea before coffee", category="preferences")
     assert desk.start() == ["Tea before coffee"]
@@ -83,14 +83,14 @@ def test_after_a_compaction_no_more_than_one_parcel_comes_back(desk: Desk, monke
     assert desk.prompt("kettle") == ["All about kettle"]
 
 
-def test_a_compaction_brings_nothing_back_that_may_not_be_told_any_more(desk: Desk) -> None:
+def test_compaction_restores_only_injectable_memories(desk: Desk) -> None:
     id = desk.add("The kettle is red")
     desk.prompt("kettle")
     desk.engine.edit(id, sensitivity=Sensitivity.PRIVATE)
     assert desk.start("compact") == []
 
 
-def test_a_conversation_that_ended_can_be_resumed_and_one_that_was_cleared_begins_anew(desk: Desk) -> None:
+def test_resumed_conversation_continues_and_cleared_one_starts_over(desk: Desk) -> None:
     desk.add("The kettle is red")
     desk.prompt("kettle")
     assert desk.said("stop", last_assistant_message="The kettle is red") == ""
@@ -101,7 +101,7 @@ def test_a_conversation_that_ended_can_be_resumed_and_one_that_was_cleared_begin
     assert desk.prompt("kettle") == ["The kettle is red"]
 
 
-def test_whoever_asks_too_late_is_not_counted_as_told(desk: Desk) -> None:
+def test_late_response_counts_no_injection(desk: Desk) -> None:
     desk.add("The kettle is red", category="preferences")
     assert desk.prompt("kettle", deadline_s=-1.0) == []
     assert desk.start(deadline_s=-1.0) == []
@@ -109,7 +109,7 @@ def test_whoever_asks_too_late_is_not_counted_as_told(desk: Desk) -> None:
     assert desk.prompt("kettle", deadline_s=3600.0) == ["The kettle is red"]
 
 
-def test_a_store_that_others_hold_neither_delays_nor_repeats(desk: Desk) -> None:
+def test_busy_store_neither_delays_nor_repeats_injections(desk: Desk) -> None:
     desk.add("The kettle is red")
     other = apsw.Connection(str(desk.home / "memories.db"))
     other.execute("BEGIN IMMEDIATE")
@@ -135,7 +135,7 @@ def test_a_failing_ledger_does_not_fail_the_prompt(desk: Desk, monkeypatch: pyte
     assert desk.prompt("kettle") == []
 
 
-def test_what_is_told_is_counted(desk: Desk) -> None:
+def test_respond_counts_injections(desk: Desk) -> None:
     id = desk.add("The kettle is red")
     desk.add("Roses want sun")
     said = desk.said("user-prompt-submit", prompt="kettle")
@@ -148,7 +148,7 @@ def test_what_is_told_is_counted(desk: Desk) -> None:
     assert (day.recalled, day.injected, day.tokens) == (0, 2, count.tokens)
 
 
-def test_the_name_of_a_conversation_is_not_kept(desk: Desk) -> None:
+def test_store_does_not_hold_the_name_of_a_conversation(desk: Desk) -> None:
     desk.add("The kettle is red")
     desk.prompt("kettle", session_id="Quetzalcoatlus")
     desk.engine.close()
@@ -162,7 +162,7 @@ def test_the_end_of_a_subagent_does_not_end_the_conversation(desk: Desk) -> None
     assert desk.prompt("when are the roses watered?") == []
 
 
-def test_conversations_lists_the_newest_first_and_one_with_what_it_was_given(desk: Desk) -> None:
+def test_conversations_lists_the_newest_first_and_one_with_its_injections(desk: Desk) -> None:
     ids = [desk.add("The kettle is red"), desk.add("Roses want sun")]
     desk.prompt("kettle", client="codex")
     desk.prompt("roses", session_id="two")
@@ -178,7 +178,7 @@ def test_conversations_lists_the_newest_first_and_one_with_what_it_was_given(des
         agents.conversations(offset=-1)
 
 
-def test_respond_names_what_it_gives(desk: Desk) -> None:
+def test_respond_names_the_injected_memories(desk: Desk) -> None:
     id = desk.add("The kettle is red")
     payload = {"session_id": "one", "cwd": str(desk.folder / "garden"), "prompt": "kettle"}
     answer = desk.respond("user-prompt-submit", payload)

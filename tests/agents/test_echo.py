@@ -48,9 +48,7 @@ def inject(engine: LocalEngine) -> Callable[..., str]:
         "It whistles at noon, and nobody knows why. The kettle stands on the red shelf.",
     ],
 )
-def test_a_text_that_was_given_is_known_whole_and_in_part(
-    engine: LocalEngine, inject: Callable[..., str], text: str
-) -> None:
+def test_echo_recognises_a_text_whole_and_in_part(engine: LocalEngine, inject: Callable[..., str], text: str) -> None:
     assert echo.recognised(engine.store, text) is None
     id = inject()
     assert echo.recognised(engine.store, text) == id
@@ -81,7 +79,7 @@ def test_signs_that_carry_meaning_are_not_rubbed_off(engine: LocalEngine, inject
     assert echo.recognised(engine.store, "Retry while status != 500 and count < 3.") is not None
 
 
-def test_a_short_memory_is_known_as_a_whole_alone(engine: LocalEngine, inject: Callable[..., str]) -> None:
+def test_echo_recognises_a_short_memory_only_as_a_whole(engine: LocalEngine, inject: Callable[..., str]) -> None:
     short = inject("Tea at 5.")
     inject("Of course. The kettle stands on the red shelf.")
     assert echo.recognised(engine.store, "tea at 5") == short
@@ -94,20 +92,20 @@ def test_parts_of_several_memories_together_are_nothing_new(engine: LocalEngine,
     assert echo.recognised(engine.store, "- the kettle stands on the red shelf\n- roses want a lot of sun") == first
 
 
-def test_what_was_only_stored_or_shown_to_a_person_is_no_echo(engine: LocalEngine) -> None:
+def test_text_shown_only_to_a_person_is_no_echo(engine: LocalEngine) -> None:
     engine.remember(KETTLE)
     echo.note_recall(engine.store, engine.recall("kettle"))
     assert echo.recognised(engine.store, KETTLE) is None
 
 
-def test_what_an_agent_asked_for_is_known_again(engine: LocalEngine) -> None:
+def test_echo_recognises_a_recalled_text(engine: LocalEngine) -> None:
     id = engine.remember(KETTLE).id
     echo.note_recall(engine.store, engine.recall("kettle"), to_agent=True)
     assert echo.recognised(engine.store, "The kettle stands on the red shelf") == id
     assert engine.store.usage.counts([id])[id].recalled == 1
 
 
-def test_what_another_project_was_told_may_be_news_here(engine: LocalEngine, inject: Callable[..., str]) -> None:
+def test_text_injected_in_another_project_is_no_echo(engine: LocalEngine, inject: Callable[..., str]) -> None:
     theirs = inject(project="kitchen")
     assert echo.recognised(engine.store, KETTLE, project="garden") is None
     assert echo.recognised(engine.store, "The kettle stands on the red shelf", project="garden") is None
@@ -116,7 +114,7 @@ def test_what_another_project_was_told_may_be_news_here(engine: LocalEngine, inj
     assert echo.recognised(engine.store, "Roses want a lot of sun.", project="garden") == everywhere
 
 
-def test_an_older_wording_is_still_known_after_an_edit(engine: LocalEngine, inject: Callable[..., str]) -> None:
+def test_echo_recognises_an_older_version_after_an_edit(engine: LocalEngine, inject: Callable[..., str]) -> None:
     id = inject()
     engine.edit(id, content="The kettle was sold")
     assert echo.recognised(engine.store, KETTLE) == id
@@ -127,7 +125,7 @@ def test_an_erased_memory_may_be_stored_again(engine: LocalEngine, inject: Calla
     assert echo.recognised(engine.store, KETTLE) is None
 
 
-def test_a_text_that_carries_the_fence_is_known_by_it(engine: LocalEngine) -> None:
+def test_echo_recognises_the_fence(engine: LocalEngine) -> None:
     memory = engine.store.history(engine.remember(KETTLE).id)[-1]
     short = engine.store.shorten([memory.id])
     labels = {memory.id: fence.label(memory, short)}
@@ -156,9 +154,7 @@ def test_a_memory_of_many_sentences_leaves_a_bounded_number_of_fingerprints() ->
     assert echo.fingerprints("!!!") == ()
 
 
-def test_what_was_forgotten_or_replaced_since_may_be_said_again(
-    engine: LocalEngine, inject: Callable[..., str]
-) -> None:
+def test_forgotten_or_replaced_memory_is_no_echo(engine: LocalEngine, inject: Callable[..., str]) -> None:
     text = "the kettle stands on the red shelf"
     id = inject(text)
     assert echo.recognised(engine.store, text) == id

@@ -150,13 +150,13 @@ def test_no_project_leaves_its_line(project: str) -> None:
 
 
 @pytest.mark.parametrize("start", range(0, len(PAYLOADS), 50))
-def test_no_known_payload_leaves_its_line(start: int) -> None:
+def test_fence_holds_every_payload_in_its_line(start: int) -> None:
     contents = PAYLOADS[start : start + 50]
     _refuse_escape(_fenced(*map(_memory, contents)), contents)
 
 
 @given(st.text(alphabet=st.characters(whitelist_categories=["L", "N", "P", "Zs", "Sc"]), max_size=60))
-def test_plain_words_are_told_as_they_are(text: str) -> None:
+def test_fence_leaves_plain_words_unchanged(text: str) -> None:
     assert json.loads(fence.quoted(text)) == text.translate(dict.fromkeys([0x115F, 0x1160, 0x3164, 0xFFA0], None))
 
 
@@ -172,7 +172,7 @@ def test_plain_words_are_told_as_they_are(text: str) -> None:
         "5 < 6",
     ],
 )
-def test_nothing_is_lost_of_what_is_harmless(text: str) -> None:
+def test_fence_loses_no_harmless_text(text: str) -> None:
     assert json.loads(fence.quoted(text)) == text
 
 

@@ -51,7 +51,7 @@ def test_a_file_is_its_paragraphs(folder: FileMemory, engine: LocalEngine) -> No
     assert f"\t{PATH}" in call(folder, "view", "/memories")
 
 
-def test_what_was_given_a_moment_ago_is_not_written_into_a_file(folder: FileMemory, engine: LocalEngine) -> None:
+def test_create_refuses_an_echo(folder: FileMemory, engine: LocalEngine) -> None:
     memory = engine.store.history(engine.remember("The roses drink on Mondays.", project="garden").id)[-1]
     note = partial(echo.note_injection, engine.store, [memory], conversation="talk", tokens={memory.id: 9})
     engine.deferred_writes.put(note)
@@ -60,7 +60,7 @@ def test_what_was_given_a_moment_ago_is_not_written_into_a_file(folder: FileMemo
     assert contents(engine) == ["The roses drink on Mondays."]
 
 
-def test_an_edit_keeps_what_it_does_not_touch_and_can_be_undone(folder: FileMemory, engine: LocalEngine) -> None:
+def test_str_replace_leaves_other_paragraphs_and_can_be_undone(folder: FileMemory, engine: LocalEngine) -> None:
     call(folder, "create", file_text="The roses drink.\n\nThe cat sleeps.")
     ids = {memory.content: memory.id for memory in engine.browse().memories}
     assert "edited" in call(folder, "str_replace", old_str="cat", new_str="dog")
@@ -126,7 +126,7 @@ def test_the_same_checks_as_everywhere(folder: FileMemory, engine: LocalEngine) 
         ({"command": "rename", "old_path": "/memories/a.md", "new_path": "/memories/a.md"}, "already exists"),
     ],
 )
-def test_errors_are_told(folder: FileMemory, command: dict[str, Any], message: str) -> None:
+def test_errors_are_answers(folder: FileMemory, command: dict[str, Any], message: str) -> None:
     call(folder, "create", "/memories/a.md", file_text="a and a")
     with pytest.raises(TriskeleError, match=message):
         folder.run(command)

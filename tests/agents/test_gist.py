@@ -11,7 +11,7 @@ CODE = "```\n" + "value = compute(value)\n" * 40 + "```"
 FILLER = "It went on like this for quite a while and nobody knew what to make of it. " * 12
 
 
-def test_a_short_prompt_is_asked_as_it_is() -> None:
+def test_short_prompt_is_the_whole_question() -> None:
     assert injection.query_of("  let's deploy ledgerline today ") == "let's deploy ledgerline today"
     assert injection.query_of("/compact") == ""
 
@@ -25,7 +25,7 @@ def test_pasted_text_does_not_hide_the_request(pasted: str) -> None:
     assert "compute" not in query.split("please.")[0] and "finished" not in query
 
 
-def test_names_in_the_middle_are_kept() -> None:
+def test_gist_contains_names_from_the_middle() -> None:
     query = injection.query_of(f"I had a long day. {FILLER} Then Marta changed berthd_lock on heron-01. {FILLER} Why?")
     assert {"Marta", "berthd_lock", "heron-01"} <= set(query.split())
 

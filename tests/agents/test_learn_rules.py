@@ -28,7 +28,7 @@ def captured(*texts: str, **details: object) -> list[str]:
         ("Run it. Olga is our new controller. Thanks!", "Olga is our new controller."),
     ],
 )
-def test_the_users_own_words_are_kept(said: str, kept: str) -> None:
+def test_learn_stores_the_users_own_words(said: str, kept: str) -> None:
     assert captured(said) == [kept]
 
 
@@ -56,7 +56,7 @@ def test_questions_tasks_guesses_and_quotations_are_not(said: str) -> None:
     assert captured(said) == []
 
 
-def test_only_what_a_person_typed_counts() -> None:
+def test_learn_reads_only_typed_turns() -> None:
     said = "Remember that the lab closes at 18:00"
     turns = [SpokenTurn("assistant", said), SpokenTurn("tool", said), SpokenTurn("user", said, is_typed=False)]
     assert capture(turns) == []
@@ -71,7 +71,7 @@ def test_the_skip_marker_leaves_out_its_session_and_no_other() -> None:
     assert [each.text for each in capture(turns)] == ["The gym opens at 7:00"]
 
 
-def test_the_dial_decides_what_is_stored_and_what_waits() -> None:
+def test_learn_setting_decides_between_storing_and_proposing() -> None:
     found = capture(
         [SpokenTurn("user", "Remember that Olga pays. Our canteen is in the east wing now. I'd rather walk home.")]
     )

@@ -35,7 +35,7 @@ def test_the_answer_is_one_document_with_the_keys_that_clients_know(desk: Desk) 
     assert started["hookSpecificOutput"]["hookEventName"] == "SessionStart"
 
 
-def test_a_memory_is_told_with_id_date_origin_and_project(desk: Desk) -> None:
+def test_injection_names_id_date_origin_and_project(desk: Desk) -> None:
     id = desk.add("The kettle is red", created_at="2025-03-04", origin=Origin.AGENT)
     everywhere = desk.add("Every kettle whistles", project="", created_at="2025-03-05")
     lines = desk.said("user-prompt-submit", prompt="kettle").split("\n")
@@ -85,7 +85,7 @@ def test_memories_that_may_not_be_injected_do_not_hide_one_that_may(desk: Desk, 
 
 
 @pytest.mark.parametrize("prompt", ["", "   \n", "/kettle", "/help kettle", "/plugin:brew kettle", None, 7, ["kettle"]])
-def test_what_asks_for_nothing_is_met_with_silence(desk: Desk, prompt: object) -> None:
+def test_prompt_without_a_question_injects_nothing(desk: Desk, prompt: object) -> None:
     desk.add("The kettle is red")
     payload = {"session_id": "one", "cwd": str(desk.folder / "garden"), "prompt": prompt}
     assert desk.respond("user-prompt-submit", payload) == Injection()
@@ -96,7 +96,7 @@ def test_a_path_is_no_command(desk: Desk) -> None:
     assert desk.prompt("/etc/kettle.conf") == ["/etc/kettle.conf names the colour"]
 
 
-def test_an_unsure_answer_is_not_told(open_desk: Callable[..., Desk]) -> None:
+def test_unsure_answer_is_not_injected(open_desk: Callable[..., Desk]) -> None:
     bold = open_desk("least_confidence = 0.0")
     bold.add("The kettle is red")
     vague = "kettle opinions of the neighbours about astronomy"
@@ -133,9 +133,7 @@ def test_the_budget_of_tokens_counts_the_whole_text(open_desk: Callable[..., Des
 
 
 @pytest.mark.parametrize("filler", ["ab", "語", '"', "\n"])
-def test_the_whole_document_stays_below_what_the_client_cuts(
-    desk: Desk, filler: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_document_stays_below_the_limit_of_the_client(desk: Desk, filler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = desk.engine
     engine.settings = replace(
         engine.settings,
@@ -148,7 +146,7 @@ def test_the_whole_document_stays_below_what_the_client_cuts(
     assert 0 < len(desk.respond("user-prompt-submit", payload).text) < injection.MOST_CHARACTERS
 
 
-def test_a_replaced_memory_is_never_told(desk: Desk) -> None:
+def test_replaced_memory_is_never_injected(desk: Desk) -> None:
     older = desk.add("The kettle is red", category="decisions")
     newer = desk.add("The kettle is blue", category="decisions", project="kitchen")
     desk.engine.link(newer, LinkKind.SUPERSEDES, older)
@@ -157,13 +155,13 @@ def test_a_replaced_memory_is_never_told(desk: Desk) -> None:
     assert desk.start() == []
 
 
-def test_the_successor_is_told_in_its_place(desk: Desk) -> None:
+def test_successor_of_a_replaced_memory_is_injected(desk: Desk) -> None:
     older = desk.add("The kettle is red")
     desk.engine.remember("Now a blue one", project="garden", supersedes=older)
     assert desk.prompt("kettle red") == ["Now a blue one"]
 
 
-def test_what_resolved_a_problem_comes_with_it(desk: Desk) -> None:
+def test_resolution_is_injected_with_its_problem(desk: Desk) -> None:
     problem = desk.add("The kettle leaks")
     solved = desk.add("A new rubber ring was fitted")
     desk.engine.link(problem, LinkKind.RESOLVED_BY, solved)
@@ -179,7 +177,7 @@ def test_tools_and_the_web_never_speak_unasked(desk: Desk, origin: Origin) -> No
     assert desk.start() == (["The kettle is red"] if is_told else [])
 
 
-def test_a_stranger_in_first_place_does_not_bring_others_along(desk: Desk) -> None:
+def test_unrelated_first_hit_injects_no_further_hits(desk: Desk) -> None:
     desk.add("kettle whistle noon shed red garden", origin=Origin.WEB)
     desk.add("The shed has a window")
     assert desk.prompt("kettle whistle noon shed red") == []
@@ -198,7 +196,7 @@ def test_private_memories_are_for_the_clients_that_the_user_named(open_desk: Cal
     assert " · private · origin user · " in allowed.said("user-prompt-submit", prompt="kettle", client="claude-code")
 
 
-def test_of_a_secret_not_even_the_title_is_told(open_desk: Callable[..., Desk]) -> None:
+def test_title_of_a_secret_is_not_injected(open_desk: Callable[..., Desk]) -> None:
     desk = open_desk('private_to = ["claude-code"]')
     secret = "the kettle opens with hunter2-hunter2"
     desk.add(secret, sensitivity=Sensitivity.SECRET, title="kettle code", category="preferences", importance=0.9)
@@ -207,13 +205,13 @@ def test_of_a_secret_not_even_the_title_is_told(open_desk: Callable[..., Desk]) 
     assert desk.start(client="claude-code") == []
 
 
-def test_texts_that_say_the_same_are_told_once(desk: Desk) -> None:
+def test_equal_texts_are_injected_once(desk: Desk) -> None:
     desk.add("The kettle in the shed is red and old")
     desk.add("The kettle in the shed is red and old indeed")
     assert len(desk.prompt("kettle shed red old")) == 1
 
 
-def test_a_long_prompt_is_asked_by_its_head(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_prompt_is_recalled_by_its_beginning(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     real = desk.engine.answer
     monkeypatch.setattr(desk.engine, "answer", lambda text, **options: (asked.append(text), real(text, **options))[1])
@@ -239,7 +237,7 @@ def test_prompts_do_not_go_into_the_recall_log(desk: Desk) -> None:
     assert desk.engine.store.documents.all("recall") == {}
 
 
-def test_a_session_starts_with_what_stands(desk: Desk) -> None:
+def test_session_start_injects_lasting_memories(desk: Desk) -> None:
     desk.add("Tea before coffee", category="preferences", importance=0.6)
     desk.add("We water on Mondays", category="decisions", importance=0.9)
     desk.add("Frost kills basil", category="lessons", importance=0.7, project="")
@@ -256,7 +254,7 @@ def test_a_session_starts_with_what_stands(desk: Desk) -> None:
     assert desk.start("resume", session_id="two") == told
 
 
-def test_digest_lists_what_a_session_starts_with(desk: Desk) -> None:
+def test_digest_lists_the_memories_of_a_session_start(desk: Desk) -> None:
     desk.add("Tea before coffee", category="preferences", importance=0.6)
     desk.add("Elsewhere", category="lessons", importance=1.0, project="kitchen")
     desk.add("Read on a page", category="lessons", importance=1.0, origin=Origin.WEB)

@@ -41,7 +41,7 @@ def test_requests_inject_their_rule(store: tuple[str, Desk]) -> None:
 
 
 @pytest.mark.parametrize("prompt", ["Wombat", "wombat!", "thanks, wombat"])
-def test_bare_word_injects_what_holds_it(desk: Desk, prompt: str) -> None:
+def test_bare_word_injects_memories_with_it(desk: Desk, prompt: str) -> None:
     desk.add("Wombat is the level editor")
     desk.add("Scenes of the Wombat are text")
     desk.add("The docs are at https://x.example/Wombat/levels")
@@ -50,14 +50,14 @@ def test_bare_word_injects_what_holds_it(desk: Desk, prompt: str) -> None:
     assert sorted(desk.prompt(prompt)) == ["Scenes of the Wombat are text", "Wombat is the level editor"]
 
 
-def test_bare_words_inject_what_holds_them(desk: Desk) -> None:
+def test_bare_words_inject_memories_with_all_of_them(desk: Desk) -> None:
     texts = ["A wombat sleeps in the cellar", "The cellar has a wombat door"]
     for text in (*texts, "See src/wombat/cellar for the plans", "Logs are kept for thirty days"):
         desk.add(text)
     assert sorted(desk.prompt("wombat cellar")) == texts
 
 
-def test_bare_words_also_inject_what_matches_otherwise(tmp_path: Path) -> None:
+def test_bare_words_inject_other_matches_too(tmp_path: Path) -> None:
     desk = Desk(tmp_path, "least_confidence = 0.0")
     desk.add("See src/wombat/cellar for the plans")
     assert desk.prompt("wombat cellar") == ["See src/wombat/cellar for the plans"]
@@ -66,7 +66,7 @@ def test_bare_words_also_inject_what_matches_otherwise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prompt", ["build7431", "BUILD-7431", "strong_params", "disable strong_params", "GitHub"])
-def test_identifier_injects_what_holds_it(desk: Desk, prompt: str) -> None:
+def test_identifier_injects_memories_with_it(desk: Desk, prompt: str) -> None:
     text = "Turn off strong_params on GitHub for ci/build7431/log"
     desk.add(text)
     assert desk.prompt(prompt) == [text]
@@ -78,19 +78,19 @@ def test_successor_of_a_memory_that_holds_the_word_is_injected(desk: Desk) -> No
     assert desk.prompt("helm") == ["Releases go out through Argo CD"]
 
 
-def test_name_of_a_speaker_injects_what_that_person_said(desk: Desk) -> None:
+def test_name_of_a_speaker_injects_words_of_that_person(desk: Desk) -> None:
     desk.add("The lease ends in May", speaker="Melanie Ford", session="talk", position=0)
     assert "The lease ends in May" in desk.said("user-prompt-submit", prompt="Melanie")
 
 
-def test_prompt_without_a_topic_is_not_asked(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompt_without_a_topic_recalls_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.add("Continue only after a review")
     monkeypatch.setattr(desk.engine, "answer", lambda *_, **__: pytest.fail("recalled"))
     given = desk.respond("user-prompt-submit", {"prompt": "Continue!", "cwd": str(desk.folder / "garden")})
     assert (given.text, given.note) == ("", "the prompt has no topic")
 
 
-def test_prompt_without_a_topic_restores_what_a_compaction_removed(desk: Desk) -> None:
+def test_prompt_without_a_topic_restores_memories_after_a_compaction(desk: Desk) -> None:
     desk.add("The kettle is red")
     assert desk.prompt("kettle") == ["The kettle is red"]
     desk.said("pre-compact", trigger="auto")

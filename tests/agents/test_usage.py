@@ -44,7 +44,7 @@ def test_an_answer_without_hits_counts_nothing(open_engine: OpenEngine) -> None:
     assert engine.store.usage.days() == []
 
 
-def test_a_store_that_others_hold_does_not_keep_anybody(open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_busy_store_delays_no_answer(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
     id = engine.remember("the kettle is red").id
     answer = engine.recall("kettle")
@@ -62,7 +62,7 @@ def test_a_store_that_others_hold_does_not_keep_anybody(open_engine: OpenEngine,
     assert store.usage.counts([id])[id].recalled == 2
 
 
-def test_an_injection_is_counted_with_what_it_takes_and_leaves_fingerprints(open_engine: OpenEngine) -> None:
+def test_injection_counts_tokens_and_stores_fingerprints(open_engine: OpenEngine) -> None:
     engine = open_engine()
     memory = engine.store.history(engine.remember("the kettle stands on the red shelf").id)[-1]
     echo.note_injection(engine.store, [memory], conversation="talk", tokens={memory.id: 33})
@@ -73,7 +73,7 @@ def test_an_injection_is_counted_with_what_it_takes_and_leaves_fingerprints(open
     assert connection.execute("SELECT count(*) FROM echoes").get == 1
 
 
-def test_what_an_answer_leaves_is_written_later_and_in_order() -> None:
+def test_deferred_writes_follow_the_answer_in_order() -> None:
     written: list[int] = []
     after = DeferredWrites()
     for number in range(3):
@@ -96,7 +96,7 @@ def test_a_refused_write_is_dropped_and_the_next_goes_on() -> None:
     assert (written, len(after)) == ([1], 0)
 
 
-def test_a_fault_of_one_note_reaches_nobody_and_the_store_is_closed(open_engine: OpenEngine) -> None:
+def test_failed_deferred_write_hides_and_the_store_closes(open_engine: OpenEngine) -> None:
     engine = open_engine()
     id = engine.remember("the kettle is red").id
     answer = engine.answer("kettle")

@@ -181,7 +181,7 @@ def test_other_projects_tell_only_how_near_they_come(open_corpus: Open, encoded:
 
 
 @pytest.mark.parametrize("options", [{}, {"all_projects": True}, {"tags": ["birds"], "all_projects": True}])
-def test_cosines_are_those_of_the_vector_that_is_asked_for(
+def test_cosines_belong_to_the_requested_vector(
     open_corpus: Open, rows: dict[str, int], encoded: Encoded, options: dict[str, Any]
 ) -> None:
     corpus = open_corpus(**options)
@@ -217,7 +217,7 @@ def test_rare_terms_have_a_higher_rarity(open_corpus: Open) -> None:
     assert open_corpus(tags=["birds"]).rarity(["mill"])["mill"] == pytest.approx(rarity["mill"])
 
 
-def test_vectors_are_there_for_what_was_embedded(open_corpus: Open, rows: dict[str, int], encoded: Encoded) -> None:
+def test_embedded_rows_have_vectors(open_corpus: Open, rows: dict[str, int], encoded: Encoded) -> None:
     corpus, content = open_corpus(), "herons nest in the old mill"
     asked = some(rows, content, "a mill that no model has read yet")
     asked = np.append(asked, 10_000)
@@ -249,14 +249,14 @@ def test_neighbours_are_the_turns_beside(open_corpus: Open, rows: dict[str, int]
     assert (limited[2], limited[4]) == ([second, -1], [-1, -1])
 
 
-def test_facts_tell_when_it_was_said(open_corpus: Open, rows: dict[str, int], engine: LocalEngine) -> None:
+def test_facts_contain_the_time(open_corpus: Open, rows: dict[str, int], engine: LocalEngine) -> None:
     facts = open_corpus().facts(np.append(some(rows, *TALK, FAR), 10_000))
     memories = dict(engine.store.versions())
     said = [memories[rows[name]].valid_from or memories[rows[name]].created_at for name in (*TALK, FAR)]
     assert facts.times.tolist() == [*map(timestamps.to_micros, said), -1]
 
 
-def test_facts_tell_who_said_it(open_corpus: Open, rows: dict[str, int]) -> None:
+def test_facts_contain_the_speaker(open_corpus: Open, rows: dict[str, int]) -> None:
     corpus = open_corpus()
     facts = corpus.facts(np.append(some(rows, *TALK, FAR), 10_000))
     names = corpus.speakers(facts.speakers.tolist())
@@ -266,7 +266,7 @@ def test_facts_tell_who_said_it(open_corpus: Open, rows: dict[str, int]) -> None
     assert corpus.speakers([]) == corpus.speakers([-1]) == {}
 
 
-def test_what_a_speaker_said_newest_first(open_corpus: Open, rows: dict[str, int]) -> None:
+def test_rows_of_speaker_are_newest_first(open_corpus: Open, rows: dict[str, int]) -> None:
     corpus = open_corpus()
     first, second, third, fourth, _ = TALK
     assert corpus.rows_of_speaker("ann", 10).tolist() == some(rows, third, first).tolist()
@@ -301,7 +301,7 @@ def test_a_memory_that_may_not_be_read_holds_nothing(open_corpus: Open, rows: di
     assert len(concepts) and len(corpus.holders(concepts)[1]) == 0 == len(corpus.holders(concepts, 1)[1])
 
 
-def test_nothing_is_known_of_nothing(open_corpus: Open) -> None:
+def test_empty_rows_have_no_facts(open_corpus: Open) -> None:
     corpus, nothing = open_corpus(), np.empty(0, dtype=np.int64)
     assert corpus.facts(nothing, reach=2).neighbours.shape == (0, 4)
     assert (

@@ -67,7 +67,7 @@ def test_an_id_of_another_owner_is_unknown(
     assert (list(alice.store.versions()), alice.store.journal()) == before
 
 
-def test_neither_recalls_counts_or_exports_what_is_the_others(
+def test_recall_stats_and_export_leave_out_other_owners(
     alice: LocalEngine, bob: LocalEngine, hers: str, tmp_path: Path
 ) -> None:
     bob.remember("the heron of the mill is grey")
@@ -81,7 +81,7 @@ def test_neither_recalls_counts_or_exports_what_is_the_others(
     assert [hit.memory.content for hit in bob.recall("Holm Bridge").hits if "Holm" in hit.memory.content] == []
 
 
-def test_each_has_its_own_undo_plan_log_and_vault(alice: LocalEngine, bob: LocalEngine, hers: str) -> None:
+def test_owners_have_separate_undo_plan_log_and_vault(alice: LocalEngine, bob: LocalEngine, hers: str) -> None:
     plans.adopt(alice.store, Plan(fusion="cc"), fingerprint="any", questions=40)
     assert plans.adopted(bob.store) is None
     code, hidden = "the code is 7391", Sensitivity.SECRET
@@ -96,7 +96,7 @@ def test_each_has_its_own_undo_plan_log_and_vault(alice: LocalEngine, bob: Local
     assert alice.get(hers).known_to is None
 
 
-def test_each_has_index_files_of_its_own(alice: LocalEngine, bob: LocalEngine, hers: str, tmp_path: Path) -> None:
+def test_owners_have_separate_index_files(alice: LocalEngine, bob: LocalEngine, hers: str, tmp_path: Path) -> None:
     bob.remember("the heron of the mill is grey")
     for engine in (alice, bob):
         engine.upkeep.embed()

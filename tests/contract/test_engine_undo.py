@@ -111,7 +111,7 @@ def test_a_forgetting_is_not_taken_back_twice(engine: LocalEngine) -> None:
     assert _contents(engine) == {"two"}
 
 
-def test_a_batch_written_in_pieces_between_others_is_one_step(engine: LocalEngine) -> None:
+def test_undo_takes_back_an_interleaved_batch_at_once(engine: LocalEngine) -> None:
     engine.apply([Add(engine.draft("import 1"))], batch="import")
     engine.remember("meanwhile")
     engine.apply([Add(engine.draft("import 2"))], batch="import")
@@ -141,7 +141,7 @@ def test_a_link_taken_away_and_brought_back_did_not_stand_in_between(engine: Loc
     assert [outcome.action for outcome in engine.undo().outcomes] == [Action.UNLINKED]
 
 
-def test_what_was_erased_is_left_out_and_the_rest_is_taken_back(engine: LocalEngine) -> None:
+def test_undo_leaves_out_erased_memories(engine: LocalEngine) -> None:
     drafts = [engine.draft(f"number {number}") for number in range(3)]
     addition = engine.apply([Add(draft) for draft in drafts])[0].batch
     for one, other in pairwise(drafts):
@@ -174,12 +174,12 @@ def test_undo_never_passes_over_an_erasure_or_a_sealing(engine: LocalEngine) -> 
     assert engine.store.memories([kept.id])
 
 
-def test_an_unknown_batch_is_told(engine: LocalEngine) -> None:
+def test_undo_names_an_unknown_batch(engine: LocalEngine) -> None:
     with pytest.raises(NotFound):
         engine.undo("nothing")
 
 
-def test_what_an_undo_restores_is_found_again_with_all_its_details(engine: LocalEngine) -> None:
+def test_undo_restores_every_detail_for_recall(engine: LocalEngine) -> None:
     id = engine.remember("a blue heron", tags=["bird"], keywords="wader", importance=0.9).id
     engine.edit(id, content="a grey goose", tags=["fowl"], keywords="", importance=0.1)
     before = timestamps.now()
@@ -202,7 +202,7 @@ def test_a_client_undoes_only_its_own_changes(engine: LocalEngine) -> None:
     assert [outcome.id for outcome in engine.undo().outcomes] == [kept.id]
 
 
-def test_undo_stays_in_the_project_and_with_the_actor_unless_told_otherwise(engine: LocalEngine) -> None:
+def test_undo_stays_in_the_project_and_with_the_actor_by_default(engine: LocalEngine) -> None:
     here = engine.remember("kept here")
     everywhere = engine.remember("kept everywhere", project="")
     there = engine.remember("kept elsewhere", project="other")
@@ -286,7 +286,7 @@ def test_a_closing_is_not_taken_back_over_a_later_one(engine: LocalEngine) -> No
     assert _states(engine, id) == ("one", Sensitivity.OPEN)
 
 
-def test_a_client_never_opens_again_what_it_made_private(engine: LocalEngine) -> None:
+def test_undo_of_a_client_never_opens_a_private_memory(engine: LocalEngine) -> None:
     agent = engine.acting_as(client_actor("agent"))
     added = agent.remember("one")
     with_text = agent.edit(added.id, content="two", sensitivity=Sensitivity.PRIVATE)[0]
@@ -304,7 +304,7 @@ def test_a_client_never_opens_again_what_it_made_private(engine: LocalEngine) ->
     assert [outcome.sensitivity for outcome in engine.undo(_last_batch(engine)).outcomes] == [Sensitivity.PRIVATE]
 
 
-def test_a_client_with_nothing_before_a_closing_is_told_so(engine: LocalEngine) -> None:
+def test_undo_of_a_client_names_a_closing_as_its_only_change(engine: LocalEngine) -> None:
     agent, id = engine.acting_as(client_actor("agent")), engine.remember("one").id
     agent.edit(id, sensitivity=Sensitivity.PRIVATE)
     with pytest.raises(Conflict, match=r"--open`\)$"):

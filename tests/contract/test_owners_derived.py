@@ -104,7 +104,7 @@ def _everything(store: OwnerStore) -> list[object]:
     return [owner_walk.truth_of(store), owner_walk.derived_of(store)]
 
 
-def test_conversations_of_one_name_are_each_owners_own(
+def test_conversations_of_one_name_belong_to_their_owners(
     open_store: Callable[..., OwnerStore], make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = timestamps.now()
@@ -175,7 +175,7 @@ def _add(store: OwnerStore, *memories: Memory) -> None:
         store.apply([Add(replace(memory, owner=store.owner))], batch=f"add {memory.id}")
 
 
-def test_a_text_waits_for_each_owner_and_model_by_itself(pair: Pair, make_memory: Callable[..., Memory]) -> None:
+def test_embed_jobs_are_per_owner_and_model(pair: Pair, make_memory: Callable[..., Memory]) -> None:
     alice, bob = pair
     one, again = make_memory("a heron"), make_memory("a heron", project="pond")
     alice.vectors.use_model("model of alice")
@@ -203,7 +203,7 @@ def test_a_slot_is_one_owners_own(pair: Pair, make_memory: Callable[..., Memory]
         ]
 
 
-def test_what_waits_to_be_embedded_again_is_one_owners_own(pair: Pair, make_memory: Callable[..., Memory]) -> None:
+def test_jobs_of_another_model_belong_to_one_owner(pair: Pair, make_memory: Callable[..., Memory]) -> None:
     alice, bob = pair
     memory = make_memory("a heron")
     alice.vectors.use_model("model of alice")
@@ -217,9 +217,7 @@ def test_what_waits_to_be_embedded_again_is_one_owners_own(pair: Pair, make_memo
     assert bob.vectors.contents(slots, queued=False) == {}
 
 
-def test_what_an_owner_withholds_is_withheld_for_that_owner_alone(
-    pair: Pair, make_memory: Callable[..., Memory]
-) -> None:
+def test_withheld_text_is_withheld_for_its_owner_only(pair: Pair, make_memory: Callable[..., Memory]) -> None:
     alice, bob = pair
     one, two = make_memory("the first text"), make_memory("the second text")
     private = replace(two, id=one.id, sensitivity=Sensitivity.PRIVATE)
@@ -271,7 +269,7 @@ def test_an_erasure_regroups_no_name_of_another_owner(pair: Pair, make_memory: C
     assert [list(alice.names.known()), alice.names.merges([argo, brig, cog, dhow])] == before
 
 
-def test_what_an_owner_was_given_keeps_no_fingerprint_of_another(
+def test_fingerprints_of_injections_belong_to_one_owner(
     pair: Pair, make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = timestamps.now()

@@ -38,7 +38,7 @@ def test_a_scope_of_another_owner_is_empty(store: OwnerStore, add: Make) -> None
     assert _contents(store, owner="nobody") == []
 
 
-def test_projects_limit_what_is_seen(store: OwnerStore, add: Make) -> None:
+def test_browse_filters_by_project(store: OwnerStore, add: Make) -> None:
     add("kitchen things", project="kitchen")
     add("garden things", project="garden")
     add("things everywhere", project="")
@@ -48,14 +48,14 @@ def test_projects_limit_what_is_seen(store: OwnerStore, add: Make) -> None:
     assert _contents(store, projects=frozenset()) == []
 
 
-def test_a_category_limits_what_is_seen(store: OwnerStore, add: Make) -> None:
+def test_browse_filters_by_category(store: OwnerStore, add: Make) -> None:
     add("a fact")
     add("a lesson", category="lessons")
     assert _contents(store, category="lessons") == ["a lesson"]
     assert _contents(store, category="people") == []
 
 
-def test_all_tags_asked_for_must_be_there_as_a_whole(store: OwnerStore, add: Make) -> None:
+def test_browse_requires_every_tag_in_full(store: OwnerStore, add: Make) -> None:
     add("both", tags=("red", "very green"))
     add("one", tags=("red",))
     add("none")
@@ -85,7 +85,7 @@ def test_validity_is_half_open_and_open_sides_never_exclude(store: OwnerStore, a
     assert len(_contents(store, as_of=_day(1), any_time=True)) == 4
 
 
-def test_both_time_axes_can_be_asked_at_once(store: OwnerStore, do: Do, add: Make) -> None:
+def test_browse_combines_both_time_axes(store: OwnerStore, do: Do, add: Make) -> None:
     memory = add("until the 20th", valid_to=_day(20))
     believed = timestamps.now()
     do(Revise(replace(memory, content="until the 5th", valid_to=_day(5)), base=1))
@@ -94,7 +94,7 @@ def test_both_time_axes_can_be_asked_at_once(store: OwnerStore, do: Do, add: Mak
     assert _contents(store, as_of=_day(4)) == ["until the 5th"]
 
 
-def test_what_was_known_then_is_filtered_as_it_was_then(store: OwnerStore, do: Do, add: Make) -> None:
+def test_browse_filters_earlier_versions_by_their_own_fields(store: OwnerStore, do: Do, add: Make) -> None:
     before = timestamps.now()
     memory = add("first words", tags=("old",), category="lessons")
     then = timestamps.now()

@@ -60,7 +60,7 @@ def test_an_erasing_takes_every_document_about_the_memory(store: OwnerStore, add
     assert store.documents.all("song").keys() == {"kept", "none"}
 
 
-def test_a_document_about_an_erased_memory_is_not_kept(store: OwnerStore, add: Make) -> None:
+def test_erase_removes_documents_about_the_memory(store: OwnerStore, add: Make) -> None:
     erased, kept = add(), add()
     store.erase([erased.id], batch="gone")
     store.documents.put("song", {"a": Document("too late", about=[erased.id, kept.id]), "b": Document("fine")})
@@ -104,7 +104,7 @@ def test_a_document_is_read_by_its_key(store: OwnerStore) -> None:
     )
 
 
-def test_a_document_is_swapped_only_while_it_is_what_it_was(store: OwnerStore) -> None:
+def test_swap_replaces_only_an_unchanged_document(store: OwnerStore) -> None:
     assert store.documents.swap("kind", "key", None, "one")
     assert not store.documents.swap("kind", "key", None, "two")
     assert not store.documents.swap("kind", "key", "zero", "two")

@@ -65,7 +65,7 @@ def test_a_lease_ends(store: OwnerStore, pass_time: Callable[[float], None]) -> 
     assert _claimed(store) == ["a"]
 
 
-def test_what_is_complete_is_gone(store: OwnerStore) -> None:
+def test_complete_removes_the_job(store: OwnerStore) -> None:
     store.jobs.add("sweep", ["a", "b"])
     store.jobs.add("other", ["a"])
     store.jobs.complete("sweep", ["a", "nobody"])
@@ -74,7 +74,7 @@ def test_what_is_complete_is_gone(store: OwnerStore) -> None:
     assert _claimed(store) == ["b", "a"]
 
 
-def test_what_fails_waits_again_until_the_last_try(store: OwnerStore) -> None:
+def test_failed_job_waits_until_its_last_try(store: OwnerStore) -> None:
     store.jobs.add("sweep", ["a", "b"])
     for number in range(MOST_TRIES):
         assert store.jobs.claim("sweep", 1) == [Job("sweep", "a", number, f"error {number - 1}" if number else "")]
@@ -121,7 +121,7 @@ def test_a_released_job_waits_again_and_has_lost_no_try(store: OwnerStore) -> No
     assert [(job.key, job.tries) for job in store.jobs.claim("kind")] == [("two", 0)]
 
 
-def test_jobs_that_were_given_up_can_be_tried_again_and_keep_their_error(store: OwnerStore) -> None:
+def test_failed_jobs_can_be_retried_with_their_error(store: OwnerStore) -> None:
     store.jobs.add(EMBED, ["one", "two"])
     for _ in range(MOST_TRIES):
         store.jobs.fail(EMBED, ["one"], "refused")

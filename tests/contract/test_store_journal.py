@@ -81,7 +81,7 @@ def test_outcomes_name_their_lines(store: OwnerStore, do: Do, make_memory: Make)
     assert [outcome.seq for outcome in outcomes] == [first.seq, None, second.seq]
 
 
-def test_a_version_is_known_from_the_moment_of_its_line(store: OwnerStore, told: list[JournalEntry]) -> None:
+def test_version_begins_at_the_time_of_its_journal_entry(store: OwnerStore, told: list[JournalEntry]) -> None:
     moment_of = {(entry.id, entry.version): entry.at for entry in told if entry.version is not None}
     known = {(memory.id, memory.version): memory.known_from for _, memory in store.versions()}
     assert moment_of == known
@@ -98,7 +98,7 @@ def test_pages_of_changes_join_without_gap(store: OwnerStore, told: list[Journal
     assert page.cursor == cursor == store.position()
 
 
-def test_a_cursor_leads_to_what_came_after_it(store: OwnerStore, told: list[JournalEntry], do: Do) -> None:
+def test_cursor_leads_to_later_entries(store: OwnerStore, told: list[JournalEntry], do: Do) -> None:
     before = store.position()
     assert store.changes_since(before).entries == []
     do(Forget(told[1].id))
@@ -115,7 +115,7 @@ def test_the_newest_lines_come_newest_first(store: OwnerStore, told: list[Journa
     assert store.newest_entries(before=told[0].seq) == []
 
 
-def test_lines_can_be_asked_for_by_memory_and_batch(store: OwnerStore, told: list[JournalEntry]) -> None:
+def test_journal_filters_by_memory_and_batch(store: OwnerStore, told: list[JournalEntry]) -> None:
     one, other = told[0].id, told[1].id
     assert store.journal(id=one) == [entry for entry in told if entry.id == one]
     assert store.journal(id=other) == [entry for entry in told if other in (entry.id, entry.other)]
@@ -145,7 +145,7 @@ def test_numbers_are_never_used_again(store: OwnerStore, do: Do, make_memory: Ma
     assert len({entry.seq for entry in store.journal()}) == 2
 
 
-def test_an_entry_names_who_made_the_change(store: OwnerStore, make_memory: Make) -> None:
+def test_journal_entry_names_the_actor(store: OwnerStore, make_memory: Make) -> None:
     one, two = make_memory("one"), make_memory("two")
     store.apply([Add(one)], batch="first")
     store.apply([Add(two)], batch="second", actor=client_actor("codex"))

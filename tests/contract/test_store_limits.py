@@ -91,7 +91,7 @@ def test_apply_refuses_to_restore_beyond_the_limit(limited: OwnerStore, full: li
     assert limited.census().memories == MOST
 
 
-def test_apply_shrinks_what_is_beyond_a_lowered_limit(
+def test_apply_allows_shrinking_beyond_a_lowered_limit(
     open_store: Callable[..., OwnerStore], limited: OwnerStore, full: list[Memory], make_memory: Make
 ) -> None:
     others = [make_memory(f"moss {number}") for number in range(2)]
@@ -103,7 +103,7 @@ def test_apply_shrinks_what_is_beyond_a_lowered_limit(
     refused(limited, Add(make_memory("one too many")))
 
 
-def test_apply_counts_what_other_instances_write(open_limited: Callable[..., OwnerStore], make_memory: Make) -> None:
+def test_apply_counts_writes_of_other_instances(open_limited: Callable[..., OwnerStore], make_memory: Make) -> None:
     stores = [open_limited() for _ in range(2)]
     for number in range(MOST):
         write(stores[number % 2], Add(make_memory(f"fern {number}")))

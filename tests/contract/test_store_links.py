@@ -26,7 +26,7 @@ def _link(source: Memory, target: Memory, kind: LinkKind = LinkKind.SUPERSEDES) 
 
 
 @pytest.mark.parametrize("kind", list(LinkKind))
-def test_a_link_is_found_from_either_end(store: OwnerStore, do: Do, add: Make, kind: LinkKind) -> None:
+def test_links_reads_a_link_from_either_end(store: OwnerStore, do: Do, add: Make, kind: LinkKind) -> None:
     one, other, stranger = add(), add(), add()
     link = _link(one, other, kind)
     [outcome] = do(Connect(link))
@@ -48,7 +48,7 @@ def test_rows_tell_which_memories_replace_or_were_replaced(store: OwnerStore, do
     assert store.superseding_ids([]) == {}
 
 
-def test_links_can_be_asked_for_by_kind(store: OwnerStore, do: Do, add: Make) -> None:
+def test_links_filters_by_kind(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     links = [_link(one, other, kind) for kind in LinkKind]
     do(*map(Connect, links))
@@ -57,7 +57,7 @@ def test_links_can_be_asked_for_by_kind(store: OwnerStore, do: Do, add: Make) ->
         assert store.links([other.id], kind=link.kind) == [link]
 
 
-def test_a_link_that_stands_is_not_made_twice(store: OwnerStore, do: Do, add: Make) -> None:
+def test_connect_does_not_repeat_an_open_link(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     do(Connect(_link(one, other)))
     entries = store.position()
@@ -98,7 +98,7 @@ def test_a_branch_is_no_circle_and_other_kinds_may_go_round(store: OwnerStore, d
     assert len(store.links([one.id])) == 4
 
 
-def test_a_closed_link_stays_known_and_leaves_room_for_the_reverse(store: OwnerStore, do: Do, add: Make) -> None:
+def test_closed_link_stays_in_the_history_and_allows_its_reverse(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     link = _link(one, other)
     do(Connect(link))
@@ -115,7 +115,7 @@ def test_a_closed_link_stays_known_and_leaves_room_for_the_reverse(store: OwnerS
     assert [found.source for found in store.links([one.id])] == [other.id]
 
 
-def test_a_link_made_again_is_another_link(store: OwnerStore, do: Do, add: Make) -> None:
+def test_reopened_link_is_another_link(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     do(Connect(_link(one, other)))
     do(Disconnect(_link(one, other)))
@@ -127,7 +127,7 @@ def test_a_link_made_again_is_another_link(store: OwnerStore, do: Do, add: Make)
     assert store.links([one.id], known_at=between) == []
 
 
-def test_closing_what_does_not_stand_changes_nothing(store: OwnerStore, do: Do, add: Make) -> None:
+def test_disconnect_of_no_open_link_changes_nothing(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     do(Connect(_link(one, other)))
     entries = store.position()
@@ -162,7 +162,7 @@ def test_a_refused_link_takes_its_whole_list_back(store: OwnerStore, do: Do, add
     assert list(store.all_links()) == []
 
 
-def test_links_of_very_many_memories_are_each_given_once(store: OwnerStore, do: Do, make_memory: Make) -> None:
+def test_links_of_many_memories_come_once(store: OwnerStore, do: Do, make_memory: Make) -> None:
     memories = [make_memory(f"number {number}") for number in range(1100)]
     do(*map(Add, memories))
     links = [_link(memories[place], memories[-1 - place], LinkKind.SEE_ALSO) for place in range(550)]
@@ -170,9 +170,7 @@ def test_links_of_very_many_memories_are_each_given_once(store: OwnerStore, do: 
     assert store.links([memory.id for memory in memories]) == links
 
 
-def test_every_snapshot_has_the_links_that_others_made_before_it(
-    open_store: Callable[..., OwnerStore], add: Make
-) -> None:
+def test_snapshot_contains_links_committed_before_it(open_store: Callable[..., OwnerStore], add: Make) -> None:
     store, other = open_store(), open_store()
     one, second, third = add(), add(), add()
     ids = [one.id, second.id, third.id]

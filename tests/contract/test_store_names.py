@@ -52,7 +52,7 @@ def test_a_version_may_be_read_twice_and_out_of_order(store: OwnerStore, add: Ma
     assert [row for row, _ in store.names.unread()] == [rows[0], rows[2]]
 
 
-def test_a_name_is_known_once_and_its_mentions_come_in_order(store: OwnerStore, add: Make) -> None:
+def test_name_is_stored_once_with_mentions_in_order(store: OwnerStore, add: Make) -> None:
     add("one")
     add("two")
     _read(store, {"one": [_named("Argo", "title"), _named("Helm")], "two": [_named("Argo")]})
@@ -71,7 +71,7 @@ def test_a_name_is_known_once_and_its_mentions_come_in_order(store: OwnerStore, 
     assert store.names.numbered([names["helm"].name])[names["helm"].name].key == "helm"
 
 
-def test_a_version_read_again_mentions_only_what_is_new_besides(store: OwnerStore, add: Make) -> None:
+def test_reading_a_version_again_adds_only_new_mentions(store: OwnerStore, add: Make) -> None:
     add("one")
     [(row, _)] = store.names.unread()
     store.names.save({row: [_named("Argo", "title"), _named("Helm")]}, read=[row])
@@ -88,7 +88,7 @@ def test_a_version_read_again_mentions_only_what_is_new_besides(store: OwnerStor
     assert store.heads().mention == store.names.mentions()[-1].mention
 
 
-def test_names_that_begin_alike_are_told_apart(store: OwnerStore, add: Make) -> None:
+def test_names_with_a_common_prefix_stay_apart(store: OwnerStore, add: Make) -> None:
     add("one")
     blocks = ("harbourmaster", "harbourmistress", "harbour")
     _read(store, {"one": [Named(block, block, block.title(), False, "name") for block in blocks]})
@@ -183,7 +183,7 @@ def test_edges_run_from_the_subject_and_close_with_their_evidence(store: OwnerSt
     assert store.names.edges(names["argo"].concept, limit=1)[0].evidence == standing.id
 
 
-def test_edges_can_be_asked_for_by_project_and_without_closed_ones(store: OwnerStore, do: Do, add: Make) -> None:
+def test_edges_filters_by_project_and_open_evidence(store: OwnerStore, do: Do, add: Make) -> None:
     here, there, gone = add("one", project="here"), add("two", project="there"), add("three", project="here")
     said = [_named("Argo", "title"), _named("Helm"), _named("helm charts", joins=("helm", "alias"))]
     _read(store, {"one": said, "two": said, "three": said})
@@ -213,7 +213,7 @@ def test_everything_is_counted(store: OwnerStore, add: Make) -> None:
     assert counts.bytes > 0
 
 
-def test_an_erased_memory_takes_the_names_along_that_nobody_else_says(store: OwnerStore, add: Make) -> None:
+def test_erase_removes_names_without_other_mentions(store: OwnerStore, add: Make) -> None:
     first, _ = add("one"), add("two")
     _read(
         store,
@@ -252,7 +252,7 @@ def test_a_spelling_goes_with_the_last_text_that_had_it(store: OwnerStore, add: 
     assert [name.text for name in store.names.known()] == ["zephyr", "HELM"]
 
 
-def test_what_was_erased_while_it_was_read_leaves_nothing(store: OwnerStore, add: Make) -> None:
+def test_version_erased_while_read_leaves_no_names(store: OwnerStore, add: Make) -> None:
     memory = add("one")
     row = store.names.unread()[0][0]
     store.erase([memory.id], batch="gone")
@@ -269,7 +269,7 @@ def test_everything_can_be_forgotten_and_read_again(store: OwnerStore, add: Make
     assert store.jobs.count(NAMES) == 1
 
 
-def test_what_was_decided_by_hand_outlives_forgetting(store: OwnerStore, add: Make) -> None:
+def test_manual_merges_outlive_forgetting(store: OwnerStore, add: Make) -> None:
     add("one")
     add("two")
     alike = _named("Argos", joins=("argo", "plural"))
@@ -291,9 +291,7 @@ def test_what_was_decided_by_hand_outlives_forgetting(store: OwnerStore, add: Ma
     assert [merge.reason for merge in store.names.merges([argos.name])] == ["plural", BY_HAND]
 
 
-def test_every_snapshot_has_the_names_that_others_read_before_it(
-    open_store: Callable[..., OwnerStore], add: Make
-) -> None:
+def test_snapshot_contains_names_committed_before_it(open_store: Callable[..., OwnerStore], add: Make) -> None:
     store, other = open_store(), open_store()
     keys = ["argo", "helm", "flux", "nobody"]
 

@@ -85,7 +85,7 @@ def test_erasing_takes_the_sealed_texts_too(store: OwnerStore, do: Do, secret: M
     assert store.sealed() == []
 
 
-def test_sealing_anew_keeps_what_they_are_bound_to(store: OwnerStore, do: Do, secret: Memory) -> None:
+def test_resealing_leaves_the_bound_version(store: OwnerStore, do: Do, secret: Memory) -> None:
     do(Revise(replace(secret, importance=0.9), base=1))
     store.reseal({(secret.id, 2): b"anew", ("nobody", 1): b"lost"})
     assert blobs(store) == [(1, 1, b"first"), (2, 1, b"anew")]
@@ -110,7 +110,7 @@ def test_sealing_rewrites_every_version(store: OwnerStore, do: Do, add: Callable
     assert not old.keys() & dict(store.versions()).keys()
 
 
-def test_sealing_refuses_what_was_changed_meanwhile(store: OwnerStore, do: Do, secret: Memory) -> None:
+def test_sealing_refuses_a_concurrently_changed_memory(store: OwnerStore, do: Do, secret: Memory) -> None:
     do(Revise(replace(secret, importance=0.9), base=1))
     with pytest.raises(Conflict, match="meanwhile"):
         store.seal([(secret, sealed())], batch="b")

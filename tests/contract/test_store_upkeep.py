@@ -51,7 +51,7 @@ def test_a_closed_store_refuses_everything(unbound: Store, store: OwnerStore, ma
     unbound.close()
 
 
-def test_a_census_counts_what_stands_and_what_stood(store: OwnerStore, filled: list[Memory]) -> None:
+def test_census_counts_current_and_past_versions(store: OwnerStore, filled: list[Memory]) -> None:
     census = store.census()
     counted = (census.memories, census.forgotten, census.superseded, census.versions, census.links, census.journal)
     assert counted == (2, 1, 1, 4, 2, 7)
@@ -78,7 +78,7 @@ def test_a_sound_store_has_no_findings(
     assert maintenance.check(deep=deep) == []
 
 
-def test_content_that_does_not_fit_its_hash_is_found(
+def test_check_reports_content_with_a_wrong_hash(
     store: OwnerStore, maintenance: Maintenance, do: Do, make_memory: Make
 ) -> None:
     memory = replace(make_memory("true words"), content_hash="0" * 64)
@@ -206,7 +206,7 @@ def test_a_backup_never_overwrites(
 
 
 @pytest.mark.parametrize("content", [b"", b"no backup at all", bytes(8192)], ids=["empty", "text", "zeros"])
-def test_what_is_no_backup_is_refused_and_changes_nothing(
+def test_restore_refuses_other_files_and_changes_nothing(
     store: OwnerStore, maintenance: Maintenance, filled: list[Memory], tmp_path: Path, content: bytes
 ) -> None:
     before = _everything(store), store.epoch()

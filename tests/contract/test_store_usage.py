@@ -68,7 +68,7 @@ def test_uses_are_counted_by_day(store: OwnerStore, add: Make, clock: Callable[[
     assert [day.day for day in store.usage.days(1)] == ["2026-03-13"]
 
 
-def test_a_conversation_knows_what_it_was_given(
+def test_given_lists_the_injections_of_a_conversation(
     store: OwnerStore, add: Make, clock: Callable[[datetime], None]
 ) -> None:
     one, two = add(), add()
@@ -86,9 +86,7 @@ def test_a_conversation_knows_what_it_was_given(
     assert _given(store, "nobody") == []
 
 
-def test_conversations_are_listed_with_what_they_cost(
-    store: OwnerStore, add: Make, clock: Callable[[datetime], None]
-) -> None:
+def test_conversations_lists_tokens(store: OwnerStore, add: Make, clock: Callable[[datetime], None]) -> None:
     one, two = add(), add()
     clock(NOON)
     store.usage.injected("talk", [_use(one, 20), _use(two, 5)], client="claude-code", project="shop")
@@ -111,7 +109,7 @@ def test_conversations_are_listed_with_what_they_cost(
     assert store.usage.conversations() == [other]
 
 
-def test_what_was_lost_is_forgotten_with_the_next_thing_given(store: OwnerStore, add: Make) -> None:
+def test_lost_injections_end_with_the_next_injection(store: OwnerStore, add: Make) -> None:
     one, two, three = add(), add(), add()
     store.usage.injected("talk", [_use(one), _use(two)])
     store.usage.injected("other", [_use(one)])
@@ -122,7 +120,7 @@ def test_what_was_lost_is_forgotten_with_the_next_thing_given(store: OwnerStore,
     assert {each.id: each.lost for each in store.usage.given("talk")} == {two.id: False, three.id: False}
 
 
-def test_a_conversation_may_begin_anew(store: OwnerStore, add: Make) -> None:
+def test_forgotten_conversation_starts_over(store: OwnerStore, add: Make) -> None:
     one = add()
     store.usage.injected("talk", [_use(one)])
     store.usage.injected("other", [_use(one)])
@@ -130,7 +128,7 @@ def test_a_conversation_may_begin_anew(store: OwnerStore, add: Make) -> None:
     assert (_given(store, "talk"), _given(store, "other")) == ([], [one.id])
 
 
-def test_only_the_newest_conversations_are_kept(
+def test_store_holds_only_the_newest_conversations(
     store: OwnerStore, add: Make, clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger, "MOST_CONVERSATIONS", 3)
@@ -176,7 +174,7 @@ def test_old_conversations_go_and_those_that_are_over_go_sooner(
     assert [_given(store, name) for name in ("open", "taken up again", "new")] == [[], [], [one.id]]
 
 
-def test_fingerprints_lead_to_what_was_given(store: OwnerStore, add: Make) -> None:
+def test_fingerprints_lead_to_injected_memories(store: OwnerStore, add: Make) -> None:
     one, two = add(), add()
     store.usage.injected("talk", [_use(one, 1, "a", "b"), _use(two, 1, "b")])
     store.usage.injected("talk", [_use(one, 1, "a")])
@@ -208,7 +206,7 @@ def test_a_sealing_takes_everything_about_the_memory(store: OwnerStore, make_mem
     assert store.usage.echoed(["a", "c"]) == {}
 
 
-def test_what_comes_after_an_erasing_is_not_kept(store: OwnerStore, add: Make) -> None:
+def test_uses_after_an_erasure_are_dropped(store: OwnerStore, add: Make) -> None:
     one, two = add(), add()
     store.erase([one.id], batch="gone")
     store.usage.injected("talk", [_use(one, 1, "a"), _use(two, 1, "b")])

@@ -90,7 +90,7 @@ def test_keeping_vectors_takes_their_contents_off_the_queue(store: OwnerStore, a
     assert store.vectors.save(ONE, {}) == {}
 
 
-def test_vectors_can_be_kept_before_their_contents_are_done(store: OwnerStore, add: Make) -> None:
+def test_vectors_can_be_saved_before_their_jobs_complete(store: OwnerStore, add: Make) -> None:
     store.vectors.use_model(ONE)
     first, second = add("number 1"), add("number 2")
     found = {memory.content_hash: b"a vector" for memory in (first, second)}
@@ -206,7 +206,7 @@ def test_a_text_that_another_memory_still_says_keeps_its_vector(store: OwnerStor
     assert _said(store) == [b"one-model@1 on said twice"]
 
 
-def test_a_vector_that_comes_after_its_text_was_erased_is_not_kept(store: OwnerStore, add: Make) -> None:
+def test_vector_of_an_erased_text_is_dropped(store: OwnerStore, add: Make) -> None:
     memory, other = add("erased while it was being embedded"), add("still there")
     under_way = {digest: text.encode() for digest, text in store.vectors.waiting()}
     store.erase([memory.id], batch="erase")

@@ -27,7 +27,7 @@ def _words(memory: Memory) -> Memory:
     return replace(memory, known_from=memory.created_at, known_to=None)
 
 
-def test_a_memory_comes_back_as_it_was_given(store: OwnerStore, do: Do, make_memory: Make) -> None:
+def test_stored_memory_reads_back_unchanged(store: OwnerStore, do: Do, make_memory: Make) -> None:
     memory = make_memory(
         "Ünïcode: 数据库 🌱\nsecond line",
         category="decisions",
@@ -51,9 +51,7 @@ def test_a_memory_comes_back_as_it_was_given(store: OwnerStore, do: Do, make_mem
     assert _words(store.memories([memory.id])[memory.id]) == _words(memory)
 
 
-def test_a_memory_is_known_from_its_write_on_and_not_from_its_draft(
-    store: OwnerStore, do: Do, make_memory: Make
-) -> None:
+def test_known_from_is_the_time_of_the_write(store: OwnerStore, do: Do, make_memory: Make) -> None:
     memory = make_memory()
     between = timestamps.now()
     do(Add(memory))
@@ -72,7 +70,7 @@ def test_a_memory_taken_over_verbatim_keeps_its_moments_and_may_repeat_content(
     assert store.memories([twin.id]).keys() == {twin.id}
 
 
-def test_what_was_stored_is_there_after_reopening(
+def test_memories_survive_reopening(
     unbound: Store, open_store: Callable[..., OwnerStore], add: Make, store: OwnerStore
 ) -> None:
     memory = add()
@@ -82,13 +80,13 @@ def test_what_was_stored_is_there_after_reopening(
     assert (again.history(memory.id), again.journal(), again.epoch()) == before
 
 
-def test_two_openings_of_one_store_see_each_other(open_store: Callable[..., OwnerStore], add: Make) -> None:
+def test_two_openings_share_one_store(open_store: Callable[..., OwnerStore], add: Make) -> None:
     other = open_store()
     memory = add()
     assert other.memories([memory.id]).keys() == {memory.id}
 
 
-def test_known_content_is_answered_with_the_known_memory(store: OwnerStore, do: Do, make_memory: Make) -> None:
+def test_add_of_stored_content_returns_the_stored_memory(store: OwnerStore, do: Do, make_memory: Make) -> None:
     first = make_memory("water the fern")
     do(Add(first))
     entries = store.position()
@@ -151,7 +149,7 @@ def test_an_id_is_taken_once(store: OwnerStore, do: Do, add: Make, make_memory: 
         do(Add(make_memory("other words", id=memory.id, version=2), verbatim=True))
 
 
-def test_versions_follow_each_other_without_gap_or_overlap(store: OwnerStore, do: Do, add: Make) -> None:
+def test_versions_have_no_gap_or_overlap(store: OwnerStore, do: Do, add: Make) -> None:
     memory = add("first words")
     for base, text in enumerate(("second words", "third words"), start=1):
         [outcome] = do(Revise(_saying(memory, text), base=base))
@@ -163,7 +161,7 @@ def test_versions_follow_each_other_without_gap_or_overlap(store: OwnerStore, do
     assert store.memories([memory.id]) == {memory.id: history[-1]}
 
 
-def test_every_moment_shows_what_was_known_then(store: OwnerStore, do: Do, add: Make) -> None:
+def test_known_at_shows_the_versions_of_any_moment(store: OwnerStore, do: Do, add: Make) -> None:
     before = timestamps.now()
     memory = add("first words")
     moment_of = {"first words": timestamps.now()}
@@ -263,7 +261,7 @@ def test_forgetting_twice_changes_nothing(store: OwnerStore, do: Do, add: Make) 
     assert (store.position(), store.history(memory.id)) == (entries, history)
 
 
-def test_unknown_ids_are_told_or_left_out(store: OwnerStore, do: Do, make_memory: Make) -> None:
+def test_unknown_ids_raise_or_are_left_out(store: OwnerStore, do: Do, make_memory: Make) -> None:
     with pytest.raises(NotFound):
         do(Forget("nobody"))
     with pytest.raises(NotFound):
@@ -314,7 +312,7 @@ def test_rows_name_versions_for_good(store: OwnerStore, do: Do, add: Make) -> No
     assert store.rows([row])[row].known_to is not None
 
 
-def test_versions_come_in_row_order_however_many_are_asked_for(store: OwnerStore, do: Do, make_memory: Make) -> None:
+def test_versions_of_many_ids_come_in_row_order(store: OwnerStore, do: Do, make_memory: Make) -> None:
     memories = [make_memory(f"number {number}") for number in range(1003)]
     do(*map(Add, memories))
     do(Revise(_saying(memories[0], "number 0 again"), base=1))

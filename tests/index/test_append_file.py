@@ -46,7 +46,9 @@ def _assert_holds(file: AppendFile, expected: dict[int, np.ndarray]) -> None:
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(st.integers(0, 4), max_size=4), max_size=4))
-def test_what_is_appended_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]]) -> None:
+def test_appended_records_read_back_unchanged(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]]
+) -> None:
     file = AppendFile(tmp_path_factory.mktemp("growing"), "i1", 2)
     expected: dict[int, np.ndarray] = {}
     for counts in batches:
@@ -73,7 +75,7 @@ def test_an_empty_file_is_there_and_holds_nothing(file: AppendFile) -> None:
     _assert_holds(file, _vectors(7))
 
 
-def test_records_without_values_stand_among_others(file: AppendFile) -> None:
+def test_empty_records_may_lie_between_full_ones(file: AppendFile) -> None:
     batch = _vectors(1, 3, count=2) | {2: np.empty((0, WIDTH), dtype="<f4")}
     file.append(EPOCH, batch)
     _assert_holds(file, batch)
@@ -118,7 +120,7 @@ def test_a_file_of_another_history_width_or_type_is_not_believed(file: AppendFil
     assert list(_content(_open(file, "another epoch"))) == [9]
 
 
-def test_beginning_anew_leaves_what_others_read_alone(file: AppendFile) -> None:
+def test_new_file_leaves_open_readers_alone(file: AppendFile) -> None:
     file.append(EPOCH, _vectors(1, count=500))
     # A process whose map lost its pages would die by a signal, so the file that it holds must stay whole.
     with (file.path / "values").open("rb") as held:
@@ -127,7 +129,7 @@ def test_beginning_anew_leaves_what_others_read_alone(file: AppendFile) -> None:
 
 
 @pytest.mark.parametrize("name", ["slots", "counts", "checks", "values", "stamp.json"])
-def test_a_file_cut_short_or_gone_is_not_believed_and_begun_anew(file: AppendFile, name: str) -> None:
+def test_truncated_or_missing_file_starts_over(file: AppendFile, name: str) -> None:
     for damage in ("cut", "emptied", "gone"):
         shutil.rmtree(file.path, ignore_errors=True)
         file.append(EPOCH, _vectors(1, 2, 3))
@@ -177,7 +179,7 @@ def test_damage_names_the_record_that_has_it(file: AppendFile) -> None:
     assert _open(file).damaged().tolist() == [2]
 
 
-def test_records_are_read_in_any_order_and_what_a_file_lacks_is_zero(file: AppendFile) -> None:
+def test_records_read_in_any_order_and_missing_ones_are_zero(file: AppendFile) -> None:
     batch = _vectors(1, 2, 3, 4, count=2) | {5: np.empty((0, WIDTH), dtype="<f4")} | _vectors(6)
     file.append(EPOCH, batch)
     records, order = _open(file), [1, 2, 4, 5, 0, 3, 3, 1]

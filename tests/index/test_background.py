@@ -36,7 +36,7 @@ def test_the_background_survives_a_text_that_breaks_the_model(engine: LocalEngin
     until(lambda: engine.store.jobs.count(EMBED) == 0)
 
 
-def test_the_background_embeds_what_is_there_and_what_comes(engine: LocalEngine) -> None:
+def test_background_embeds_existing_and_new_texts(engine: LocalEngine) -> None:
     fill(engine, 3)
     engine.work_in_background()
     until(lambda: engine.store.jobs.count(EMBED) == 0)

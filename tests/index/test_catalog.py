@@ -203,7 +203,7 @@ def test_masks_are_the_filters_of_the_store(data: st.DataObject) -> None:
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(changes(), min_size=1, max_size=5))
-def test_keeping_it_fresh_is_the_same_as_reading_it_anew(batches: list[list[tuple[str, Any]]]) -> None:
+def test_updated_catalog_equals_a_rebuilt_one(batches: list[list[tuple[str, Any]]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(SqliteStore(Path(folder) / "store.db"))
         kept = Catalog(world.store, MODEL)
@@ -270,7 +270,7 @@ def test_nothing_is_read_again_while_nothing_happens(world: World) -> None:
     assert catalog.view() is not before
 
 
-def test_a_restored_store_is_read_anew(world: World, tmp_path: Path) -> None:
+def test_catalog_is_rebuilt_after_a_restore(world: World, tmp_path: Path) -> None:
     world.add("before")
     world.unbound.maintenance.backup(tmp_path / "copy.db")
     catalog = Catalog(world.store, MODEL)
@@ -280,7 +280,7 @@ def test_a_restored_store_is_read_anew(world: World, tmp_path: Path) -> None:
     assert len(catalog.view().rows) == 1
 
 
-def test_a_content_known_already_has_its_place_at_once(world: World) -> None:
+def test_stored_content_has_its_slot_at_once(world: World) -> None:
     world.add("said twice", project="garden")
     world.embed()
     catalog = Catalog(world.store, MODEL)
@@ -302,7 +302,7 @@ def test_an_empty_store_has_empty_columns(world: World) -> None:
     assert columns.neighbours(columns.find([]), (-1, 1)).shape == (0, 2)
 
 
-def test_a_kept_view_is_that_of_its_scope_and_moment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_view_belongs_to_its_scope_and_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_MOST_VIEWS", 2)
     now = timestamps.now()
     world.add("always", project="garden")
@@ -323,7 +323,7 @@ def test_a_kept_view_is_that_of_its_scope_and_moment(world: World, monkeypatch: 
         assert columns.scoped(replace(later, any_time=True)).is_visible.all()
 
 
-def test_neighbours_stand_beside_each_other_by_position(world: World) -> None:
+def test_neighbours_follow_the_positions_of_a_session(world: World) -> None:
     positions = (30, 10, 20, 40)
     turns = [world.add(session="talk", position=position) for position in positions]
     columns = Catalog(world.store, MODEL).view()
@@ -358,7 +358,7 @@ def test_only_current_versions_are_neighbours(world: World) -> None:
     assert found.tolist() == [[-1, at[3]], [-1, -1], [-1, -1], [at[0], -1]]
 
 
-def test_names_may_be_added_while_a_mask_is_made(world: World) -> None:
+def test_names_may_be_added_during_a_mask(world: World) -> None:
     world.add()
     columns = Catalog(world.store, MODEL).view()
     places = columns.codes.places

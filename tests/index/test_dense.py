@@ -174,7 +174,7 @@ def test_the_tail_answers_as_the_file_will(shelf: Shelf) -> None:
     np.testing.assert_allclose(before[1], after[1], atol=1e-6)
 
 
-def test_what_is_written_later_is_found_at_once(shelf: Shelf) -> None:
+def test_dense_index_contains_later_writes_at_once(shelf: Shelf) -> None:
     shelf.put(units(20))
     index = shelf.index(tail_cap=5)
     asked = units(1, 77)[0]
@@ -232,7 +232,7 @@ def test_bits_keep_nearly_all_of_the_nearest(
 
 
 @pytest.mark.parametrize("lost", ["nothing", "all", "half", "others"])
-def test_bits_that_their_file_lacks_are_made_anew(shelf: Shelf, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+def test_missing_bits_are_rebuilt(shelf: Shelf, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
     monkeypatch.setattr(dense, "EXACT_LIMIT", 50)
     monkeypatch.setattr(dense, "BIT_CANDIDATES", 100)
     vectors = units(200)
@@ -286,7 +286,7 @@ def test_another_model_s_file_and_vectors_are_not_used(shelf: Shelf) -> None:
     assert len(list(shelf.folder.glob("dense-*"))) == 2
 
 
-def test_a_restored_store_is_read_anew(shelf: Shelf, tmp_path: Path) -> None:
+def test_dense_index_is_rebuilt_after_a_restore(shelf: Shelf, tmp_path: Path) -> None:
     shelf.put(units(3))
     shelf.unbound.maintenance.backup(tmp_path / "copy.db")
     index = shelf.index(tail_cap=0)
@@ -332,7 +332,7 @@ def test_vectors_that_are_none_are_left_out_and_counted(shelf: Shelf, kind: str,
 
 
 @pytest.mark.parametrize("tail_cap", [0, 100])
-def test_vectors_of_a_damaged_file_do_not_hide_the_others(shelf: Shelf, tail_cap: int) -> None:
+def test_damaged_file_hides_only_its_own_vectors(shelf: Shelf, tail_cap: int) -> None:
     vectors = units(12)
     shelf.put(vectors)
     shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[0], everyone(shelf.columns), 1)
@@ -422,7 +422,7 @@ def test_the_file_of_another_format_is_replaced(shelf: Shelf, monkeypatch: pytes
     assert index.path.exists() == can_write
 
 
-def test_bits_are_written_where_they_are_asked(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_are_written_only_if_enabled(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "EXACT_LIMIT", 50)
     shelf.put(units(50))
     index = shelf.index(tail_cap=0)

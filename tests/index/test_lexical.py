@@ -157,7 +157,7 @@ def test_an_index_of_another_format_or_language_is_rebuilt_and_the_old_one_remov
         assert not english.exists()
 
 
-def test_another_process_sees_what_was_written_meanwhile(engine: LocalEngine) -> None:
+def test_another_process_reads_concurrent_writes(engine: LocalEngine) -> None:
     _fill(engine, 3)
     engine.recall("alpha")
     with LocalEngine(engine.settings, Path.cwd()) as other:
@@ -192,7 +192,7 @@ def test_filters_apply_before_the_cut(engine: LocalEngine) -> None:
     assert [hit.memory.id for hit in engine.recall("plum", tags=["rare"]).hits] == [wanted.id]
 
 
-def test_orphans_are_found_and_removed_by_an_inspection(engine: LocalEngine) -> None:
+def test_inspection_removes_orphans(engine: LocalEngine) -> None:
     ids = _fill(engine, 4)
     engine.lexical.rebuild()
     engine.store.erase([ids[0]], batch="test")

@@ -198,7 +198,7 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing(folder: Path, first: tupl
     assert index.damaged() == 0
 
 
-def test_damage_is_found_and_rebuilt_and_other_formats_are_removed(folder: Path) -> None:
+def test_damaged_index_is_rebuilt_and_other_formats_removed(folder: Path) -> None:
     store = ToyStore("one", "two", "three")
     index = ToyIndex(folder, store, tail_cap=0)
     index.view()

@@ -62,7 +62,7 @@ def _concepts(layers: Layers, row: int) -> set[int]:
 
 
 @pytest.mark.parametrize("tail_cap", [0, 2, 1000])
-def test_mentions_are_found_from_both_sides(book: Book, tail_cap: int) -> None:
+def test_mentions_lead_from_rows_to_names_and_back(book: Book, tail_cap: int) -> None:
     index = book.index(tail_cap)
     first = book.add("argo*", "helm")
     index.view()
@@ -77,7 +77,7 @@ def test_mentions_are_found_from_both_sides(book: Book, tail_cap: int) -> None:
     assert _concepts(layers, 999) == set()
 
 
-def test_a_list_of_others_may_be_cut(book: Book) -> None:
+def test_list_of_other_rows_may_be_cut(book: Book) -> None:
     for _ in range(4):
         book.add("argo")
     places, rows, _ = book.index(0).view().holders(np.array([book.concept("argo")] * 2), most=3)
@@ -85,7 +85,7 @@ def test_a_list_of_others_may_be_cut(book: Book) -> None:
     assert len(set(rows.tolist())) == 3
 
 
-def test_a_lead_is_a_subject_where_others_mention_it(book: Book) -> None:
+def test_lead_counts_as_subject_if_other_memories_mention_it(book: Book) -> None:
     alone = book.add("kite?")
     named, _ = book.add("argo?"), book.add("argo")
     layers = book.index().view()
@@ -145,7 +145,7 @@ def test_the_file_serves_and_is_written_again_when_lost(book: Book) -> None:
     assert book.index().damaged() == 0
 
 
-def test_a_damaged_file_is_found_and_rebuilt(book: Book) -> None:
+def test_damaged_mention_file_is_rebuilt(book: Book) -> None:
     row = book.add("argo*")
     index = book.index(0)
     index.view()

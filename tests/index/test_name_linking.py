@@ -49,7 +49,7 @@ def test_names_are_read_once(engine: LocalEngine) -> None:
     assert "heron" in names or "heron team" in names
 
 
-def test_a_new_memory_is_read_for_names_that_are_known(engine: LocalEngine) -> None:
+def test_new_memory_is_linked_to_stored_names(engine: LocalEngine) -> None:
     engine.remember("zanzibar: the name of the staging cluster")
     _read(engine)
     later = "we restart zanzibar every Sunday"
@@ -99,9 +99,7 @@ def test_an_explained_acronym_stands_for_its_expansion(engine: LocalEngine) -> N
     assert names["ci"].concept == names["continuous integration"].concept
 
 
-def test_owners_do_not_learn_names_from_each_other(
-    engine: LocalEngine, open_engine: Callable[..., LocalEngine]
-) -> None:
+def test_names_stay_with_their_owner(engine: LocalEngine, open_engine: Callable[..., LocalEngine]) -> None:
     other = open_engine(owner="you")
     engine.remember("zanzibar: the name of my cat")
     other.remember("we flew to zanzibar")

@@ -172,7 +172,7 @@ def _gathered(index: TokenIndex, *slots: int) -> list[list[int]]:
     return [vectors[end - count : end, 0].tolist() for end, count in zip(ends.tolist(), counts.tolist(), strict=True)]
 
 
-def test_what_is_added_is_gathered_in_any_order(open_index: Callable[[], TokenIndex]) -> None:
+def test_gather_reads_added_vectors_in_any_order(open_index: Callable[[], TokenIndex]) -> None:
     index = open_index()
     assert _gathered(index, 1, 2) == [[], []]
     index.add({3: _tokens(3), 1: _tokens(1)})
@@ -184,7 +184,7 @@ def test_what_is_added_is_gathered_in_any_order(open_index: Callable[[], TokenIn
         assert _gathered(each) == []
 
 
-def test_what_another_process_adds_is_seen_at_once(open_index: Callable[[], TokenIndex]) -> None:
+def test_vectors_of_another_process_are_seen_at_once(open_index: Callable[[], TokenIndex]) -> None:
     reader, writer = open_index(), open_index()
     for slot in range(1, 9):
         writer.add({slot: _tokens(slot, 1)})
@@ -199,7 +199,7 @@ def test_missing_are_those_without_a_record(open_index: Callable[[], TokenIndex]
     assert index.missing(np.array([1, 2, 3, 4])).tolist() == [1, 3]
 
 
-def test_what_is_there_already_is_not_added_again(open_index: Callable[[], TokenIndex], tmp_path: Path) -> None:
+def test_stored_token_vectors_are_not_added_again(open_index: Callable[[], TokenIndex], tmp_path: Path) -> None:
     one, other = open_index(), open_index()
     one.add({1: _tokens(1), 2: _tokens(2)})
     [folder] = (tmp_path / "index").glob("tokens-*")
@@ -214,14 +214,14 @@ def _erase(store: OwnerStore, *slots: int) -> None:
     store.erase([memory.id for _, memory in store.versions() if memory.content in contents], batch="erase")
 
 
-def test_what_was_erased_meanwhile_is_not_added(open_index: Callable[[], TokenIndex], store: OwnerStore) -> None:
+def test_token_vectors_of_an_erased_text_are_dropped(open_index: Callable[[], TokenIndex], store: OwnerStore) -> None:
     _erase(store, 2)
     index = open_index()
     index.add({1: _tokens(1), 2: _tokens(2)})
     assert _gathered(index, 1, 2) == [[1], []]
 
 
-def test_a_rebuild_leaves_no_byte_of_what_was_erased(
+def test_rebuild_leaves_no_byte_of_erased_texts(
     open_index: Callable[[], TokenIndex], store: OwnerStore, tmp_path: Path
 ) -> None:
     index = open_index()

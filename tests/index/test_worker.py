@@ -24,7 +24,7 @@ from triskele.store.derived_rows import VectorStore
 # In small durable steps
 
 
-def test_what_waits_is_embedded_in_batches(engine: LocalEngine, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_embeds_in_batches(engine: LocalEngine, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "BATCH", 4)
     fill(engine, 10)
     told: list[int] = []
@@ -37,7 +37,7 @@ def test_what_waits_is_embedded_in_batches(engine: LocalEngine, toy: Toy, monkey
     assert_whole(engine, 10)
 
 
-def test_no_more_than_asked_for_is_embedded(engine: LocalEngine) -> None:
+def test_worker_embeds_at_most_the_requested_number(engine: LocalEngine) -> None:
     fill(engine, 10)
     semantic = engine.semantic()
     assert semantic is not None
@@ -45,7 +45,7 @@ def test_no_more_than_asked_for_is_embedded(engine: LocalEngine) -> None:
     assert engine.store.jobs.count(EMBED) == 7
 
 
-def test_what_the_model_has_seen_is_not_shown_to_it_again(engine: LocalEngine, toy: Toy) -> None:
+def test_worker_embeds_each_text_once(engine: LocalEngine, toy: Toy) -> None:
     kept = engine.remember("seen once")
     engine.upkeep.embed()
     engine.edit(kept.id, tags=["new"], importance=0.9)
@@ -56,7 +56,7 @@ def test_what_the_model_has_seen_is_not_shown_to_it_again(engine: LocalEngine, t
     assert_whole(engine, 1)
 
 
-def test_an_edit_is_embedded_anew_and_the_old_version_keeps_its_vector(engine: LocalEngine, toy: Toy) -> None:
+def test_edit_is_embedded_and_the_old_version_retains_its_vector(engine: LocalEngine, toy: Toy) -> None:
     kept = engine.remember("first words")
     engine.upkeep.embed()
     engine.edit(kept.id, content="second words")
@@ -144,7 +144,7 @@ def test_a_text_erased_while_it_is_embedded_leaves_nothing(engine: LocalEngine, 
 
 
 @pytest.mark.slow
-def test_what_another_process_claimed_is_left_to_it_until_its_lease_ends(engine: LocalEngine, toy: Toy) -> None:
+def test_claimed_job_waits_for_the_end_of_its_lease(engine: LocalEngine, toy: Toy) -> None:
     assert engine.semantic() is not None
     fill(engine, 5)
     claimed = engine.store.jobs.claim(EMBED, 2, lease_s=1.0)
@@ -156,7 +156,7 @@ def test_what_another_process_claimed_is_left_to_it_until_its_lease_ends(engine:
     assert_whole(engine, 5)
 
 
-def test_what_fails_for_want_of_a_store_waits_again_at_once(engine: LocalEngine, toy: Toy) -> None:
+def test_job_that_fails_with_the_store_waits_again_at_once(engine: LocalEngine, toy: Toy) -> None:
     fill(engine, 2)
 
     def fail() -> None:
@@ -216,7 +216,7 @@ MOMENTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
 
 @pytest.mark.parametrize("first", [0, 6], ids=["at once", "later"])
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_batch_that_dies_is_made_whole_by_the_next(
+def test_next_batch_completes_an_interrupted_one(
     tmp_path: Path, toy: Toy, monkeypatch: pytest.MonkeyPatch, moment: str, first: int
 ) -> None:
     engine = open_toy(tmp_path / "home")

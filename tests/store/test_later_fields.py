@@ -148,7 +148,7 @@ def test_an_archive_without_the_first_columns_is_refused(tmp_path: Path) -> None
         import_archive(engine, tmp_path / "one.archive", keep_origin=True)
 
 
-def test_the_first_list_of_columns_alone_is_hashed_if_the_others_hold_nothing() -> None:
+def test_version_hash_leaves_out_empty_later_columns() -> None:
     first = [f"value {number}" for number in range(len(VERSION_LISTS[0]))]
     rest = [None] * (len(LATER_COLUMNS) - 2)
     assert version_hash([*first, None, None, *rest]) == row_hash(first)

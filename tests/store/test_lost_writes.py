@@ -49,7 +49,7 @@ def written(open_engine: OpenEngine) -> LocalEngine:
 
 
 @pytest.mark.parametrize("damage", [_cut, _flip, _remove])
-def test_a_damaged_log_is_told_with_ids_and_times(
+def test_damaged_log_is_reported_with_ids_and_times(
     written: LocalEngine, open_engine: OpenEngine, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     newest = written.store.newest_entries(limit=3)
@@ -71,7 +71,7 @@ def test_a_damaged_log_is_told_with_ids_and_times(
             assert lost.texts[newest[0].id] == "the crane arrives in March"
 
 
-def test_the_loss_is_told_until_its_folder_goes_and_new_writes_are_found(
+def test_loss_is_reported_until_its_folder_is_removed(
     written: LocalEngine, open_engine: OpenEngine, tmp_path: Path
 ) -> None:
     path = _copied(written, tmp_path / "copy")
@@ -90,9 +90,7 @@ def test_the_loss_is_told_until_its_folder_goes_and_new_writes_are_found(
         assert again.upkeep.inspect(deep=True).is_whole
 
 
-def test_an_older_copy_in_the_place_of_the_database_is_told(
-    written: LocalEngine, open_engine: OpenEngine, tmp_path: Path
-) -> None:
+def test_older_copy_of_the_database_is_reported(written: LocalEngine, open_engine: OpenEngine, tmp_path: Path) -> None:
     written.upkeep.backup(tmp_path / "older.db")
     last = written.remember("written after the copy")
     home = Path(written.settings.home)
@@ -112,7 +110,7 @@ def test_restore_loses_nothing_unasked(written: LocalEngine, open_engine: OpenEn
     assert open_engine().upkeep.inspect(deep=True).is_whole
 
 
-def test_an_index_ahead_of_the_journal_is_kept_and_not_believed(
+def test_index_ahead_of_the_journal_is_preserved_and_rebuilt(
     written: LocalEngine, open_engine: OpenEngine, tmp_path: Path
 ) -> None:
     """Without a ledger, as a store of an older version has none, only the index tells."""

@@ -68,7 +68,7 @@ def test_nothing_is_left_of_the_names_of_a_memory(
     assert holders.size and not rows & set(holders.tolist())
 
 
-def test_nothing_is_left_of_names_that_were_joined_by_hand_or_read_anew(
+def test_erase_leaves_no_byte_of_merged_or_reread_names(
     engine: LocalEngine, words: list[str], new_word: NewWord, tmp_path: Path, traces: Traces
 ) -> None:
     id = _remember(engine, words)

@@ -144,7 +144,7 @@ def _verdict(home: Path, whole: Truth) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 10 * STORES)
-def test_damaged_stores_are_told_and_restored(
+def test_random_damage_is_reported_and_restored(
     pristine: tuple[Path, Path, Truth, Truth], tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     folder, backup, whole, saved = pristine

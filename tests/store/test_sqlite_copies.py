@@ -58,7 +58,7 @@ def _id(engine: LocalEngine, word: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["backup", "restore"])
 @pytest.mark.parametrize("by", ["erase", "doctor"])
-def test_what_a_killed_backup_or_restore_left_is_named_and_erased(
+def test_remains_of_a_killed_backup_or_restore_are_named_and_erased(
     engine: LocalEngine, word: str, tmp_path: Path, traces: Traces, what: str, by: str
 ) -> None:
     file = tmp_path / "elsewhere" / "copy.db"
@@ -91,7 +91,7 @@ def test_a_backup_in_the_making_is_left_alone(engine: LocalEngine, tmp_path: Pat
         assert (folder / "copy.db").exists()
 
 
-def test_erasing_reaches_what_a_restore_kept(
+def test_erase_reaches_copies_of_a_restore(
     engine: LocalEngine, open_engine: OpenEngine, word: str, tmp_path: Path, traces: Traces
 ) -> None:
     engine.upkeep.backup(tmp_path / "backup.db")

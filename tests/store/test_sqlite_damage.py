@@ -273,7 +273,7 @@ def test_the_index_of_another_store_is_not_believed(
     assert _is_right(open_engine())
 
 
-def test_an_index_that_lost_documents_is_found_by_the_doctor(
+def test_doctor_reports_an_index_without_some_documents(
     indexed: LocalEngine, open_engine: Callable[..., LocalEngine]
 ) -> None:
     """An index that claims to be up to date and holds less than the store."""

@@ -27,7 +27,7 @@ def test_an_erasing_leaves_no_byte_of_a_document(
     assert traces(tmp_path, [word]) == set()
 
 
-def test_a_document_that_somebody_changed_is_found(open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_check_reports_a_changed_document(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
     engine.store.documents.put("song", {"a": Document("x")})
     other = apsw.Connection(str(tmp_path / "home" / "memories.db"))
@@ -39,9 +39,7 @@ def test_a_document_that_somebody_changed_is_found(open_engine: OpenEngine, tmp_
         engine.store.documents.all("song")
 
 
-def test_who_is_in_a_hurry_is_refused_at_once_and_others_wait_as_before(
-    open_engine: OpenEngine, tmp_path: Path
-) -> None:
+def test_impatient_writer_is_refused_at_once_and_other_writers_wait(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine(busy_timeout_s=30.0)
     engine.remember("the kettle is red")
     other = apsw.Connection(str(tmp_path / "home" / "memories.db"))

@@ -38,7 +38,7 @@ def _remember(engine: LocalEngine, words: list[str]) -> str:
     return engine.remember(f"{first} met {second}", tags=[tag], keywords=f"about {keyword}").id
 
 
-def test_the_search_finds_what_is_still_there(
+def test_search_for_bytes_reports_remains(
     engine: LocalEngine, tmp_path: Path, words: list[str], traces: Traces
 ) -> None:
     _remember(engine, words)
@@ -132,7 +132,7 @@ def test_an_open_reader_is_named_and_the_rest_is_done_when_it_has_gone(
         pytest.param(False, False, id="plain"),
     ],
 )
-def test_a_crash_before_the_scrubbing_is_made_good_by_the_doctor(
+def test_doctor_completes_an_erasure_after_a_crash(
     engine: LocalEngine,
     open_engine: OpenEngine,
     tmp_path: Path,
@@ -176,7 +176,7 @@ def test_the_journal_keeps_the_id_and_that_it_was_erased(engine: LocalEngine, wo
     assert engine.store.find(id) == []
 
 
-def test_what_was_there_before_the_erasing_can_still_be_undone(engine: LocalEngine, words: list[str]) -> None:
+def test_changes_before_an_erasure_can_be_undone(engine: LocalEngine, words: list[str]) -> None:
     added = engine.remember("the kettle is red")
     id = _remember(engine, words)
     engine.link(added.id, LinkKind.SEE_ALSO, id)

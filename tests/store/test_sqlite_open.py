@@ -56,7 +56,7 @@ def test_the_database_of_another_program_with_our_version_number_is_refused(tmp_
 
 
 @pytest.mark.parametrize("content", [b"just some notes\n" * 100, bytes(5000), b"\xff" * 5000], ids=["text", "0", "1"])
-def test_what_is_no_database_is_refused_unchanged(tmp_path: Path, content: bytes) -> None:
+def test_open_refuses_other_files_unchanged(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
     assert str(path) in _refusal(path)
@@ -73,7 +73,7 @@ def test_a_path_through_a_file_is_no_store(tmp_path: Path) -> None:
     assert str(tmp_path) in _refusal(tmp_path / "file" / "memories.db")
 
 
-def test_a_half_made_store_is_refused(tmp_path: Path) -> None:
+def test_open_refuses_an_incomplete_store(tmp_path: Path) -> None:
     path = tmp_path / "half.db"
     SqliteStore(path).close()
     _database(path, "DROP TABLE links")
@@ -118,7 +118,7 @@ def test_every_connection_is_durable(tmp_path: Path) -> None:
     assert seen == [("wal", 2), ("wal", 2)]
 
 
-def test_a_store_that_is_being_set_up_is_waited_for_and_then_told(tmp_path: Path) -> None:
+def test_open_waits_for_a_store_being_created_then_reports_it(tmp_path: Path) -> None:
     path = tmp_path / "memories.db"
     with file_lock(tmp_path / "memories.db.lock", timeout_s=0) as is_held:
         assert is_held
@@ -137,7 +137,7 @@ def test_a_lock_is_exclusive_and_ends_with_its_holder(tmp_path: Path) -> None:
         assert is_held
 
 
-def test_a_busy_store_is_told_and_reads_go_on(open_engine: Callable[..., LocalEngine], tmp_path: Path) -> None:
+def test_busy_store_is_reported_and_reads_continue(open_engine: Callable[..., LocalEngine], tmp_path: Path) -> None:
     engine = open_engine(busy_timeout_s=0.1)
     engine.remember("kept")
     other = apsw.Connection(str(tmp_path / "home" / "memories.db"))
@@ -209,7 +209,7 @@ def test_a_store_in_a_folder_that_may_only_be_read_is_read_and_refuses_writes(
 
 
 @pytest.mark.slow
-def test_a_log_beside_a_read_only_database_is_read_or_told(common_folder: Path, make_memory: Make) -> None:
+def test_log_beside_a_read_only_database_is_read_or_reported(common_folder: Path, make_memory: Make) -> None:
     path, memory = common_folder / "memories.db", make_memory()
     unbound = SqliteStore(path)
     unbound.for_owner("me").apply([Add(memory)], batch="one")

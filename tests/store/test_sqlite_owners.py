@@ -60,7 +60,7 @@ def test_an_archive_for_one_owner_touches_nothing_of_another(file: SqliteStore, 
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["source", "target"])
-def test_a_memory_that_an_owner_lost_is_found_beside_another_owner_who_has_it(
+def test_check_reports_a_lost_memory_that_another_owner_has(
     tmp_path: Path, file: SqliteStore, drafts: list[Memory], number: int
 ) -> None:
     for owner in ("alice", "bob"):
@@ -72,7 +72,7 @@ def test_a_memory_that_an_owner_lost_is_found_beside_another_owner_who_has_it(
 
 
 @pytest.mark.parametrize("table", ["secrets", "versions"])
-def test_half_of_a_secret_is_found_beside_another_owner_who_has_both(
+def test_check_reports_half_a_secret_that_another_owner_has_whole(
     tmp_path: Path, file: SqliteStore, drafts: list[Memory], table: str
 ) -> None:
     for owner in ("alice", "bob"):

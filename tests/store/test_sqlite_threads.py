@@ -104,7 +104,7 @@ def test_a_closed_engine_refuses_instead_of_opening_its_file_again(open_engine: 
 
 
 @pytest.mark.parametrize("inside", ["snapshot", "writing", "noting", "reading"])
-def test_a_thread_whose_connection_another_closes_is_told(open_engine: Callable[..., LocalEngine], inside: str) -> None:
+def test_thread_with_a_closed_connection_gets_an_error(open_engine: Callable[..., LocalEngine], inside: str) -> None:
     engine = open_engine()
 
     def use() -> None:
@@ -194,7 +194,7 @@ def test_a_check_finds_nothing_missing_while_another_process_writes(
     assert found == [] and next(numbers) > 3
 
 
-def test_kept_answers_follow_every_writer(open_engine: Callable[..., LocalEngine]) -> None:
+def test_cached_answers_follow_every_writer(open_engine: Callable[..., LocalEngine]) -> None:
     engine, other = open_engine(), open_engine()
     first, second, third = (engine.remember(f"heron {number}").id for number in range(3))
     store, beside = engine.store, other.store
@@ -222,7 +222,7 @@ def test_kept_answers_follow_every_writer(open_engine: Callable[..., LocalEngine
     assert store.heads() == heads and third in {memory.id for memory in engine.browse().memories}
 
 
-def test_kept_answers_outlive_notes_about_use_alone(open_engine: Callable[..., LocalEngine]) -> None:
+def test_cached_answers_outlive_counts_of_use(open_engine: Callable[..., LocalEngine]) -> None:
     engine, other = open_engine(), open_engine()
     id, store = engine.remember("heron").id, engine.store
     asked: list[str] = []
@@ -242,7 +242,7 @@ def test_kept_answers_outlive_notes_about_use_alone(open_engine: Callable[..., L
     assert store.documents.all("note") == {"theirs": 1}
 
 
-def test_kept_answers_do_not_outlive_a_restore_whose_backup_could_not_be_noted(
+def test_cached_answers_end_with_a_restore_of_an_unrecorded_backup(
     open_engine: Callable[..., LocalEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = open_engine()

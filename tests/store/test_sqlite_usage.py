@@ -45,7 +45,7 @@ def test_no_byte_of_an_id_or_fingerprint_stays(
     assert [connection.execute(f"SELECT count(*) FROM {table}").get for table in tables] == [0, 0, 0]
 
 
-def test_what_is_refused_goes_with_what_comes_next(open_engine: OpenEngine, writer: apsw.Connection) -> None:
+def test_refused_use_is_written_with_the_next(open_engine: OpenEngine, writer: apsw.Connection) -> None:
     engine = open_engine()
     id = engine.remember("the kettle is red").id
     # Whoever waited here would fail the test by its time limit.
@@ -69,7 +69,7 @@ def test_what_is_refused_goes_with_what_comes_next(open_engine: OpenEngine, writ
     assert engine.store.usage.given("other") == []
 
 
-def test_what_waits_is_written_at_the_end(open_engine: OpenEngine, writer: apsw.Connection) -> None:
+def test_pending_uses_are_written_at_close(open_engine: OpenEngine, writer: apsw.Connection) -> None:
     engine = open_engine()
     id = engine.remember("the kettle is red").id
     writer.execute("BEGIN IMMEDIATE")
@@ -79,7 +79,7 @@ def test_what_waits_is_written_at_the_end(open_engine: OpenEngine, writer: apsw.
     assert open_engine().store.usage.counts([id])[id].injected == 1
 
 
-def test_what_waits_is_bounded(
+def test_pending_uses_are_bounded(
     open_engine: OpenEngine, writer: apsw.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(usage, "_MOST_WAITING", 3)

@@ -35,14 +35,14 @@ def again(engine: LocalEngine, **settings: str) -> StoreVault:
     return StoreVault(engine.store, PrivacySettings(**settings), engine.settings.home)
 
 
-def test_nothing_is_made_before_the_first_secret(engine: LocalEngine, key_file: Path) -> None:
+def test_vault_creates_nothing_before_the_first_secret(engine: LocalEngine, key_file: Path) -> None:
     engine.remember("the kettle is red")
     assert not engine.vault.exists() and not key_file.exists()
     engine.remember(TEXT)
     assert engine.vault.exists() and key_file.stat().st_mode & 0o077 == 0
 
 
-def test_another_process_reads_what_this_one_sealed(engine: LocalEngine, open_engine: OpenEngine) -> None:
+def test_another_process_reads_sealed_texts(engine: LocalEngine, open_engine: OpenEngine) -> None:
     id = engine.remember(TEXT).id
     assert open_engine().reveal(id).text == TEXT
 
@@ -76,7 +76,7 @@ def test_without_the_key_everything_but_secrets_works(engine: LocalEngine, key_f
     assert health.findings == () and health.vault_problem
 
 
-def test_a_passphrase_from_the_environment_or_from_whoever_is_asked(
+def test_passphrase_comes_from_the_environment_or_a_prompt(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRISKELE_PASSPHRASE", "correct horse battery")
@@ -116,7 +116,7 @@ def test_an_unfinished_key_without_sealed_text_is_replaced(engine: LocalEngine, 
 
 
 @pytest.mark.parametrize("written", [b"", b"QUJD", None], ids=["empty", "partial", "gone"])
-def test_a_key_lost_after_the_last_secret_is_made_again(
+def test_key_lost_after_the_last_secret_is_replaced(
     open_engine: OpenEngine, key_file: Path, written: bytes | None
 ) -> None:
     first = open_engine()
@@ -128,7 +128,7 @@ def test_a_key_lost_after_the_last_secret_is_made_again(
 
 
 @pytest.mark.parametrize("written", [b"", b"QUJD"], ids=["empty", "partial"])
-def test_an_unfinished_key_with_sealed_text_is_told(open_engine: OpenEngine, key_file: Path, written: bytes) -> None:
+def test_unfinished_key_with_sealed_text_is_reported(open_engine: OpenEngine, key_file: Path, written: bytes) -> None:
     first = open_engine()
     id = first.remember(TEXT).id
     first.close()
@@ -216,7 +216,7 @@ def test_a_change_of_keys_killed_at_any_step_loses_nothing(
         _rotated(open_engine, tmp_path / f"{moment}.db", moment, monkeypatch)
 
 
-def test_a_writer_with_old_keys_is_told_to_try_again(engine: LocalEngine, open_engine: OpenEngine) -> None:
+def test_writer_with_old_keys_must_retry(engine: LocalEngine, open_engine: OpenEngine) -> None:
     engine.remember(TEXT)
     draft = engine.draft(TEXT + "y")
     old = engine.vault.seal(draft.id, 1, TEXT + "y")
