@@ -53,7 +53,7 @@ from triskele.index.local import LocalCorpus
 from triskele.index.mentions import Bipartite, Layers
 from triskele.index.name_linking import FOUND, _Known, _Texts, read_names
 from triskele.recall import graph, pipeline
-from triskele.store.derived import Named
+from triskele.store.values import Named
 from triskele.text.spellings import key
 
 if TYPE_CHECKING:

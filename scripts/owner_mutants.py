@@ -1,6 +1,6 @@
 """Take one owner condition out of the SQL of the store at a time, and see whether the contract of owners fails.
 
-    python scripts/owner_mutants.py [--list] [--only reads.py:168 sqlite/names.py]
+    python scripts/owner_mutants.py [--list] [--only owner.py:168 sqlite/store.py]
 
 Every `owner = ?` and every join over owners in `store` is a mutant, except in the schema. A mutant that
 passes every test is a survivor: the contract of owners has a gap there, unless EQUIVALENT says why the statement gives
@@ -34,7 +34,7 @@ EQUIVALENT = {
     ("derived_rows.py", "(SELECT content FROM versions WHERE "): "equal hashes are equal texts; a vector has a version",
     ("derived_rows.py", "DELETE FROM merges WHERE "): "what deletes a name deletes its merges",
     ("name_rows.py", "before, after FROM merges WHERE "): "the number of a name is one owner's; names go by owner",
-    ("sqlite/names.py", "({holders} WHERE "): "the number of a name is one owner's",
+    ("sqlite/store.py", "({holders} WHERE "): "the number of a name is one owner's",
     ("sqlite/database.py", "SELECT 1 FROM links WHERE "): "it only decides whether the links are looked for",
     ("sqlite/database.py", "SELECT 1 FROM documents WHERE "): "it only decides whether the documents are looked for",
     (

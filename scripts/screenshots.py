@@ -24,7 +24,7 @@ from triskele.edge.hook import client
 from triskele.edge.process import resident
 from triskele.replies import Rationale
 from triskele.server.demo import demo_environment
-from triskele.store.derived import Use
+from triskele.store.values import Use
 from triskele.types import Verdict
 
 if TYPE_CHECKING:

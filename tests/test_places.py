@@ -27,7 +27,7 @@ from triskele.recall.fusion import METHODS
 from triskele.requests import AskOptions, Changes, Details, FusionName, Labels, ListOptions, RecallOptions
 from triskele.server.postgres.migrations import MIGRATIONS
 from triskele.server.sync_receiver import SyncRecord
-from triskele.store import reads
+from triskele.store import owner
 from triskele.store.rows import LATER_COLUMNS, VERSION_NAMES, from_memory, to_memory
 from triskele.store.sqlite import schema
 from triskele.sync.states import FINGERPRINTED, Record
@@ -170,7 +170,7 @@ def test_option_that_nothing_reads_is_refused(open_engine: Any, monkeypatch: pyt
 
 def test_filter_reaches_every_leg() -> None:
     filters = {field.name for field in fields(Scope)} - {"owner", "projects", "any_time", "trusted"}
-    everywhere = {"in_scope of store/reads.py": reads, "_filters of index/shard.py": shard}
+    everywhere = {"in_scope of store/owner.py": owner, "_filters of index/shard.py": shard}
     for file, module in everywhere.items():
         check(missing_from(file, filters, re.findall(r"scope\.(\w+)", inspect.getsource(module))))
     # Who may read a row is a mask of its own.

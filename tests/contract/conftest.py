@@ -10,7 +10,7 @@ from contract.memory_store import MemoryStores
 
 from triskele import config
 from triskele.store import open as stores
-from triskele.store.protocols import Maintenance, OwnerStore, Store
+from triskele.store.owner import Maintenance, OwnerStore, Store
 from triskele.store.writer import MemoryLimits
 from triskele.types import Add, Change, Memory, Outcome
 

@@ -19,8 +19,7 @@ from typing import Any, NoReturn
 
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.replies import Census
-from triskele.store.derived import Document
-from triskele.store.protocols import START, VAULT, ChangePage, Cursor, FolderRow, SealedRow
+from triskele.store.values import START, VAULT, ChangePage, Cursor, Document, FolderRow, SealedRow
 from triskele.store.writer import MemoryLimits
 from triskele.text import timestamps
 from triskele.text.ids import content_hash, same_words

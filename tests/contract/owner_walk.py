@@ -13,9 +13,9 @@ from typing import Any
 from triskele.errors import TriskeleError
 from triskele.replies import Census, NameCounts
 from triskele.store.corpus_protocol import CorpusStore, WeightedTerms, WordCounts
-from triskele.store.derived import BY_HAND, EMBED, NAMES, Document, Named, Use
-from triskele.store.protocols import START, VAULT, Cursor, OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.store.sharing import ShareStore
+from triskele.store.values import BY_HAND, EMBED, NAMES, START, VAULT, Cursor, Document, Named, Use
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import (

@@ -12,7 +12,7 @@ from triskele.engine.local import LocalEngine
 from triskele.engine.undo import plan
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.replies import Undone
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from triskele.errors import BadInput
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.text import timestamps
 from triskele.types import Add, Forget, Memory, Origin, Outcome, Revise, Scope, Sensitivity, Sort
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from triskele.store.derived import Document
-from triskele.store.protocols import START, Maintenance, OwnerStore
+from triskele.store.owner import Maintenance, OwnerStore
+from triskele.store.values import START, Document
 from triskele.types import Forget, Memory, Outcome
 
 Make = Callable[..., Memory]

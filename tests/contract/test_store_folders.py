@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from triskele.errors import NotFound
-from triskele.store.protocols import OwnerStore, Store
+from triskele.store.owner import OwnerStore, Store
 from triskele.types import Action, Add, Memory, MoveFolder, Outcome
 
 TRUTH = True

@@ -10,8 +10,8 @@ import pytest
 
 from triskele.errors import NotFound
 from triskele.replies import JobCounts
-from triskele.store.derived import EMBED, MOST_TRIES, NAMES, Job
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import EMBED, MOST_TRIES, NAMES, Job
 from triskele.text import timestamps
 from triskele.types import Add, Forget, Memory, Outcome, Revise
 

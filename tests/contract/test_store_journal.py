@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from triskele.errors import Conflict
-from triskele.store.protocols import START, Cursor, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import START, Cursor
 from triskele.text import timestamps
 from triskele.types import (
     CURATION,

@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from triskele.errors import QuotaExceeded
-from triskele.store.protocols import OwnerStore, Store
+from triskele.store.owner import OwnerStore, Store
 from triskele.store.writer import MemoryLimits
 from triskele.text import timestamps
 from triskele.types import Add, Change, Connect, Forget, Link, LinkKind, Memory, Revise

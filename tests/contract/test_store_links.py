@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from triskele.errors import Conflict, NotFound
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.text import timestamps
 from triskele.types import Action, Add, Connect, Disconnect, Forget, Link, LinkKind, Memory, Outcome
 

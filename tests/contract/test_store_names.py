@@ -9,8 +9,8 @@ import pytest
 
 from triskele.errors import NotFound
 from triskele.replies import NameCounts
-from triskele.store.derived import BY_HAND, NAMES, Named
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import BY_HAND, NAMES, Named
 from triskele.text import timestamps
 from triskele.types import Connect, Forget, Link, LinkKind, Memory, Outcome, Revise
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from triskele.errors import BadInput, Conflict
-from triskele.store.derived import Document
-from triskele.store.protocols import START, VAULT, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import START, VAULT, Document
 from triskele.text.ids import content_hash
 from triskele.types import Action, Add, MakePrivate, Memory, Outcome, Reveal, Revise, Sealed, Sensitivity
 

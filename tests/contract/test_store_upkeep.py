@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded, StoreClosed, StoreUnavailable
-from triskele.store.protocols import Maintenance, OwnerStore, Store
+from triskele.store.owner import Maintenance, OwnerStore, Store
 from triskele.store.writer import MemoryLimits
 from triskele.text import timestamps
 from triskele.types import Action, Add, Connect, Forget, Link, LinkKind, Memory, Outcome, Revise

@@ -11,8 +11,8 @@ import pytest
 
 from triskele.replies import ConversationUse, InjectedMemory
 from triskele.store import usage as ledger
-from triskele.store.derived import Document, Use
-from triskele.store.protocols import VAULT, Maintenance, OwnerStore
+from triskele.store.owner import Maintenance, OwnerStore
+from triskele.store.values import VAULT, Document, Use
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import Forget, Memory, Outcome, Sealed, Sensitivity, UseCount

@@ -11,8 +11,8 @@ import pytest
 
 from triskele.errors import NotFound, StoreUnavailable
 from triskele.store import derived_rows
-from triskele.store.derived import EMBED
-from triskele.store.protocols import Maintenance, OwnerStore
+from triskele.store.owner import Maintenance, OwnerStore
+from triskele.store.values import EMBED
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import Add, Change, Forget, Memory, Outcome, Revise, Role

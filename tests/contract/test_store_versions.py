@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from triskele.errors import Conflict, NotFound
-from triskele.store.protocols import START, OwnerStore, Store
+from triskele.store.owner import OwnerStore, Store
+from triskele.store.values import START
 from triskele.text import timestamps
 from triskele.types import Action, Add, Change, Forget, Memory, Origin, Outcome, Revise, Role, Sensitivity
 

@@ -16,7 +16,7 @@ from triskele.curation.curator import Curator
 from triskele.curation.decide import PairDecision
 from triskele.curation.whole_store import UpkeepKind
 from triskele.engine.local import LocalEngine
-from triskele.store.derived import Use
+from triskele.store.values import Use
 from triskele.text import timestamps
 from triskele.types import Add, LinkKind, Memory, Origin, Sensitivity, Verdict
 

@@ -16,7 +16,7 @@ from triskele.edge.hook import client as hook_client
 from triskele.edge.hook.client import NO_CHOICE
 from triskele.edge.process.engine_host import EngineHost, PackageWatch
 from triskele.errors import StoreClosed, StoreUnavailable
-from triskele.store.protocols import Cursor
+from triskele.store.values import Cursor
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.local import ModelIndexes
 from triskele.index.token_vectors import compressed
 from triskele.models.bundled import bundled
-from triskele.store.derived import EMBED
+from triskele.store.values import EMBED
 from triskele.store.vector_bytes import row_bytes, row_of
 from triskele.text.ids import content_hash
 from triskele.types import Add, Answer

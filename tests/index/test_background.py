@@ -16,8 +16,8 @@ from triskele.index import worker
 from triskele.index.lexical import LexicalIndex
 from triskele.index.token_vectors import TokenIndex
 from triskele.index.worker import Worker
-from triskele.store.derived import EMBED
 from triskele.store.sqlite.store import SqliteStore
+from triskele.store.values import EMBED
 from triskele.text.analysis import Analyzer
 
 

@@ -14,7 +14,7 @@ import pytest
 from toy_model import Toy, assert_whole, fill, open_toy, until
 
 from triskele.engine.local import LocalEngine
-from triskele.store.derived import EMBED
+from triskele.store.values import EMBED
 
 
 def _start(home: Path) -> subprocess.Popen[str]:

@@ -21,7 +21,8 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
 from triskele.index.mentions import MentionIndex
 from triskele.index.token_vectors import TokenIndex
-from triskele.store.protocols import Heads, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Heads
 from triskele.text.analysis import Analyzer
 from triskele.text.files import file_lock
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from triskele.index.mentions import Layers, MentionIndex
-from triskele.store.derived import Named
 from triskele.store.sqlite.store import SqliteStore
+from triskele.store.values import Named
 from triskele.types import Add, Memory
 
 Make = Callable[..., Memory]

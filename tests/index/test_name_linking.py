@@ -15,7 +15,7 @@ from triskele.engine.local import LocalEngine
 from triskele.index import lifecycle, name_linking
 from triskele.index.lifecycle import alone
 from triskele.index.name_linking import FOUND, read_names
-from triskele.store.derived import BY_HAND, Named
+from triskele.store.values import BY_HAND, Named
 from triskele.text import timestamps
 from triskele.types import Memory
 

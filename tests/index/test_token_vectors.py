@@ -18,7 +18,7 @@ from triskele.index.token_vectors import TokenIndex, against_bits, compressed, f
 from triskele.index.worker import restore_tokens
 from triskele.models.bundled import bundled
 from triskele.models.embedder import Encoding
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.store.sqlite.store import SqliteStore
 from triskele.text.files import file_lock
 from triskele.text.ids import content_hash

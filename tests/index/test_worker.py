@@ -18,8 +18,8 @@ from triskele.index.append_file import AppendFile
 from triskele.index.token_vectors import TokenIndex
 from triskele.index.worker import embed_waiting
 from triskele.models.embedder import Encoding
-from triskele.store.derived import EMBED, MOST_TRIES
 from triskele.store.derived_rows import VectorStore
+from triskele.store.values import EMBED, MOST_TRIES
 
 # In small durable steps
 

@@ -17,7 +17,7 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable
 from triskele.index import local, worker
 from triskele.models.embedder import Encoding
-from triskele.store.derived import EMBED
+from triskele.store.values import EMBED
 from triskele.store.vector_bytes import row_of
 from triskele.types import Add
 

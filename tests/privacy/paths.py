@@ -31,7 +31,7 @@ from triskele.index.name_linking import read_names
 from triskele.ingest import Drafter
 from triskele.privacy import detect
 from triskele.replies import HookCall
-from triskele.store.derived import Document
+from triskele.store.values import Document
 from triskele.types import Add, Sensitivity
 
 FILLER = "The harbour crane was painted in spring. " * 40

@@ -12,7 +12,7 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import NotFound
 from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
-from triskele.store.derived import Document
+from triskele.store.values import Document
 
 WORDS = Plan(weights={"lexical": 1.0, "dense": 0.0, "late": 0.0}, rescored=50)
 TEXTBOOK = Plan(fusion="rrf", rerank="late", k={"lexical": 20.0, "dense": 20.0})

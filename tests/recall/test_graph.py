@@ -12,7 +12,7 @@ from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.recall import graph
 from triskele.recall.plan import Plan
-from triskele.store.derived import NAMES
+from triskele.store.values import NAMES
 from triskele.types import Add, Answer, Hit
 
 BRIDGE = "Kestrel is the billing service that Marta Lindqvist maintains"

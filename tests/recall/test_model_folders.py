@@ -14,7 +14,7 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.manifest import GRAPH_FILE, MANIFEST_FILE, TOKENIZER_FILE
 from triskele.recall.plan import Plan
-from triskele.store.derived import EMBED
+from triskele.store.values import EMBED
 
 BUNDLED = sys.modules["triskele.models.bundled"]
 

@@ -26,7 +26,7 @@ from triskele.models.embedder import Encoding
 from triskele.models.inference import BundledRuntime
 from triskele.recall import model_switch
 from triskele.recall.plan import Plan, adopt
-from triskele.store.derived import EMBED, MOST_TRIES
+from triskele.store.values import EMBED, MOST_TRIES
 from triskele.types import Answer
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
 from triskele.server.postgres import heads, round_trips
 from triskele.server.postgres.truth import PostgresOwnerStore, PostgresStore
-from triskele.store.derived import EMBED, Named
+from triskele.store.values import EMBED, Named
 from triskele.text import timestamps
 from triskele.types import Add, Connect, Disconnect, Link, LinkKind, Memory, Revise
 

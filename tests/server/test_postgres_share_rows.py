@@ -18,7 +18,7 @@ from triskele.replies import ReceivedMemory
 from triskele.server.accounts import Accounts
 from triskele.server.postgres.connections import OwnerTransactions
 from triskele.server.postgres.truth import PostgresStore
-from triskele.store.protocols import START
+from triskele.store.values import START
 from triskele.types import Action, Add, Connect, Forget, Link, LinkKind, Memory, Outcome, Revise, Sensitivity
 from triskele.validation import check_share
 

@@ -22,7 +22,7 @@ from triskele.models.bundled import BundledEmbedder
 from triskele.recall.plan import Plan
 from triskele.replies import HookCall
 from triskele.server.accounts import Accounts
-from triskele.store.derived import EMBED
+from triskele.store.values import EMBED
 from triskele.types import Action, Add, LinkKind
 
 Open = Callable[..., LocalEngine]

@@ -11,7 +11,7 @@ import pytest
 
 from triskele.models.egress import Departure
 from triskele.recall.hosted.egress_log import StoreLedger, sent
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.store.sqlite.store import SqliteStore
 from triskele.text import timestamps
 from triskele.types import Add, Memory

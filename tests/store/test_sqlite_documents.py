@@ -10,7 +10,7 @@ import pytest
 
 from triskele.engine.local import LocalEngine
 from triskele.errors import StoreDamaged, StoreUnavailable
-from triskele.store.derived import Document
+from triskele.store.values import Document
 
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]
 OpenEngine = Callable[..., LocalEngine]

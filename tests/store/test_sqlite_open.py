@@ -16,9 +16,9 @@ import pytest
 
 from triskele.engine.local import LocalEngine
 from triskele.errors import StoreUnavailable
-from triskele.store.derived import Use
 from triskele.store.sqlite.schema import FORMAT, OLD_APPLICATION_ID
 from triskele.store.sqlite.store import SqliteStore
+from triskele.store.values import Use
 from triskele.text.files import file_lock
 from triskele.types import Add, Memory
 

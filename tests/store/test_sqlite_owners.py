@@ -13,9 +13,9 @@ import pytest
 from triskele.errors import Conflict
 from triskele.store import usage
 from triskele.store.archive import TABLES
-from triskele.store.derived import Document, Use
-from triskele.store.protocols import VAULT, OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.store.sqlite.store import SqliteStore
+from triskele.store.values import VAULT, Document, Use
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import Add, Connect, Link, LinkKind, Memory, Sealed, Sensitivity

@@ -16,8 +16,8 @@ from triskele.config import sqlite_path
 from triskele.engine.local import LocalEngine
 from triskele.errors import StoreClosed, StoreUnavailable
 from triskele.index.worker import Worker
-from triskele.store.derived import Document, Use
 from triskele.store.sqlite import maintenance, store_file
+from triskele.store.values import Document, Use
 from triskele.text.files import file_lock
 from triskele.types import LinkKind
 

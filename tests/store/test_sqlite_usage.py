@@ -11,7 +11,7 @@ import pytest
 from triskele.agents import echo
 from triskele.engine.local import LocalEngine
 from triskele.store import usage
-from triskele.store.derived import Use
+from triskele.store.values import Use
 
 Traces = Callable[[Path, Iterable[str]], set[tuple[str, str]]]
 OpenEngine = Callable[..., LocalEngine]

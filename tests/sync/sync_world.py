@@ -18,7 +18,7 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import Unavailable
 from triskele.server.operations import BY_METHOD, SyncRoom
 from triskele.store import open as factory
-from triskele.store.protocols import Store
+from triskele.store.owner import Store
 from triskele.store.writer import MemoryLimits
 from triskele.sync import notes, states
 from triskele.sync.loop import Sync, SyncReport

@@ -8,8 +8,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 
 from triskele.errors import BadInput
-from triskele.store.derived import Use
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Use
 from triskele.text.words import SENTENCE_END, tokens_of
 from triskele.types import Answer, LinkKind, Memory
 

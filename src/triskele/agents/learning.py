@@ -25,14 +25,14 @@ from triskele.ingest import with_told_period
 from triskele.privacy import detect
 from triskele.privacy.findings import Finding, merge
 from triskele.replies import HookCall, Rationale
-from triskele.store.derived import Document
+from triskele.store.values import Document
 from triskele.text import timestamps
 from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, SpokenTurn, Verdict, is_secret
 
 if TYPE_CHECKING:
     from triskele.agents.capture import CapturedText
     from triskele.store.access import StoreAccess
-    from triskele.store.protocols import OwnerStore
+    from triskele.store.owner import OwnerStore
 
 _READ = "learned"
 # A captured text this similar to a stored memory is not new.

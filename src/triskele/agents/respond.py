@@ -17,8 +17,8 @@ from triskele.agents.injection import Conversation, InjectedText, Injector, key_
 from triskele.errors import TriskeleError, UnknownEvent
 from triskele.replies import ConversationUse, HookCall
 from triskele.store.access import StoreAccess
-from triskele.store.derived import Document
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Document
 from triskele.types import Injection, Memory
 
 # Sources of a session start with an empty context.

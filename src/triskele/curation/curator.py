@@ -12,8 +12,7 @@ from triskele.curation.decide import NEAREST, NearMemory, PairDecision, related
 from triskele.curation.proposals import Proposals
 from triskele.curation.wording import content, forms, words
 from triskele.errors import Conflict, NotFound
-from triskele.store.derived import Document
-from triskele.store.protocols import START, Cursor
+from triskele.store.values import START, Cursor, Document
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
 from triskele.types import CURATION, Action, Memory, Outcome, Scope, Sort, Verdict, is_secret

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from triskele.replies import AgreementStats
-from triskele.store.derived import Document
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Document
 from triskele.text import timestamps
 from triskele.types import Answer
 

@@ -12,8 +12,8 @@ from triskele.curation.decide import PairDecision
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
 from triskele.ingest import with_told_period
 from triskele.replies import Proposal, Rationale
-from triskele.store.derived import Document
 from triskele.store.rows import LATER_COLUMNS
+from triskele.store.values import Document
 from triskele.text import timestamps
 from triskele.types import CURATION, Add, Memory, Origin, Outcome, Role, Verdict, is_client, is_secret
 

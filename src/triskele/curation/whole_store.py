@@ -14,7 +14,7 @@ from triskele.curation.decide import NEAREST, NearMemory, PairDecision, begins, 
 from triskele.curation.wording import content, forms, words
 from triskele.replies import Rationale
 from triskele.store.access import StoreAccess
-from triskele.store.derived import Document
+from triskele.store.values import Document
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
 from triskele.types import LinkKind, Memory, Scope, Sort, Verdict, is_secret

@@ -16,7 +16,7 @@ from triskele.recall.model_switch import chosen
 if TYPE_CHECKING:
     from triskele.engine.models import Models
     from triskele.index.worker import Worker
-    from triskele.store.protocols import OwnerStore
+    from triskele.store.owner import OwnerStore
 
 MOST = 1000
 _DELAY_S = 0.05

@@ -15,7 +15,7 @@ from triskele.types import Facets, LinkKind, Memory, Scope, Sort
 if TYPE_CHECKING:
     from triskele.engine.listing import ListRequest
     from triskele.index.catalog import Columns
-    from triskele.store.protocols import OwnerStore
+    from triskele.store.owner import OwnerStore
 
 _MOST_TAGS = 200
 _EVER = np.iinfo(np.int64).max

@@ -21,7 +21,8 @@ from triskele.recall.hosted.egress_log import Day
 from triskele.recall.plan import Adopted, values_of
 from triskele.replies import AdoptedPlan, JobCounts, Statistics
 from triskele.store.access import StoreAccess
-from triskele.store.protocols import IntegrityIssue, LostWrites, Maintenance, OwnerStore
+from triskele.store.owner import Maintenance, OwnerStore
+from triskele.store.values import IntegrityIssue, LostWrites
 from triskele.store.vault import StoreVault
 from triskele.text import timestamps
 from triskele.types import Sensitivity

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from triskele import validation
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.types import Memory, Scope, Sort
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, candidates_per_leg
 from triskele.replies import Secret, Undone
 from triskele.store import open as stores
-from triskele.store.protocols import Maintenance, OwnerStore, Store
+from triskele.store.owner import Maintenance, OwnerStore, Store
 from triskele.store.writer import revision
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer

@@ -24,8 +24,8 @@ from triskele.models.local import local_embedder
 from triskele.recall.model_switch import chosen, earlier_weights, finish_update, is_set
 from triskele.recall.plan import CROSS, DEFAULT, GATED, Plan
 from triskele.recall.question import WITHOUT_MODEL, CandidateReranker, Sources
-from triskele.store.derived import EMBED, MODEL_IN_FORCE
-from triskele.store.protocols import Heads, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import EMBED, MODEL_IN_FORCE, Heads
 from triskele.text.analysis import Analyzer
 from triskele.types import Query, Scope, Sort
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from triskele import validation
 from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError
 from triskele.replies import Undone, own_actors
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.text import timestamps
 from triskele.text.ids import same_words
 from triskele.types import (

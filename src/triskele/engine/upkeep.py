@@ -25,8 +25,8 @@ from triskele.index.local import ModelIndexes
 from triskele.ingest import classified
 from triskele.recall.hosted import egress_log
 from triskele.replies import NameCounts
-from triskele.store.derived import EMBED
-from triskele.store.protocols import Cursor, Maintenance, OwnerStore
+from triskele.store.owner import Maintenance, OwnerStore
+from triskele.store.values import EMBED, Cursor
 from triskele.store.vault import Rotation, StoreVault, row_of
 from triskele.sync.loop import Sync, SyncReport, SyncServer
 from triskele.sync.notes import Notes

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 from triskele.errors import BadInput
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.sync import CONFLICTS
 from triskele.types import (
     Action,

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from triskele import validation
 from triskele.errors import BadInput, NotFound
-from triskele.store.protocols import FolderRow, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import FolderRow
 from triskele.text import folders as project
 from triskele.text.folders import REMOTE, FolderIdentity
 from triskele.types import Add, Change, Memory, MoveFolder, Revise

@@ -30,8 +30,8 @@ from triskele.store import archive
 from triskele.store import open as stores
 from triskele.store.access import StoreAccess
 from triskele.store.archive import OwnerRows
-from triskele.store.derived import EMBED
-from triskele.store.protocols import OwnerStore, Store
+from triskele.store.owner import OwnerStore, Store
+from triskele.store.values import EMBED
 from triskele.store.vector_bytes import row_bytes
 from triskele.text.files import disk_errors, settle_folder
 

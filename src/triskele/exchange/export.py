@@ -14,7 +14,7 @@ from typing import TextIO, TypeVar
 
 from triskele.errors import BadInput, Unavailable
 from triskele.exchange import jsonl, markdown, sources
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.text.files import settle_folder
 from triskele.types import Link, Memory, Sensitivity
 

@@ -16,7 +16,7 @@ from triskele.exchange.json_text import shown
 from triskele.exchange.records import NamedLink, Note, StoredLink, StoredVersion
 from triskele.replies import Preview, Problem
 from triskele.store.access import StoreAccess
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.store.vault import StoreVault, row_of
 from triskele.text import timestamps
 from triskele.text.ids import content_hash, same_words

@@ -9,8 +9,8 @@ from triskele.index.lexical import LexicalIndex
 from triskele.index.mentions import MentionIndex
 from triskele.index.name_linking import read_names
 from triskele.replies import Regrouped
-from triskele.store.derived import BY_HAND, Merge, Name
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import BY_HAND, Merge, Name
 
 
 def merge(view: View, one: str, other: str) -> Regrouped:

@@ -18,7 +18,7 @@ from triskele.errors import BadInput, Unavailable
 from triskele.models import llm_replies
 from triskele.models.llm_replies import MOST_NAMES, MOST_RELATIONS, MOST_TEXTS, Triple
 from triskele.store.access import StoreAccess
-from triskele.store.derived import Document
+from triskele.store.values import Document
 from triskele.text import timestamps
 from triskele.text.spellings import block, key, same
 from triskele.types import TRUST, LinkKind, Memory, Scope, Sensitivity, Sort

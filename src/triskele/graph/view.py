@@ -13,8 +13,8 @@ from triskele.index.catalog import Columns
 from triskele.index.corpus import Bools, Ints
 from triskele.index.mentions import Layers, MentionIndex
 from triskele.recall.graph import max_concept_frequency
-from triskele.store.derived import NAMES, Name
-from triskele.store.protocols import START, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import NAMES, START, Name
 from triskele.text.spellings import block, key, same
 from triskele.types import Scope
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from triskele.index.corpus import Facts, Ints
 from triskele.index.lifecycle import DerivedIndex
-from triskele.store.derived import CatalogRow
-from triskele.store.protocols import Cursor, Heads, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import CatalogRow, Cursor, Heads
 from triskele.text import timestamps
 from triskele.types import Action, Role, Scope
 

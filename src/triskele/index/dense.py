@@ -23,7 +23,8 @@ from triskele.index.append_file import AppendFile, Records
 from triskele.index.catalog import Columns
 from triskele.index.corpus import Bits, Floats, Ints
 from triskele.index.lifecycle import DiskIndex
-from triskele.store.protocols import Heads, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Heads
 from triskele.store.vector_bytes import cosines, restored, row_bytes, sound_rows
 
 EXACT_LIMIT = 20_000

@@ -17,7 +17,8 @@ from pathlib import Path
 from triskele.errors import IndexUnavailable
 from triskele.index.lifecycle import DiskIndex
 from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp, damaged_files, memory_document
-from triskele.store.protocols import START, Cursor, Heads, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import START, Cursor, Heads
 from triskele.text.analysis import Analyzer
 from triskele.types import Action, JournalEntry, Scope, Sort
 

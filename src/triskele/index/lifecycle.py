@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from triskele.errors import IndexUnavailable
-from triskele.store.protocols import Heads, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Heads
 from triskele.text.files import disk_errors, file_lock
 
 if TYPE_CHECKING:

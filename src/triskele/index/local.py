@@ -25,7 +25,8 @@ from triskele.index.token_vectors import TokenIndex, TokenVectors
 from triskele.models.bundled import bundled
 from triskele.models.embedder import Embedder
 from triskele.models.local import local_embedder
-from triskele.store.protocols import Heads, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Heads
 from triskele.types import Scope, Sort
 
 _NONE = np.empty(0, dtype=np.int64)

@@ -11,8 +11,8 @@ import numpy as np
 from triskele.index.append_file import AppendFile, Records
 from triskele.index.corpus import Bools, Ints, Mentions
 from triskele.index.lifecycle import DiskIndex
-from triskele.store.derived import Mentioned
-from triskele.store.protocols import Heads, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Heads, Mentioned
 
 # Kinds of mention that name the subject of a memory; a lead does where others mention the same.
 _TITLE, _LEAD = 1, 2

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.lifecycle import alone
 from triskele.index.shard import Found
-from triskele.store.derived import NAMES, Name, Named
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import NAMES, Name, Named
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
 from triskele.text.mentions import Kind, Mention, mentions

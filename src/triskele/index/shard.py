@@ -18,7 +18,7 @@ import tantivy
 from tantivy import Document, FieldType, Occur, Query, SchemaBuilder
 
 from triskele.errors import IndexUnavailable
-from triskele.store.protocols import Cursor
+from triskele.store.values import Cursor
 from triskele.text import timestamps
 from triskele.text.analysis import PADDING, Analyzer, memory_terms
 from triskele.text.periods import memory_time

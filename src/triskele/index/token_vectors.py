@@ -15,7 +15,8 @@ from triskele.index.append_file import AppendFile, Records, sound_records
 from triskele.index.corpus import Bits, Floats, Ints
 from triskele.index.lifecycle import DiskIndex
 from triskele.models.embedder import Encoding
-from triskele.store.protocols import Heads, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Heads
 from triskele.text.words import STOP_WORDS
 
 # Token vectors are rounded to int8 first, which decides between dimensions that are about as far from 0.

@@ -14,8 +14,8 @@ from triskele.index.local import ModelIndexes
 from triskele.index.name_linking import read_names
 from triskele.index.token_vectors import compressed, to_row
 from triskele.models.bundled import release
-from triskele.store.derived import EMBED, NAMES
-from triskele.store.protocols import Heads, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import EMBED, NAMES, Heads
 from triskele.store.vector_bytes import row_of
 
 BATCH = 64

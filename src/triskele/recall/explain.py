@@ -15,7 +15,7 @@ from triskele.recall.graph import shared_concepts
 from triskele.recall.question import Question, Sources
 from triskele.recall.scores import DENSE, GRAPH, LEXICAL, SPEAKER, TIME, Candidates, Served
 from triskele.recall.supersession import is_allowed
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.types import Answer, Hit, HitEvidence, LegEvidence, Link, LinkKind, Memory, Path, Period, Scope, Term
 
 MAX_WORDS_NAMED = 8

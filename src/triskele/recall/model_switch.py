@@ -9,8 +9,8 @@ from typing import Any
 
 from triskele.config import BUNDLED, Settings
 from triskele.errors import BadInput, Conflict, ModelUnavailable, NotFound
-from triskele.store.derived import MODEL_IN_FORCE, Document
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import MODEL_IN_FORCE, Document
 from triskele.text import timestamps
 
 _KEY = "now"

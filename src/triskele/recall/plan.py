@@ -13,7 +13,7 @@ from triskele.text import timestamps
 from triskele.types import PLANS
 
 if TYPE_CHECKING:
-    from triskele.store.protocols import OwnerStore
+    from triskele.store.owner import OwnerStore
 
 DEFAULT = "default"
 LEGS: tuple[str, ...] = get_args(LegName)
@@ -151,7 +151,7 @@ def _adopted(document: Mapping[str, Any]) -> Adopted:
 
 def _put(store: OwnerStore, value: Mapping[str, Any]) -> None:
     # The help of the command line reads the names of plans and must not load the stores.
-    from triskele.store.derived import Document
+    from triskele.store.values import Document
 
     store.documents.put(PLANS, {_KEY: Document(value)})
 

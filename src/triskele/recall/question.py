@@ -16,7 +16,7 @@ from triskele.index.corpus import Bools, Corpus, Floats, Vectors, Words
 from triskele.models.embedder import Embedder, Encoding
 from triskele.recall.plan import Plan
 from triskele.recall.scores import DENSE, LEXICAL, step
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.text.analysis import Analyzer, identifiers, spellings
 from triskele.text.periods import question_period
 from triskele.text.time_grammar import TIME_HINT

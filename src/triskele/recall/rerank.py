@@ -34,7 +34,7 @@ from triskele.recall.scores import (
     Ranking,
     scaled_parts,
 )
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.types import Memory, Role, Sort, is_raised
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from triskele.index.corpus import Bools, Corpus
 from triskele.recall.confidence import Coverage
 from triskele.recall.question import Question, Sources
 from triskele.recall.scores import Candidate, Candidates, Doubles, Served
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.text.periods import memory_time
 from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
 

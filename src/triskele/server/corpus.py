@@ -31,7 +31,8 @@ from triskele.store.corpus_protocol import (
     WeightedTerms,
     WordCounts,
 )
-from triskele.store.protocols import Heads, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Heads
 from triskele.store.vector_bytes import restored, sound_rows
 from triskele.text.analysis import PADDING, Analyzer, memory_terms
 from triskele.types import Memory, Role, Scope, Sort

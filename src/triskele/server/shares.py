@@ -21,8 +21,8 @@ from triskele.server.postgres.connections import (
     OwnerTransactions,
 )
 from triskele.server.postgres.truth_rows import PostgresOwner, PostgresWriter
-from triskele.store.derived import Document
 from triskele.store.derived_rows import DocumentStore
+from triskele.store.values import Document
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
 from triskele.types import OF_A_TAG, USER, Action, Memory, Sensitivity

@@ -18,8 +18,8 @@ from pydantic_core import PydanticCustomError
 
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.store.access import StoreAccess
-from triskele.store.derived import Document
-from triskele.store.protocols import Cursor, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Cursor, Document
 from triskele.sync import states
 from triskele.sync.merge import WITHDRAWN, Push, Standing
 from triskele.sync.states import (

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from triskele.edge.http.access import Quotas
     from triskele.server.accounts import Accounts
     from triskele.server.keys import VerifiedKey
-    from triskele.store.protocols import Store
+    from triskele.store.owner import Store
 
 _MINUTE_S = 60.0
 

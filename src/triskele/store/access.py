@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from triskele.models.llm import Llm
     from triskele.privacy.clearance import ClearedText
     from triskele.requests import Details, RecallOptions
-    from triskele.store.protocols import Maintenance, OwnerStore
+    from triskele.store.owner import Maintenance, OwnerStore
     from triskele.store.vault import StoreVault
     from triskele.types import Answer, Change, Erasure, Memory, Outcome, Scope
 

@@ -20,7 +20,6 @@ from math import isfinite
 from typing import Any, NamedTuple, Protocol
 
 from triskele.errors import BadInput, StoreDamaged, StoreUnavailable
-from triskele.store.derived import NAMES
 from triskele.store.rows import (
     JOURNAL_COLUMNS,
     LATER_COLUMNS,
@@ -34,6 +33,7 @@ from triskele.store.rows import (
     to_memory,
     version_hash,
 )
+from triskele.store.values import NAMES
 from triskele.text.ids import content_hash
 from triskele.text.timestamps import from_micros
 

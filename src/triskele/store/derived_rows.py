@@ -9,9 +9,9 @@ from typing import Any
 from triskele.config import HOSTED
 from triskele.errors import StoreDamaged
 from triskele.replies import JobCounts
-from triskele.store.derived import EMBED, MOST_TRIES, NAMES, CatalogRow, Document, Job
 from triskele.store.rows import VERSION_COLUMNS, row_hash, to_memory
 from triskele.store.statements import PENDING, OwnerDatabase, Rows
+from triskele.store.values import EMBED, MOST_TRIES, NAMES, CatalogRow, Document, Job
 from triskele.text import timestamps
 from triskele.types import Memory, Sensitivity
 

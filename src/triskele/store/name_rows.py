@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from triskele.errors import NotFound
 from triskele.replies import NameCounts
-from triskele.store.derived import BY_HAND, MOST_TRIES, NAMES, Edge, Mentioned, Merge, Name, Named
 from triskele.store.rows import VERSION_COLUMNS, to_memory
 from triskele.store.statements import OwnerDatabase, Rows
+from triskele.store.values import BY_HAND, MOST_TRIES, NAMES, Edge, Mentioned, Merge, Name, Named
 from triskele.text import timestamps
 from triskele.types import Memory
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from triskele.config import KEY_FILE, Settings, is_path, shown_url, source_of, sqlite_path
 from triskele.errors import BadInput, StoreUnavailable
-from triskele.store.protocols import Store
+from triskele.store.owner import Store
 from triskele.store.sqlite import lost_writes, maintenance, store_file
 from triskele.store.sqlite.store import BUSY_TIMEOUT_S, SqliteStore
 from triskele.store.writer import MemoryLimits

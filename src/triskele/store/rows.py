@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from triskele.errors import StoreUnavailable
+from triskele.store.values import FolderRow
 from triskele.text.timestamps import EPOCH, from_micros, to_micros
 from triskele.types import SPOKEN, Action, JournalEntry, Link, LinkKind, Memory, Origin, Role, Sensitivity
 
@@ -32,6 +33,7 @@ _READ_NAMES = (*VERSION_NAMES, "shared_by")
 _MOMENTS = ("created_at", "updated_at", "valid_from", "valid_to", "known_from", "known_to")
 LINK_COLUMNS = "source, kind, target, known_from, known_to"
 PLACE_COLUMNS = "key, project, at"
+FOLDERS = f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? ORDER BY place"
 SEALED_COLUMNS = "id, version, sealed_as, sealed"
 JOURNAL_COLUMNS = "at, action, id, version, previous, link_kind, other, batch, undoes, actor"
 
@@ -134,6 +136,11 @@ def to_entry(values: Row) -> JournalEntry:
         undoes=values[9],
         actor=values[10],
     )
+
+
+def to_folder(row: Row) -> FolderRow:
+    """A folder from its number and its columns."""
+    return FolderRow(row[0], row[1], row[2], from_micros(row[3]))
 
 
 def _micros(moment: datetime | None) -> int | None:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from triskele.store.derived import EMBED, MOST_TRIES, NAMES, Named
+from triskele.store.values import EMBED, MOST_TRIES, NAMES, Named
 from triskele.types import LinkKind
 
 # The journal as a cursor names it.

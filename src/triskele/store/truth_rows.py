@@ -10,28 +10,28 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from triskele.store.derived_rows import DOCUMENT_COLUMNS, drop_hosted_vectors, queue_version
-from triskele.store.protocols import VAULT, FolderRow, SealedRow
 from triskele.store.rows import (
+    FOLDERS,
     JOURNAL_COLUMNS,
     LINK_COLUMNS,
     PLACE_COLUMNS,
     SEALED_COLUMNS,
     VERSION_COLUMNS,
     VERSION_NAMES,
-    Row,
     from_link,
     from_memory,
     row_hash,
+    to_folder,
     to_link,
     to_memory,
     version_hash,
 )
 from triskele.store.statements import Rows
+from triskele.store.values import VAULT, FolderRow, SealedRow
 from triskele.text.ids import content_hash
-from triskele.text.timestamps import from_micros, to_micros
+from triskele.text.timestamps import to_micros
 from triskele.types import CONTEXT, Action, Link, Memory, Sensitivity
 
-FOLDERS = f"SELECT place, {PLACE_COLUMNS} FROM places WHERE owner = ? ORDER BY place"
 # The tables whose rows have a hash: what names a row, the columns under the hash, and what makes it.
 GUARDED = (
     ("versions", "id", VERSION_COLUMNS, version_hash),
@@ -263,8 +263,3 @@ class TruthRows(Rows):
 
 def _marks(values: Sequence[Any]) -> str:
     return ",".join("?" * len(values))
-
-
-def to_folder(row: Row) -> FolderRow:
-    """A folder from its number and its columns."""
-    return FolderRow(row[0], row[1], row[2], from_micros(row[3]))

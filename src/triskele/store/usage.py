@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from triskele.errors import StoreUnavailable
 from triskele.replies import ConversationUse, DayCount, InjectedMemory
-from triskele.store.derived import Use
 from triskele.store.statements import OwnerDatabase, Rows
+from triskele.store.values import Use
 from triskele.text import timestamps
 from triskele.text.timestamps import from_micros, to_micros
 from triskele.types import UseCount

@@ -22,7 +22,8 @@ from triskele.privacy.key_sources import (
     lost,
     system_keyring,
 )
-from triskele.store.protocols import VAULT, OwnerStore, SealedRow
+from triskele.store.owner import OwnerStore
+from triskele.store.values import VAULT, SealedRow
 from triskele.text.files import disk_errors
 from triskele.text.ids import content_hash
 from triskele.types import Add, Change, Memory, Revise, Sealed, SecretDraft, is_secret

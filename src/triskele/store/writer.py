@@ -9,8 +9,8 @@ from typing import NamedTuple, TypedDict, Unpack
 
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.store.derived_rows import drop_unused
-from triskele.store.protocols import FolderRow, SealedRow
 from triskele.store.truth_rows import TruthRows
+from triskele.store.values import FolderRow, SealedRow
 from triskele.text.ids import same_words
 from triskele.types import (
     Action,

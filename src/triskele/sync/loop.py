@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from triskele.errors import BadInput, Conflict, NotFound, Unavailable
 from triskele.store.access import StoreAccess
-from triskele.store.derived import Document
+from triskele.store.values import Document
 from triskele.sync import merge, states
 from triskele.sync.merge import CLOSED, ERASED, NEVER, Links, LocalState, MergeStep, Push, Standing, SyncedState
 from triskele.sync.notes import RETRY, Notes, plain_record

@@ -10,8 +10,8 @@ from typing import Any
 from triskele.errors import BadInput, NotFound
 from triskele.replies import Proposal
 from triskele.store.access import StoreAccess
-from triskele.store.derived import Document
-from triskele.store.protocols import START, Cursor, OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import START, Cursor, Document
 from triskele.sync import CONFLICTS, merge, states
 from triskele.sync.merge import NEVER, Links, Push, SyncedState
 from triskele.sync.states import ProjectNames, Record

@@ -18,9 +18,9 @@ from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.ingest import checked_details, labels_of, refuse_secret_labels
 from triskele.privacy import detect
-from triskele.store.derived import Document
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.store.rows import VERSION_LISTS, without_later
+from triskele.store.values import Document
 from triskele.sync.merge import ERASED, Links, LocalState, Push, ServerState, Standing
 from triskele.text import timestamps
 from triskele.text.folders import REMOTE

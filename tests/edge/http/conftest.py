@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from triskele.edge.http.app import AppContext, Application, ListenerRules
 from triskele.engine.local import LocalEngine
-from triskele.store.derived import EMBED
+from triskele.store.values import EMBED
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 

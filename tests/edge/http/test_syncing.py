@@ -20,7 +20,7 @@ from triskele.edge.process import syncing
 from triskele.edge.process.syncing import AutomaticSync
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Unavailable
-from triskele.store.derived import Document
+from triskele.store.values import Document
 from triskele.sync import states
 from triskele.sync.loop import Sync
 from triskele.sync.notes import Notes

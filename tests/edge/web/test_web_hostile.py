@@ -14,7 +14,7 @@ from triskele.curation.decide import PairDecision
 from triskele.edge.web.rendering import environment
 from triskele.index.name_linking import read_names
 from triskele.replies import Rationale
-from triskele.store.derived import Use
+from triskele.store.values import Use
 from triskele.types import LinkKind, Verdict
 
 pytestmark = pytest.mark.slow

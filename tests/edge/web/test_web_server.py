@@ -25,7 +25,7 @@ from triskele.edge.web.sessions import KeySessions
 from triskele.index.name_linking import read_names
 from triskele.replies import Rationale
 from triskele.server.tenants import Tenants
-from triskele.store.derived import Use
+from triskele.store.values import Use
 from triskele.text import timestamps
 from triskele.types import LinkKind, Verdict
 

@@ -11,7 +11,7 @@ import pytest
 
 from triskele.config import HOSTED
 from triskele.engine.local import LocalEngine
-from triskele.store.derived import EMBED
+from triskele.store.values import EMBED
 from triskele.types import Answer, Sensitivity
 
 OPEN = ("The heron nests by the old mill", "A loaf costs two crowns at the market", "Mr Abel repairs clocks")

@@ -16,7 +16,7 @@ from triskele.curation import measures
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.recall import plan as plans
-from triskele.store.derived import Document
+from triskele.store.values import Document
 from triskele.text import timestamps
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Any
 from triskele.bench.datasets import UNRANKED_TYPES, BenchQuery, Qrels
 from triskele.bench.harness import OwnHarness
 from triskele.engine.local import LocalEngine
-from triskele.store.derived import Document
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Document
 
 QUESTION, LABEL = "question", "label"
 EXACT, PARAPHRASE, MULTI_HOP, PROMPT = "exact", "paraphrase", "multi-hop", "prompt"

@@ -29,7 +29,7 @@ from triskele.edge.cli.view import (
     table,
 )
 from triskele.edge.wording import SUPERSEDED_PREFIX, excerpt, one_line, shown_content
-from triskele.store.derived import BY_HAND
+from triskele.store.values import BY_HAND
 from triskele.types import Memory
 
 if TYPE_CHECKING:

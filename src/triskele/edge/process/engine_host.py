@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from triskele.edge.process.syncing import AutomaticSync
     from triskele.engine.local import LocalEngine
     from triskele.engine.protocol import Engine
-    from triskele.store.protocols import Cursor
+    from triskele.store.values import Cursor
 
 Memory = TypeVar("Memory", bound="Engine")
 

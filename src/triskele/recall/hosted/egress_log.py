@@ -8,8 +8,8 @@ from typing import Any
 
 from triskele.errors import StoreUnavailable
 from triskele.models.egress import Bill, Departure
-from triskele.store.derived import Document
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Document
 from triskele.text import timestamps
 from triskele.types import Sent
 

@@ -9,7 +9,8 @@ from triskele.errors import Unavailable
 from triskele.privacy.clearance import ClearedText, Quotes, Shingles, clear_memory, clear_question, holds_word
 from triskele.privacy.detect import find
 from triskele.privacy.encodings import readings
-from triskele.store.protocols import Cursor, OwnerStore, SealedRow
+from triskele.store.owner import OwnerStore
+from triskele.store.values import Cursor, SealedRow
 from triskele.store.vault import StoreVault
 from triskele.text.ids import content_hash
 from triskele.text.mentions import Kind, mentions

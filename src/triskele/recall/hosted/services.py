@@ -24,7 +24,7 @@ from triskele.recall.hosted.egress_log import StoreLedger
 from triskele.recall.hosted.egress_policy import EgressPolicy
 from triskele.recall.question import CandidateReranker
 from triskele.recall.rewording import WORDS, QueryRewriter
-from triskele.store.protocols import OwnerStore
+from triskele.store.owner import OwnerStore
 from triskele.store.vector_bytes import row_of
 from triskele.types import Memory, Scope
 

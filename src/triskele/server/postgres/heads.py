@@ -13,9 +13,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from triskele.server.postgres.replicas import OWNER_EPOCH
-from triskele.store.derived import READ_BY_EVERY_RECALL
-from triskele.store.protocols import Cursor, Heads
 from triskele.store.statements import head_columns
+from triskele.store.values import READ_BY_EVERY_RECALL, Cursor, Heads
 from triskele.types import LinkKind, Memory
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 from triskele.server.postgres.heads import KnownKeys
 from triskele.server.postgres.truth_rows import PostgresOwner
-from triskele.store.derived import Mentioned, Name
 from triskele.store.name_rows import EDGE_COLUMNS, NAME_COLUMNS, NameStore
+from triskele.store.values import Mentioned, Name
 
 _PAGE = 20_000
 _OF_CONCEPT = """

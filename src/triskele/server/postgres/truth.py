@@ -18,11 +18,9 @@ from triskele.server.postgres.replicas import OWNER_EPOCH
 from triskele.server.postgres.truth_rows import READ_COLUMNS, PostgresOwner, PostgresRows, PostgresWriter, array
 from triskele.server.postgres.upkeep import PostgresMaintenance, vacuum
 from triskele.server.shares import PostgresShares
-from triskele.store.derived_rows import DocumentStore, JobStore, ModelStore, VectorStore
-from triskele.store.protocols import FolderRow, Heads
-from triskele.store.reads import OwnerReads, common_prefix
+from triskele.store.owner import OwnerStore, common_prefix
 from triskele.store.rows import to_memory
-from triskele.store.usage import UsageStore
+from triskele.store.values import FolderRow, Heads
 from triskele.store.writer import MemoryLimits, register_folders, replace_sealed
 from triskele.text import timestamps
 from triskele.types import USER, Change, Memory, Outcome, Sealed
@@ -63,7 +61,7 @@ class PostgresStore:
         self._connections.close()
 
 
-class PostgresOwnerStore(OwnerReads):
+class PostgresOwnerStore(OwnerStore):
     """The memories of one owner; every statement names the owner, and row-level security is a second guard."""
 
     _COLUMNS = READ_COLUMNS
@@ -82,13 +80,8 @@ class PostgresOwnerStore(OwnerReads):
         self._model = ""
         self._versions = KeptVersions(self._read_rows)
         self.written = transactions.written
-        self.vectors = VectorStore(database)
         self.names = PostgresNames(database)
         self.corpus = PostgresCorpus(transactions)
-        self.jobs = JobStore(database)
-        self.models = ModelStore(database)
-        self.documents = DocumentStore(database)
-        self.usage = UsageStore(database)
         self.shares = PostgresShares(transactions)
 
     def snapshot(self) -> AbstractContextManager[None]:

@@ -17,13 +17,13 @@ from triskele.server.postgres import postings
 from triskele.server.postgres.connections import HIDE_ACCOUNTS, SEE_ACCOUNTS, Bindings, Connection, OwnerTransactions
 from triskele.server.postgres.heads import HEADS, LinkEnds
 from triskele.server.postgres.migrations import ERASURES
-from triskele.store import reads
-from triskele.store.derived import Named
+from triskele.store import owner
 from triskele.store.derived_rows import drop_unused
-from triskele.store.reads import Condition
+from triskele.store.owner import Condition
 from triskele.store.rows import VERSION_COLUMNS
 from triskele.store.statements import Dialect, OwnerDatabase
 from triskele.store.truth_rows import TruthRows
+from triskele.store.values import Named
 from triskele.store.writer import EntryDetails, MemoryLimits, Writer
 from triskele.types import Action, LinkKind, Memory, Outcome, Scope
 
@@ -308,7 +308,7 @@ def _marked(sql: str) -> tuple[str, bool]:
 
 def in_scope(scope: Scope) -> Condition:
     """Versions that a scope contains."""
-    condition, bindings = reads.in_scope(scope, DIALECT)
+    condition, bindings = owner.in_scope(scope, DIALECT)
     return _marked(condition)[0], bindings
 
 

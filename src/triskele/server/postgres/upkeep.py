@@ -20,8 +20,8 @@ from triskele.server.postgres.archive_rows import PostgresArchive
 from triskele.server.postgres.connections import Connection, Connections, OwnerTransactions, explain
 from triskele.server.postgres.migrations import EMBEDDINGS, SCHEMA
 from triskele.server.postgres.truth_rows import UNSCRUBBED
-from triskele.store.protocols import IntegrityIssue, LostWrites
 from triskele.store.truth_rows import GUARDED
+from triskele.store.values import IntegrityIssue, LostWrites
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import apsw
 
-from triskele.store.protocols import LostWrite, LostWrites
+from triskele.store.values import LostWrite, LostWrites
 from triskele.text.files import settle_folder
 from triskele.text.timestamps import from_micros, to_micros
 from triskele.types import Outcome

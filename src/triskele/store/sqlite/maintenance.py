@@ -24,13 +24,13 @@ from triskele.errors import (
     TriskeleError,
 )
 from triskele.store.archive import Values
-from triskele.store.protocols import IntegrityIssue, LostWrites
 from triskele.store.sqlite import copies, lost_writes
 from triskele.store.sqlite.database import Database, explain
 from triskele.store.sqlite.schema import is_empty, refuse_other_format
 from triskele.store.sqlite.store_file import replace
 from triskele.store.sqlite.truth_rows import UNSCRUBBED, SqliteRows
 from triskele.store.truth_rows import GUARDED
+from triskele.store.values import IntegrityIssue, LostWrites
 from triskele.store.writer import Writer
 from triskele.text import timestamps
 from triskele.text.files import settle_folder

@@ -13,17 +13,14 @@ from typing import Any
 import apsw
 
 from triskele.errors import StoreUnavailable
-from triskele.store.derived import Mentioned, Name
-from triskele.store.derived_rows import DocumentStore, JobStore, ModelStore, VectorStore
 from triskele.store.name_rows import EDGE_COLUMNS, NAME_COLUMNS, NameStore
-from triskele.store.protocols import FolderRow
-from triskele.store.reads import OwnerReads, common_prefix
+from triskele.store.owner import OwnerStore, common_prefix
+from triskele.store.rows import FOLDERS, to_folder
 from triskele.store.sqlite import lost_writes, maintenance
 from triskele.store.sqlite.database import DIALECT, Database, SqliteOwner
 from triskele.store.sqlite.maintenance import SqliteMaintenance
 from triskele.store.sqlite.truth_rows import SqliteRows
-from triskele.store.truth_rows import FOLDERS, to_folder
-from triskele.store.usage import UsageStore
+from triskele.store.values import FolderRow, Mentioned, Name
 from triskele.store.writer import MemoryLimits, Writer, register_folders, replace_sealed
 from triskele.text import timestamps
 from triskele.types import USER, Change, Memory, Outcome, Sealed
@@ -75,7 +72,7 @@ class SqliteStore:
         self._database.close()
 
 
-class SqliteOwnerStore(OwnerReads):
+class SqliteOwnerStore(OwnerStore):
     """The memories of one owner; every statement names the owner."""
 
     # The part of the file that belongs to this owner, by the number of versions; all of it for a sole owner.
@@ -89,14 +86,7 @@ class SqliteOwnerStore(OwnerReads):
         # These concern the file: they are the same for every owner.
         self.epoch = database.epoch
         self.snapshot = database.snapshot
-        self.vectors = VectorStore(owned)
         self.names = SqliteNames(owned)
-        self.corpus = None
-        self.shares = None
-        self.jobs = JobStore(owned)
-        self.models = ModelStore(owned)
-        self.documents = DocumentStore(owned)
-        self.usage = UsageStore(owned)
 
     def apply(
         self, changes: Sequence[Change], *, batch: str, actor: str = USER, undoes: int | None = None

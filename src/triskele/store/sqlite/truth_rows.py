@@ -8,9 +8,9 @@ from typing import Any
 
 import apsw
 
-from triskele.store.derived import Named
 from triskele.store.sqlite.database import DIALECT, bound
 from triskele.store.truth_rows import TruthRows
+from triskele.store.values import Named
 from triskele.types import Memory
 
 # The name of the mark of a file that may still hold bytes of deleted rows.

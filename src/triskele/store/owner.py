@@ -1,27 +1,37 @@
-"""Reads of one owner in statements that every database understands: versions, links, listings and the journal."""
+"""Store of one owner: reads in statements that every database understands, and the writes of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 from triskele.errors import BadInput
 from triskele.replies import Census
-from triskele.store.protocols import START, ChangePage, Cursor, FolderRow, Heads, SealedRow
+from triskele.store.archive import ArchiveStore
+from triskele.store.corpus_protocol import CorpusStore
+from triskele.store.derived_rows import DocumentStore, JobStore, ModelStore, VectorStore
+from triskele.store.name_rows import NameStore
 from triskele.store.rows import (
+    FOLDERS,
     JOURNAL_COLUMNS,
     LINK_COLUMNS,
     SEALED_COLUMNS,
     VERSION_COLUMNS,
     to_entry,
+    to_folder,
     to_link,
     to_memory,
 )
+from triskele.store.sharing import OwnerShares
 from triskele.store.statements import NEWEST_ENTRY, Dialect, OwnerDatabase
-from triskele.store.truth_rows import FOLDERS, to_folder
+from triskele.store.usage import UsageStore
+from triskele.store.values import START, ChangePage, Cursor, FolderRow, Heads, IntegrityIssue, LostWrites, SealedRow
 from triskele.text.timestamps import to_micros
-from triskele.types import JournalEntry, Link, LinkKind, Memory, Scope, Sort
+from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
 
 # A condition on rows, and the values of its marks.
 Condition = tuple[str, list[Any]]
@@ -35,17 +45,66 @@ _ORDERS = {
 }
 
 
-class OwnerReads:
-    """Reads the versions, links and the journal of one owner."""
+class OwnerStore(ABC):
+    """The memories of one owner in all their versions, links and the journal, changed only by `apply`.
+
+    `vectors` are what models made of the contents, with the catalog, `models` what models have seen, `names` what
+    memories mention, `jobs` work that waits, `documents` small JSON documents. `corpus` is None if only files next to
+    the store can rank, `shares` if nothing is shared with other users.
+    """
 
     # The columns of a version as its owner sees it, and the bytes that an owner takes.
     _COLUMNS: ClassVar[str] = VERSION_COLUMNS
     _SIZE: ClassVar[str]
 
+    # Lets this thread read the store as of one moment; inside, nothing may be written.
+    snapshot: Callable[[], AbstractContextManager[None]]
+    # Names this run of the journal; a restored store begins another, in which older cursors mean nothing.
+    epoch: Callable[[], str]
+    vectors: VectorStore
+    jobs: JobStore
+    models: ModelStore
+    documents: DocumentStore
+    usage: UsageStore
+    names: NameStore
+    corpus: CorpusStore | None = None
+    shares: OwnerShares | None = None
+
     def __init__(self, database: OwnerDatabase) -> None:
         self.owner = database.owner
         self._owner_database = database
         self._dialect = database.dialect
+        self.vectors = VectorStore(database)
+        self.jobs = JobStore(database)
+        self.models = ModelStore(database)
+        self.documents = DocumentStore(database)
+        self.usage = UsageStore(database)
+
+    @abstractmethod
+    def apply(
+        self, changes: Sequence[Change], *, batch: str, actor: str = USER, undoes: int | None = None
+    ) -> list[Outcome]:
+        """Carry out the changes and journal them, all in one durable transaction or none."""
+
+    @abstractmethod
+    def erase(self, ids: Sequence[str], *, batch: str, actor: str = USER) -> list[Outcome]:
+        """Remove these memories, their links and the documents about them from every byte of the store."""
+
+    @abstractmethod
+    def seal(self, versions: Sequence[tuple[Memory, Sealed]], *, batch: str, actor: str = USER) -> Outcome:
+        """Replace every version of a memory by its title and sealed text, and erase all that was derived."""
+
+    @abstractmethod
+    def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
+        """Replace sealed texts by the same texts under another key, and leave no byte of the old ones."""
+
+    @abstractmethod
+    def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
+        """Give keys without a project the one that `choose` finds for the known folders; return it."""
+
+    @abstractmethod
+    def shorten(self, ids: Iterable[str], shortest: int = 8) -> dict[str, str]:
+        """The shortest prefix of each id that no other id shares."""
 
     def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
         """The sealed texts of some memories, or of all."""
@@ -192,7 +251,7 @@ class OwnerReads:
             yield to_link(row)
 
     def position(self) -> Cursor:
-        """The cursor after the newest journal entry."""
+        """The cursor after the newest journal entry; equal cursors mean an unchanged journal."""
         [[newest]] = self._owner_database.all(f"SELECT {NEWEST_ENTRY}")
         return Cursor(newest)
 
@@ -232,6 +291,64 @@ class OwnerReads:
             f"SELECT seq, {JOURNAL_COLUMNS} FROM journal WHERE owner = ?{condition}", *bindings
         )
         return [to_entry(row) for row in rows]
+
+
+class Maintenance(Protocol):
+    """Care for the files of a store, of all owners together."""
+
+    @property
+    def archive(self) -> ArchiveStore:
+        """How archives are made of it and taken by it."""
+
+    def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
+        """What is wrong with the truth; `deep` recomputes every hash."""
+
+    def backup(self, target: Path) -> None:
+        """Write a consistent copy of the live store to a new file."""
+
+    def restore(self, source: Path) -> Path | None:
+        """Replace everything by the content of a backup whose every hash matches; returns the path of the old content.
+
+        An undamaged store is backed up first; the files of a damaged one are moved to a folder next to it.
+        """
+
+    def leftovers(self) -> list[Path]:
+        """The copies that killed backups and restores left."""
+
+    def remove_leftovers(self) -> list[Path]:
+        """Remove the copies that killed backups and restores left; what was removed."""
+
+    def erase_from_copies(self, ids: Sequence[str], owner: str) -> list[Path]:
+        """Erase memories from the copies next to the store, or remove whole copies; returns the copies concerned."""
+
+    def earlier_copies(self) -> list[Path]:
+        """The copies that may hold erased memories: of restores, of killed processes, and backups made here."""
+
+    def out_of_reach(self) -> list[str]:
+        """Places besides files that an erasure cannot reach, in words; nothing if everything is in files."""
+
+    def lost(self) -> list[LostWrites]:
+        """Acknowledged writes that were lost, with what is still known of them."""
+
+    def scrub(self) -> None:
+        """Leave no byte of deleted rows in the files."""
+
+    def is_scrubbed(self) -> bool:
+        """Whether every erasure so far has reached the bytes of the files."""
+
+
+class Store(Protocol):
+    """A store that is bound to no owner yet."""
+
+    @property
+    def maintenance(self) -> Maintenance | None:
+        """Care for its files; None if it has none."""
+
+    def for_owner(self, owner: str) -> OwnerStore:
+        """What one owner sees of the store."""
+
+    def close(self) -> None:
+        """Close every connection, of this thread and of others."""
 
 
 def _seq(cursor: Cursor) -> int:

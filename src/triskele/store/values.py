@@ -1,13 +1,14 @@
-"""Values derived from the memories of one owner: jobs, catalog, documents, usage and names."""
+"""Values of a store: positions, findings, folders, sealed texts, jobs, the catalog, documents, usage and names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from triskele.types import PLANS
+from triskele.types import PLANS, JournalEntry
 
 # Kinds of jobs: a content to embed, by its hash; a version whose names are to be read, by its row.
 EMBED, NAMES = "embed", "names"
@@ -18,6 +19,86 @@ BY_HAND = "user"
 # Kinds of documents that every recall reads: the adopted plans, and the model in force.
 MODEL_IN_FORCE = "model in force"
 READ_BY_EVERY_RECALL = (PLANS, MODEL_IN_FORCE)
+# The kind of the one document that holds the vault's wrapped keys.
+VAULT = "vault"
+
+
+class Cursor(str):
+    """A position in an owner's journal; only the store that gave it can read it, others compare it for equality."""
+
+    __slots__ = ()
+
+
+# Before the first entry.
+START = Cursor("")
+
+
+class Heads(NamedTuple):
+    """How far a store has come, in one read: what derived indexes compare to see whether they are behind.
+
+    `slot` is that of the newest vector of one model; `mention` and `regrouping` are numbers that only rise;
+    `unembedded` and `unread` count the jobs that wait.
+    """
+
+    epoch: str
+    journal: Cursor = START
+    slot: int = 0
+    mention: int = 0
+    regrouping: int = 0
+    unembedded: int = 0
+    unread: int = 0
+
+
+class ChangePage(NamedTuple):
+    """A page of journal entries and the cursor after it; a page without entries is the end."""
+
+    entries: list[JournalEntry]
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class IntegrityIssue:
+    """A fault that a check found in the truth itself."""
+
+    subject: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostWrite:
+    """A journal entry that was acknowledged and lost; it contains no text."""
+
+    seq: int
+    at: datetime
+    action: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostWrites:
+    """Acknowledged writes that were lost, the texts still known by id, and the folder that keeps the evidence."""
+
+    entries: tuple[LostWrite, ...]
+    texts: Mapping[str, str]
+    kept: Path | None
+
+
+class FolderRow(NamedTuple):
+    """A folder or git remote whose project is known, and since when; sync sends remotes, never folders."""
+
+    number: int
+    key: str
+    project: str
+    at: datetime
+
+
+class SealedRow(NamedTuple):
+    """The sealed text of a version; `sealed_as` is the version number that it is bound to."""
+
+    id: str
+    version: int
+    sealed_as: int
+    blob: bytes
 
 
 class Job(NamedTuple):
