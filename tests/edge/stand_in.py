@@ -16,7 +16,7 @@ def respond(agents: LocalAgents, call: HookCall) -> Injection:
     """Recalls for a prompt; waits at a gate, tells who answers, or fails, for those who ask for that."""
     match call.event:
         case "user-prompt-submit":
-            answer = agents._engine.answer(call.prompt, limit=5, all_projects=True)
+            answer = agents._access.answer(call.prompt, limit=5, all_projects=True)
             return Injection("\n".join(hit.memory.content for hit in answer.hits))
         case "wait":
             return Injection(Path(call.prompt).read_text())
