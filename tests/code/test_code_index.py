@@ -168,7 +168,7 @@ def test_a_read_only_data_folder_still_answers(tmp_path: Path, tree: Path, monke
     assert _paths(_search(tmp_path, tree), "letter") == ["shop/mail.py"]
 
 
-def test_copies_are_parsed_once_and_found_twice(tmp_path: Path, tree: Path, parsed: list[bytes]) -> None:
+def test_copies_are_parsed_once_and_listed_twice(tmp_path: Path, tree: Path, parsed: list[bytes]) -> None:
     (tree / "copy.py").write_text(PAY)
     search = _search(tmp_path, tree)
     search.index()
@@ -187,7 +187,7 @@ def test_remove_deletes_the_index_and_nothing_else(tmp_path: Path, tree: Path) -
         search.remove()
 
 
-def test_a_tree_is_found_from_inside(tmp_path: Path, tree: Path) -> None:
+def test_tree_is_resolved_from_inside(tmp_path: Path, tree: Path) -> None:
     _search(tmp_path, tree).index()
     assert locate(tmp_path / "home", tree / "shop") == (tree.resolve(), "shop/")
     assert locate(tmp_path / "home", tree / "shop" / "mail.py") == (tree.resolve(), "shop/mail.py")
@@ -225,7 +225,7 @@ def test_merged_segments_answer_as_the_parts_did() -> None:
     assert CodeCorpus(manifest, [kept]).paths == ["m.py"]
 
 
-def test_a_tree_that_is_gone_is_reported_and_its_index_kept(tmp_path: Path, tree: Path) -> None:
+def test_missing_tree_is_reported_and_its_index_stays(tmp_path: Path, tree: Path) -> None:
     search = _search(tmp_path, tree)
     search.index()
     tree.rename(tmp_path / "away")
@@ -237,9 +237,7 @@ def test_a_tree_that_is_gone_is_reported_and_its_index_kept(tmp_path: Path, tree
     search.remove()
 
 
-def test_what_was_left_out_is_tried_again_and_counted(
-    tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_skipped_files_are_tried_again_and_counted(tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / "shop" / "made.py").write_text("# @generated\nX = 1\n")
     _age(tree)
     with monkeypatch.context() as patch:

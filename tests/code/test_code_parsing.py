@@ -102,7 +102,7 @@ def test_names_comments_and_the_head_are_fields_of_their_own() -> None:
     assert term(stem("payments")) in fields[HEAD] and term(stem("copyright")) not in fields[HEAD]
 
 
-def test_identifiers_are_split_and_kept_whole() -> None:
+def test_identifiers_are_terms_whole_and_split() -> None:
     assert parts("getUserById2") == ("get", "user", "by", "id", "2")
     assert parts("HTTPServer_v2") == ("http", "server", "v", "2")
     assert whole("user_id") == whole("userId") == whole("UserID")

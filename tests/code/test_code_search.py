@@ -76,7 +76,7 @@ def test_a_definition_stands_before_its_uses(search: CodeSearch) -> None:
     assert "class PaymentService" in first.snippet
 
 
-def test_tests_and_documentation_stand_behind_unless_asked_for(search: CodeSearch) -> None:
+def test_tests_and_documentation_rank_last_by_default(search: CodeSearch) -> None:
     assert _paths(search, "write a double entry")[0] == "shop/ledger.py"
     assert _paths(search, "test that a double entry is written")[0] == "tests/test_ledger.py"
     assert _paths(search, "documentation of the double entry ledger")[0] == "docs/ledger.md"
@@ -168,7 +168,7 @@ def test_the_intent_of_a_question(text: str, is_symbol: bool, symbols: tuple[tup
         ("src/routing/__init__.py", "", "routing"),
     ],
 )
-def test_what_a_path_says(path: str, kind: str, stem: str) -> None:
+def test_paths_give_words_and_kind(path: str, kind: str, stem: str) -> None:
     facts = PathFacts.of(path)
     assert (facts.kind, facts.stem) == (kind, stem)
 
@@ -261,7 +261,7 @@ def test_words_of_paths_match_from_three_letters_on(search: CodeSearch) -> None:
     assert corpus.path_words_like("shop") == {"shop"}
 
 
-def test_odd_file_names_are_found_and_can_be_written(tmp_path: Path) -> None:
+def test_odd_file_names_are_indexed_and_printable(tmp_path: Path) -> None:
     root = tmp_path / "tree"
     root.mkdir()
     (root / "two\nlines.py").write_text("def ledger_entry():\n    pass\n")

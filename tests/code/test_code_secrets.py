@@ -53,7 +53,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_secrets_are_masked_everywhere_and_kept_nowhere(tmp_path: Path) -> None:
+def test_secrets_are_masked_everywhere_and_stored_nowhere(tmp_path: Path) -> None:
     search = _indexed(tmp_path, client=f"def connect(password='{KEY}'):\n    token = '{KEY}'\n    return token\n")
     [hit] = search.search("connect token").hits
     assert KEY not in hit.snippet and MASK in hit.snippet and "return token" in hit.snippet
@@ -63,7 +63,7 @@ def test_secrets_are_masked_everywhere_and_kept_nowhere(tmp_path: Path) -> None:
     assert KEY not in search.symbol("connect").definitions[0].definition.signature
 
 
-def test_a_query_applies_what_indexing_found(tmp_path: Path, searched: list[str]) -> None:
+def test_search_applies_the_findings_of_indexing(tmp_path: Path, searched: list[str]) -> None:
     search = _indexed(tmp_path, client=f"def connect():\n    return '{KEY}'\n")
     assert KEY not in _snippets(search, "connect")
     assert searched == []
@@ -112,7 +112,7 @@ def test_broken_characters_do_not_move_the_mask(tmp_path: Path) -> None:
     assert KEY not in hit.snippet and hit.snippet.endswith(f"return '{MASK}'")
 
 
-def test_a_changed_file_is_masked_anew(tmp_path: Path) -> None:
+def test_changed_file_is_masked_again(tmp_path: Path) -> None:
     search = _indexed(tmp_path, client="def connect():\n    return 1\n")
     (search.root / "client.py").write_text(f"# moved\n# by some lines\ndef connect():\n    return '{KEY}'\n")
     shown = _snippets(search, "connect")
@@ -158,7 +158,7 @@ def test_a_file_that_vanishes_shows_nothing(tmp_path: Path, monkeypatch: pytest.
     assert [hit.snippet for hit in search.search("connect").hits] == [""]
 
 
-def test_what_another_version_of_detection_found_is_not_trusted(
+def test_findings_of_another_version_of_detection_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, searched: list[str]
 ) -> None:
     monkeypatch.setattr(parsing, "secrets_in", lambda _: ())
@@ -191,7 +191,7 @@ def test_the_version_follows_every_module_of_detection() -> None:
     assert used <= {module.__name__.rpartition(".")[2] for module in secrets._DETECTION}
 
 
-def test_edits_and_merged_segments_keep_what_was_found(tmp_path: Path, searched: list[str]) -> None:
+def test_edits_and_merged_segments_retain_findings(tmp_path: Path, searched: list[str]) -> None:
     search = _indexed(
         tmp_path,
         first=f"def connect_one():\n    return '{KEY}'\n",

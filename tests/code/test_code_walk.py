@@ -43,7 +43,7 @@ def _walked(root: Path) -> list[str]:
         ("[", "[", False, True),
     ],
 )
-def test_a_pattern_means_what_git_says(pattern: str, path: str, is_folder: bool, expected: bool) -> None:
+def test_patterns_match_as_in_git(pattern: str, path: str, is_folder: bool, expected: bool) -> None:
     assert is_ignored(path, patterns_of(pattern), is_folder=is_folder) is expected
 
 
@@ -103,7 +103,7 @@ def test_names_with_newlines_and_broken_utf8_are_walked(tmp_path: Path) -> None:
     assert len(_walked(tmp_path)) == 2
 
 
-def test_a_script_without_a_suffix_is_known_by_its_first_line(tmp_path: Path) -> None:
+def test_script_without_a_suffix_is_recognised_by_its_first_line(tmp_path: Path) -> None:
     _write(tmp_path, {"run": "#!/usr/bin/env python3\nx = 1\n", "LICENSE": "words"})
     assert _walked(tmp_path) == ["run"]
 

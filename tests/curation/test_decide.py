@@ -36,7 +36,7 @@ MakeMemory = Callable[..., Memory]
         ("The door code is enabled at night", "The door code is disabled at night", Verdict.SUPERSEDE),
     ],
 )
-def test_sure_rules_know_what_a_text_is_to_another(old: str, new: str, verdict: Verdict) -> None:
+def test_sure_rules_decide_the_relation_of_texts(old: str, new: str, verdict: Verdict) -> None:
     relation = compare(old, new)
     assert relation.verdict is verdict
     assert relation.is_sure
@@ -59,7 +59,7 @@ def test_sure_rules_know_what_a_text_is_to_another(old: str, new: str, verdict: 
         ("The return flight from Oslo leaves at 7:00", "The return flight from Bergen leaves at 7:00"),
     ],
 )
-def test_what_tells_of_something_else_is_never_merged(old: str, new: str) -> None:
+def test_texts_about_different_things_are_never_merged(old: str, new: str) -> None:
     assert not compare(old, new).is_sure
 
 
@@ -175,7 +175,7 @@ def test_only_the_newer_of_two_decides(make_memory: MakeMemory) -> None:
     assert decide(old, [NearMemory(new)]).verdict is Verdict.ADD
 
 
-def test_what_ended_before_is_history(make_memory: MakeMemory) -> None:
+def test_ended_memory_is_history(make_memory: MakeMemory) -> None:
     old = make_memory("Payroll runs on Nomad")
     ended = replace(old, valid_to=old.created_at - timedelta(days=1))
     assert decide(make_memory("Payroll runs on Kubernetes"), [NearMemory(ended)]).verdict is Verdict.ADD

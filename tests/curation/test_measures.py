@@ -38,14 +38,14 @@ def _texts(engine: LocalEngine) -> list[str]:
     return [asked.text for asked in measures.logged_queries(engine.store)]
 
 
-def test_nothing_is_kept_unless_the_user_wants_it(open_engine: Callable[..., LocalEngine]) -> None:
+def test_recall_log_is_off_by_default(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine()
     engine.remember("the kettle is red")
     engine.recall("kettle")
     assert _texts(engine) == []
 
 
-def test_a_question_is_kept_with_its_place_and_hits_newest_first(engine: LocalEngine) -> None:
+def test_recall_log_holds_project_and_hits_newest_first(engine: LocalEngine) -> None:
     id = engine.remember("the kettle is red").id
     engine.recall("kettle colour")
     engine.recall("anything else", all_projects=True)
@@ -57,7 +57,7 @@ def test_a_question_is_kept_with_its_place_and_hits_newest_first(engine: LocalEn
     ]
 
 
-def test_only_plain_questions_are_kept(engine: LocalEngine) -> None:
+def test_recall_log_holds_only_plain_questions(engine: LocalEngine) -> None:
     id = engine.remember("the kettle is red", tags=["kitchen"]).id
     engine.recall("kettle", sort=Sort.RECENCY)
     engine.recall("kettle", tags=["kitchen"])
@@ -76,7 +76,7 @@ def test_the_log_is_bounded(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
     assert _texts(engine) == ["question 4", "question 3", "question 2"]
 
 
-def test_a_store_that_others_hold_answers_at_once_and_keeps_nothing(engine: LocalEngine, tmp_path: Path) -> None:
+def test_busy_store_answers_at_once_and_logs_nothing(engine: LocalEngine, tmp_path: Path) -> None:
     engine.remember("the kettle is red")
     engine.recall("kettle before")
     engine.deferred_writes.flush()
@@ -91,7 +91,7 @@ def test_a_store_that_others_hold_answers_at_once_and_keeps_nothing(engine: Loca
     assert _texts(engine) == ["kettle before"]
 
 
-def test_an_erased_memory_takes_the_questions_that_found_it_along(engine: LocalEngine) -> None:
+def test_erase_removes_questions_with_the_memory_as_hit(engine: LocalEngine) -> None:
     id = engine.remember("the kettle is red").id
     engine.recall("kettle")
     engine.recall("nothing of the kind")

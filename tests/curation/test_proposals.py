@@ -104,7 +104,7 @@ def test_undo_of_an_undo_accepts_a_proposal_again(open_engine: OpenEngine) -> No
 
 
 @pytest.mark.parametrize("is_undone", [False, True])
-def test_an_erased_memory_takes_the_proposal_that_made_it_with_it(open_engine: OpenEngine, is_undone: bool) -> None:
+def test_erase_removes_the_proposal_of_the_memory(open_engine: OpenEngine, is_undone: bool) -> None:
     engine = open_engine()
     draft = engine.draft("We test with hypothesis", category="decisions")
     engine.proposals.offer_texts([(draft, 0.7, (Rationale("decision"),))])
@@ -174,7 +174,7 @@ def test_sure_decisions_apply_by_themselves_only_if_the_settings_say_so(open_eng
     assert state(engine) == before
 
 
-def test_what_an_agent_says_is_only_proposed_against_the_user(open_engine: OpenEngine) -> None:
+def test_text_of_an_agent_is_only_proposed_against_the_user(open_engine: OpenEngine) -> None:
     engine = open_engine()
     curator = following(engine, apply=True)
     old = engine.remember(OLD).id
@@ -260,7 +260,7 @@ def test_words_alone_find_a_near_duplicate(open_engine: OpenEngine) -> None:
     assert (hint.old.id, hint.verdict) == (known, Verdict.SUPERSEDE)
 
 
-def test_what_was_written_before_the_first_call_reaches_the_review(open_engine: OpenEngine) -> None:
+def test_earlier_memories_reach_the_review(open_engine: OpenEngine) -> None:
     engine = open_engine()
     engine.remember(OLD)
     engine.remember(NEW)

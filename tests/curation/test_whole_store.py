@@ -114,7 +114,7 @@ def test_without_a_threshold_everything_is_proposed(open_engine: OpenEngine) -> 
     assert whole_store.curate(engine).proposed == 0
 
 
-def test_what_the_user_rejected_is_neither_found_nor_applied_again(open_engine: OpenEngine) -> None:
+def test_rejected_finding_is_neither_proposed_nor_applied_again(open_engine: OpenEngine) -> None:
     engine = open_engine()
     stored(engine, ["Payroll runs on Nomad"], 9)
     stored(engine, ["Payroll now runs on Kubernetes"], 5)
@@ -169,7 +169,7 @@ def test_stale_empty_and_orphaned_memories_can_be_forgotten(open_engine: OpenEng
     assert junk in engine.store.memories([junk])
 
 
-def test_a_part_with_a_standing_whole_is_no_orphan_even_if_that_is_a_secret(open_engine: OpenEngine) -> None:
+def test_part_of_a_current_secret_is_no_orphan(open_engine: OpenEngine) -> None:
     engine = open_engine()
     sealed = engine.remember("the gate opens with kqzjvw", sensitivity=Sensitivity.SECRET, title="Gate").id
     gone, also_gone = (engine.remember(f"The chapter about {name}").id for name in ("tides", "winds"))

@@ -66,7 +66,7 @@ def _id(engine: LocalEngine, content: str) -> str:
     return next(memory.id for _, memory in engine.store.versions() if memory.content == content)
 
 
-def test_what_cannot_be_repaired_is_told(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspect_reports_irreparable_damage(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(engine.lexical.path)
 
     def refuse(self: LexicalIndex) -> Path:
@@ -102,7 +102,7 @@ def test_a_store_in_order_has_nothing_to_mend(engine: LocalEngine) -> None:
     assert all("vector" not in line for line in health.repaired)
 
 
-def test_what_waits_is_counted(engine: LocalEngine) -> None:
+def test_inspect_counts_pending_work(engine: LocalEngine) -> None:
     engine.remember("written since")
     assert engine.upkeep.inspect().waiting == 1
 
@@ -115,7 +115,7 @@ UNSOUND = {
 
 
 @pytest.mark.parametrize("kind", UNSOUND)
-def test_vectors_that_are_none_are_told_dropped_and_made_again(engine: LocalEngine, kind: str) -> None:
+def test_invalid_vectors_are_reported_dropped_and_embedded_again(engine: LocalEngine, kind: str) -> None:
     text = "The greenhouse is heated to nineteen degrees"
     engine.remember(text)
     engine.store.vectors.save(bundled().fingerprint, {content_hash(text): UNSOUND[kind]})
@@ -134,7 +134,7 @@ def test_vectors_that_are_none_are_told_dropped_and_made_again(engine: LocalEngi
 
 
 @pytest.mark.parametrize("kind", ["dense", "tokens"])
-def test_damaged_files_are_found_and_mended(engine: LocalEngine, kind: str) -> None:
+def test_damaged_files_are_reported_and_rebuilt(engine: LocalEngine, kind: str) -> None:
     before = [engine.recall(text).hits[0].legs["late"].score for text in NOTES]
     [folder] = engine._index_folder.glob(f"{kind}-*")
     content = bytearray((folder / "values").read_bytes())
@@ -153,7 +153,7 @@ def test_damaged_files_are_found_and_mended(engine: LocalEngine, kind: str) -> N
         assert hit.legs["late"].score == pytest.approx(score, abs=1e-6)
 
 
-def test_files_that_are_gone_are_made_again(engine: LocalEngine) -> None:
+def test_missing_files_are_rebuilt(engine: LocalEngine) -> None:
     ModelIndexes.remove_files(engine._index_folder)
     assert ModelIndexes.files(engine._index_folder) == []
     assert _contents(engine.recall("who waters the greenery?"))[0] == NOTES[1]
@@ -194,7 +194,7 @@ def test_an_erasure_cut_short_is_finished(engine: LocalEngine, traces: Callable[
     assert engine.upkeep.embed() == 0
 
 
-def test_another_process_no_longer_finds_what_was_erased(engine: LocalEngine, tmp_path: Path) -> None:
+def test_another_process_does_not_recall_erased_memories(engine: LocalEngine, tmp_path: Path) -> None:
     with _open(tmp_path / "home") as other:
         assert NOTES[1] in _contents(other.recall("who waters the greenery?"))
         engine.erase(_id(engine, NOTES[1]))

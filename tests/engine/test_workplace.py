@@ -68,7 +68,7 @@ def test_two_repositories_of_the_same_name_never_mix(tmp_path: Path, open_in: Op
         assert open_in(deep).project == (name if folder is not plain else "src")
 
 
-def test_reading_makes_nothing_known(tmp_path: Path, open_in: Open) -> None:
+def test_reading_registers_no_folder(tmp_path: Path, open_in: Open) -> None:
     engine = open_in(repository(tmp_path / "api"))
     engine.recall("anything")
     engine.browse()
@@ -131,7 +131,7 @@ def test_memories_from_before_go_to_the_first_folder_of_the_name(tmp_path: Path,
     assert engine.upkeep.inspect().mixed == {"api": ("two/api",)}
 
 
-def test_projects_that_folders_made_themselves_are_not_asked_about(tmp_path: Path, open_in: Open) -> None:
+def test_projects_of_folders_need_no_confirmation(tmp_path: Path, open_in: Open) -> None:
     one, other = (repository(tmp_path / name / "api") for name in ("one", "two"))
     clone = repository(tmp_path / "clone", "https://github.com/acme/api")
     open_in(clone).remember("an older one of another project")
@@ -213,7 +213,7 @@ def test_merged_projects_are_one_and_come_apart_again(tmp_path: Path, open_in: O
         (workplace.merge, "nothing", "api", NotFound),
     ],
 )
-def test_what_cannot_be_moved_is_refused(
+def test_move_refuses_impossible_targets(
     tmp_path: Path, open_in: Open, move: Callable[..., object], source: str, target: str, error: type[Exception]
 ) -> None:
     engine = open_in(repository(tmp_path / "api"))

@@ -58,7 +58,7 @@ def test_the_other_name(open_engine: OpenEngine, tmp_path: Path) -> None:
     assert found["Release:\n```sh\npnpm release\n```"] == "procedures"
 
 
-def test_a_second_import_finds_it_all_known(claude_file: Path, open_engine: OpenEngine) -> None:
+def test_second_import_adds_nothing(claude_file: Path, open_engine: OpenEngine) -> None:
     engine = open_engine()
     import_memories(engine, claude_file)
     with claude_file.open("a") as file:
@@ -72,7 +72,7 @@ def test_a_lead_without_a_list_is_a_memory() -> None:
     assert [note.content for note in notes] == ["Before a release:", "Remember:"]
 
 
-def test_code_ends_what_it_follows() -> None:
+def test_code_ends_the_paragraph_before() -> None:
     text = "Run this:\n```\nmake\n\n# all\n```\nThen rest.\n\n- One\n\n~~~\ntwo\n~~~\n- Three"
     notes = agents_file.parse(text, MemorySettings())
     assert [note.content for note in notes] == [
@@ -139,11 +139,11 @@ def test_a_folder_is_no_instruction_file(open_engine: OpenEngine, tmp_path: Path
         ("Anna owns billing", "Team", "people"),
     ],
 )
-def test_lines_get_the_category_of_what_they_say(text: str, heading: str, category: str) -> None:
+def test_lines_get_a_category_by_their_words(text: str, heading: str, category: str) -> None:
     assert agents_file.category_of(text, [heading] if heading else [], MemorySettings()) == category
 
 
-def test_what_is_left_out_is_told_with_its_reason() -> None:
+def test_skipped_lines_are_reported_with_a_reason() -> None:
     text = "This file provides guidance to Claude Code.\n\n@docs/style.md\n\n- Use tabs\n"
     found = list(agents_file.parse(text, MemorySettings()))
     assert [(each.place, each.reason.split(" (")[0]) for each in found if isinstance(each, Skipped)] == [

@@ -228,7 +228,7 @@ def test_several_owners_move_together_or_one_under_another_name(
     assert len(unembedded) == count
 
 
-def test_vectors_of_another_model_are_made_anew(
+def test_vectors_of_another_model_are_embedded_again(
     open_as: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unembedded: list[str]
 ) -> None:
     engine = open_as("one")

@@ -148,7 +148,7 @@ def test_a_vector_of_another_size_is_refused(embedded: Lines, tmp_path: Path, si
         assert target.store.census().memories == 0
 
 
-def test_vectors_that_their_model_cannot_have_made_are_refused(embedded: Lines, tmp_path: Path) -> None:
+def test_impossible_vectors_are_refused(embedded: Lines, tmp_path: Path) -> None:
     place = 1 + TABLES["vectors"].names.index("vector")
     for line in embedded:
         if isinstance(line, list) and line[0] == "vectors":

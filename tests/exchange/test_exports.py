@@ -51,7 +51,7 @@ def test_private_memories_leave_on_request(engine: LocalEngine, tmp_path: Path) 
     assert (tmp_path / "out.jsonl").read_text().count(CANARY) == 4
 
 
-def test_what_is_open_now_is_told_of_the_present(engine: LocalEngine, tmp_path: Path) -> None:
+def test_export_of_an_opened_memory_has_only_its_open_versions(engine: LocalEngine, tmp_path: Path) -> None:
     report = export_memories(engine, tmp_path / "out.jsonl", current_only=True)
     assert (report.written, report.left_out_private) == (2, 2)
     text = (tmp_path / "out.jsonl").read_text()
@@ -109,7 +109,7 @@ def test_targets_that_cannot_be(engine: LocalEngine, tmp_path: Path, monkeypatch
         export_memories(engine, tmp_path / "notes", format="markdown")
 
 
-def test_one_moment_although_others_write(
+def test_export_is_one_snapshot_beside_writers(
     open_engine: OpenEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = open_engine()
@@ -137,7 +137,7 @@ def test_one_moment_although_others_write(
     assert len(list(other.store.all_links())) == 1
 
 
-def test_other_owners_are_not_told(
+def test_export_leaves_out_other_owners(
     engine: LocalEngine, open_engine: Callable[..., LocalEngine], tmp_path: Path
 ) -> None:
     open_engine(owner="eve").remember("Eve's own")

@@ -148,7 +148,9 @@ def test_the_file_holds_every_version_and_link(filled: tuple[LocalEngine, Path])
     assert records[5]["link"]["known_to"] is not None
 
 
-def test_only_what_stands_now(filled: tuple[LocalEngine, Path], open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_current_only_exports_current_versions(
+    filled: tuple[LocalEngine, Path], open_engine: OpenEngine, tmp_path: Path
+) -> None:
     target = tmp_path / "now.jsonl"
     assert export_memories(filled[0], target, current_only=True).written == 2
     other = open_engine(tmp_path / "other.db")
@@ -179,7 +181,9 @@ def test_a_stream_that_knows_only_ascii(
     assert row_hashes(other) == row_hashes(filled[0])
 
 
-def test_origins_are_kept(filled: tuple[LocalEngine, Path], open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_keep_origin_preserves_origins(
+    filled: tuple[LocalEngine, Path], open_engine: OpenEngine, tmp_path: Path
+) -> None:
     other = open_engine(tmp_path / "other.db")
     import_memories(other, filled[1], keep_origin=True)
     assert {memory.origin for memory in other.browse().memories} == {"user"}
@@ -239,7 +243,7 @@ def test_secrets_leave_only_on_a_request_of_its_own(
             export_memories(engine, target, format=format, with_secrets=True)
 
 
-def test_what_was_edited_here_since_stays(filled: tuple[LocalEngine, Path]) -> None:
+def test_import_preserves_later_edits(filled: tuple[LocalEngine, Path]) -> None:
     engine, file = filled
     [memory] = [memory for memory in engine.browse().memories if memory.version == 2]
     engine.edit(memory.id, content="The gate opens by phone alone")
@@ -249,7 +253,7 @@ def test_what_was_edited_here_since_stays(filled: tuple[LocalEngine, Path]) -> N
     assert row_hashes(engine) == before
 
 
-def test_what_was_forgotten_here_since_comes_back(filled: tuple[LocalEngine, Path]) -> None:
+def test_import_restores_forgotten_memories(filled: tuple[LocalEngine, Path]) -> None:
     engine, file = filled
     engine.forget(*(memory.id for memory in engine.browse().memories))
     report = import_memories(engine, file)

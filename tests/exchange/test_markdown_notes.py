@@ -319,7 +319,7 @@ def test_only_the_line_that_holds_a_password_is_sealed(open_engine: OpenEngine, 
     assert not any(kept in text for text in sealed for kept in ("Postgres", "Ines", "eight", "cupboard"))
 
 
-def test_what_only_its_surroundings_tell_is_sealed_too(open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_secret_shown_only_by_its_context_is_sealed(open_engine: OpenEngine, tmp_path: Path) -> None:
     text = f"# Wifi\n\nThe guest network is slow.\n\n## Password\n\n{PASSWORD}\n\nThe code lies at the desk.\n"
     (tmp_path / "wifi.md").write_text(text)
     engine = open_engine()

@@ -93,7 +93,7 @@ def test_everything_is_every_version_and_link(engine: LocalEngine, tmp_path: Pat
     assert (report.left_out_private, report.left_out_secret, report.left_out_versions) == (0, 0, 0)
 
 
-def test_who_said_it_is_in_the_export(engine: LocalEngine, open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_export_contains_speaker_and_role(engine: LocalEngine, open_engine: OpenEngine, tmp_path: Path) -> None:
     export_memories(engine, tmp_path / "said.jsonl")
     other = open_engine(tmp_path / "other" / "memories.db")
     import_memories(other, tmp_path / "said.jsonl")
@@ -104,7 +104,7 @@ def test_who_said_it_is_in_the_export(engine: LocalEngine, open_engine: OpenEngi
     assert said["A remark that came back"] == (None, None)
 
 
-def test_what_is_open_now_is_in_every_export(engine: LocalEngine, tmp_path: Path) -> None:
+def test_every_export_contains_open_memories(engine: LocalEngine, tmp_path: Path) -> None:
     report = export_memories(engine, tmp_path / "open.jsonl")
     text = (tmp_path / "open.jsonl").read_text()
     standing = {

@@ -47,7 +47,7 @@ def transcript(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_was_said_is_imported_with_its_role(open_engine: OpenEngine, transcript: Path) -> None:
+def test_turns_are_imported_with_their_role(open_engine: OpenEngine, transcript: Path) -> None:
     engine = open_engine()
     report = import_memories(engine, transcript)
     assert (report.format, report.added, report.problems) == ("transcript", 3, ())
@@ -75,7 +75,7 @@ def test_long_answers_are_cut_and_secrets_are_sealed(open_engine: OpenEngine, tm
     assert [is_secret(memory) for memory in found] == [False] * (len(found) - 1) + [True]
 
 
-def test_lines_of_other_forms_are_left_out_or_told(open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_other_lines_are_skipped_or_reported(open_engine: OpenEngine, tmp_path: Path) -> None:
     path = tmp_path / "talk.jsonl"
     odd = [{"type": "user", "message": 7}, said("user", None), said("user", {"text": 1}), said("assistant", [7])]
     path.write_text("\n".join(map(json.dumps, [TALK[1], *odd])) + "\nnot json\n")

@@ -70,7 +70,7 @@ def test_a_named_project_takes_everything(open_engine: OpenEngine) -> None:
     assert {memory.project for memory in engine.browse(all_projects=True).memories} == {"attic"}
 
 
-def test_each_project_has_its_own_batch(open_engine: OpenEngine) -> None:
+def test_import_writes_a_batch_per_project(open_engine: OpenEngine) -> None:
     engine = open_engine()
     one, other = (import_memories(engine, SAMPLES / "plain.jsonl", project=name) for name in ("attic", "cellar"))
     assert one.batch != other.batch
@@ -178,7 +178,7 @@ def test_an_undone_import_can_be_done_again(open_engine: OpenEngine, tmp_path: P
     assert all(closed is not None and closed <= reopened for (_, closed), (reopened, _) in pairwise(stood))
 
 
-def test_the_last_import_is_what_undo_takes_back(open_engine: OpenEngine) -> None:
+def test_undo_takes_back_the_last_import(open_engine: OpenEngine) -> None:
     engine = open_engine()
     for _ in range(2):
         engine.remember("Kept") if not contents(engine) else None
@@ -187,7 +187,7 @@ def test_the_last_import_is_what_undo_takes_back(open_engine: OpenEngine) -> Non
         assert contents(engine) == ["Kept"]
 
 
-def test_text_stored_by_others_meanwhile(
+def test_import_skips_a_concurrently_stored_text(
     open_engine: OpenEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = open_engine()
@@ -207,7 +207,7 @@ def test_text_stored_by_others_meanwhile(
     assert link.target == known[1]
 
 
-def test_progress_is_told(open_engine: OpenEngine, tmp_path: Path) -> None:
+def test_import_reports_progress(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
     told: list[tuple[int, int | None]] = []
     import_memories(

@@ -141,7 +141,7 @@ def test_a_long_text_keeps_every_token_and_averages_its_windows(model: BundledEm
     np.testing.assert_allclose(np.linalg.norm(found.sentence), 1, atol=1e-5)
 
 
-def test_what_stands_late_in_a_long_text_is_found(model: BundledEmbedder) -> None:
+def test_end_of_a_long_text_is_embedded(model: BundledEmbedder) -> None:
     asked = model.encode_query("Who repaired the lighthouse lamp?")
     with_it = one(model, LONG + "Ingrid repaired the lamp of the lighthouse.")
     assert max_sim(asked, with_it) > max_sim(asked, one(model, LONG)) + 0.2

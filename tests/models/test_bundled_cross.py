@@ -54,7 +54,7 @@ def test_an_answer_has_better_odds_than_a_stranger_and_the_right_speaker_than_th
     assert right > wrong + 1
 
 
-def test_the_turn_before_tells_what_a_short_answer_is_about(model: BundledCrossEncoder) -> None:
+def test_previous_turn_gives_context_to_a_short_answer(model: BundledCrossEncoder) -> None:
     question, answer = "Which instrument does Ann play?", ["Ann: The cello, since I was six."]
     fitting = Context("2024-05-01", ("Ben: Do you play an instrument, Ann?",))
     other = Context("2024-05-01", ("Ben: What was stolen from your car, Ann?",))
@@ -82,7 +82,7 @@ def test_every_part_is_cut_where_it_was_cut_in_training(
     assert [row.count(102) for row in seen[:3]] == [2, 2, 3]
 
 
-def test_one_context_for_each_text(model: BundledCrossEncoder) -> None:
+def test_score_needs_one_context_per_text(model: BundledCrossEncoder) -> None:
     with pytest.raises(ValueError, match="zip"):
         model.score("one", ["one", "two"], [Context()])
 
@@ -113,7 +113,7 @@ def test_in_time_it_scores_as_ever(model: BundledCrossEncoder) -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"x" + path.read_bytes()[1:]), Path.unlink])
-def test_damage_is_told_and_nothing_is_loaded(tmp_path: Path, damage: object) -> None:
+def test_damaged_cross_encoder_is_reported_and_not_loaded(tmp_path: Path, damage: object) -> None:
     folder = tmp_path / "weights"
     shutil.copytree(MODEL_FOLDER, folder)
     assert callable(damage)

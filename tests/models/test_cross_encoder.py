@@ -181,7 +181,7 @@ def test_a_score_that_is_not_a_number_is_refused(copied: Callable[..., Path]) ->
 
 @pytest.mark.parametrize("broken", ["model.onnx", "tokenizer.json"])
 @pytest.mark.parametrize("how", ["missing", "garbage"])
-def test_damage_is_told_in_one_line(copied: Callable[..., Path], broken: str, how: str) -> None:
+def test_damaged_model_is_reported_in_one_line(copied: Callable[..., Path], broken: str, how: str) -> None:
     folder = copied()
     (folder / broken).write_text("{garbage") if how == "garbage" else (folder / broken).unlink()
     with pytest.raises(ModelUnavailable) as caught:

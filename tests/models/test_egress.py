@@ -234,7 +234,7 @@ def test_a_wait_beyond_the_time_allowed_is_not_waited_for(
     assert time.pauses == [] and len(server.seen) == 1
 
 
-def test_a_failure_that_passes_is_outlived_and_one_that_stays_is_told(
+def test_post_retries_a_short_failure_and_reports_a_lasting_one(
     open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: ClearedText
 ) -> None:
     server.turns.append(loopback.refuse(500))
@@ -245,7 +245,7 @@ def test_a_failure_that_passes_is_outlived_and_one_that_stays_is_told(
     assert len(server.seen) == 2 + 3
 
 
-def test_after_a_failure_nobody_waits_for_the_same_again(
+def test_post_after_a_failure_does_not_wait_again(
     open_door: Callable[..., EgressClient], server: loopback.Loopback, time: Time, cleared: ClearedText
 ) -> None:
     door = open_door(attempts=1)
@@ -297,7 +297,7 @@ def test_a_server_that_hangs_or_trickles_is_left(
     door.close()
 
 
-def test_nobody_there(book: Book, cleared: ClearedText, time: Time) -> None:
+def test_post_to_a_closed_port_fails(book: Book, cleared: ClearedText, time: Time) -> None:
     with loopback.serving(echo) as gone:
         pass
     door = EgressClient({"here": Endpoint(url=gone.url, words=WORDS)}, book, pause=time.pause)
@@ -318,7 +318,7 @@ def test_half_an_answer_is_none(
 
 
 @pytest.mark.parametrize("answer", [b"", b"<html>", b"[" * 100_000, b"\xff\xfe"])
-def test_an_answer_that_is_not_json_is_told(
+def test_answer_that_is_not_json_is_reported(
     open_door: Callable[..., EgressClient], server: loopback.Loopback, cleared: ClearedText, answer: bytes
 ) -> None:
     server.turns.append(loopback.say(answer))
@@ -344,7 +344,7 @@ def test_an_answer_without_a_bill_is_an_answer(
     assert book.bills == []
 
 
-def test_what_cannot_be_recorded_does_not_leave(server: loopback.Loopback, cleared: ClearedText) -> None:
+def test_text_that_cannot_be_recorded_is_not_sent(server: loopback.Loopback, cleared: ClearedText) -> None:
     class Torn(Book):
         def leaving(self, departure: Departure) -> None:
             raise Unavailable("the ledger cannot be written")

@@ -87,7 +87,7 @@ BAD: dict[str, loopback.Turn] = {
 
 @pytest.mark.parametrize("service", EVERY)
 @pytest.mark.parametrize("turn", BAD, ids=lambda name: name.replace(" ", "-"))
-def test_what_is_no_answer_is_an_error_of_the_model(hosted: Start, clear: Clear, service: str, turn: str) -> None:
+def test_malformed_answer_is_an_error_of_the_model(hosted: Start, clear: Clear, service: str, turn: str) -> None:
     embedder, server = hosted(service)
     server.turns.extend([BAD[turn]] * 3)
     with pytest.raises(ModelUnavailable) as caught:
@@ -142,7 +142,7 @@ def test_large_numbers_still_have_a_direction(hosted: Start, clear: Clear) -> No
 
 
 @pytest.mark.parametrize("service", EVERY)
-def test_a_wrong_key_is_told_once_and_not_shown(hosted: Start, clear: Clear, service: str) -> None:
+def test_wrong_key_is_reported_once_and_not_shown(hosted: Start, clear: Clear, service: str) -> None:
     embedder, server = hosted(service, key="sk-wrong-key-9931")
     with pytest.raises(ModelUnavailable, match="refused the key") as caught:
         embedder.encode_query(clear("a")[0])
@@ -247,9 +247,7 @@ def test_blanks_and_nothing(hosted: Start, clear: Clear) -> None:
         ("cohere", "embed-v4.0", "output_dimension"),
     ],
 )
-def test_shorter_vectors_are_asked_for_and_the_usual_length_is_not(
-    hosted: Start, clear: Clear, service: str, model: str, name: str
-) -> None:
+def test_only_an_unusual_length_is_requested(hosted: Start, clear: Clear, service: str, model: str, name: str) -> None:
     embedder, server = hosted(service, model=model, dimensions=256)
     assert embedder.encode_documents(clear("a")).shape == (1, 256)
     assert server.seen[0].body[name] == 256
@@ -261,7 +259,7 @@ def test_shorter_vectors_are_asked_for_and_the_usual_length_is_not(
     assert name not in server.seen[0].body
 
 
-def test_an_unknown_length_is_asked_for_with_a_fixed_word(hosted: Start, book: Book) -> None:
+def test_unknown_length_is_measured_with_a_fixed_word(hosted: Start, book: Book) -> None:
     embedder, server = hosted("compatible", dimensions=0)
     with pytest.raises(BadInput, match="set them in your settings"):
         _ = embedder.dimensions
@@ -272,7 +270,7 @@ def test_an_unknown_length_is_asked_for_with_a_fixed_word(hosted: Start, book: B
         embedder.probe()
 
 
-def test_the_fingerprint_tells_what_changes_vectors_and_is_a_file_name(hosted: Start) -> None:
+def test_fingerprint_follows_the_vectors_and_is_a_file_name(hosted: Start) -> None:
     def mark(**details: Any) -> str:
         values = {
             "service": "compatible",

@@ -123,7 +123,7 @@ def test_a_model_that_is_here_is_not_fetched(library: Library, folder: Path, mon
     assert [call["local_files_only"] for call in hub.calls] == [True]
 
 
-def test_a_model_is_fetched_only_when_asked_for_and_without_programs(
+def test_model_is_fetched_on_request_and_without_programs(
     library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = Hub(folder, is_here=False)
@@ -139,7 +139,7 @@ def test_a_model_is_fetched_only_when_asked_for_and_without_programs(
 
 
 @pytest.mark.parametrize("missing", ["huggingface_hub", "sentence_transformers"])
-def test_without_the_extra_its_name_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+def test_missing_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     if missing == "huggingface_hub":
         with pytest.raises(ModelUnavailable, match=r"pip install 'triskele\[hub\]'"):

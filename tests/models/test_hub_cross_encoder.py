@@ -51,7 +51,7 @@ def test_a_bad_answer_is_an_error_of_the_model(library: Any, tmp_path: Path, ans
         HubCrossEncoder(tmp_path, "owner/cross").score("who?", ["a", "b"])
 
 
-def test_without_the_extra_its_name_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(ModelUnavailable, match=r"triskele\[hub\]"):
         HubCrossEncoder(tmp_path, "x").score("who?", ["a"])

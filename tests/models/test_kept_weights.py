@@ -112,9 +112,7 @@ def test_weights_that_were_written_over_are_not_taken_for_the_earlier_ones(packa
 
 @pytest.mark.parametrize("file", [GRAPH_FILE, TOKENIZER_FILE])
 @pytest.mark.parametrize("is_missing", [True, False])
-def test_weights_that_are_not_whole_are_not_kept_ones(
-    package: Path, tmp_path: Path, file: str, is_missing: bool
-) -> None:
+def test_incomplete_weights_are_ignored(package: Path, tmp_path: Path, file: str, is_missing: bool) -> None:
     keep_weights(tmp_path / "home")
     kept = _kept(tmp_path / "home")
     assert kept is not None
@@ -132,7 +130,7 @@ def test_only_weights_that_shipped_are_returned_to(package: Path, tmp_path: Path
     assert kept_names(tmp_path / "home") == []
 
 
-def test_kept_names_are_those_of_other_releases_latest_first(package: Path, tmp_path: Path) -> None:
+def test_names_of_other_releases_are_latest_first(package: Path, tmp_path: Path) -> None:
     names = ["triskele-minilm-l6@1", "triskele-minilm-l6-12@1", "triskele-minilm-l6-2@1"]
     for name in names:
         (tmp_path / "home" / "models" / name).mkdir(parents=True)

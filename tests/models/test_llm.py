@@ -137,7 +137,7 @@ def ask(llm: Llm, *parts: Any, most_tokens: int = 200) -> str:
 
 
 @pytest.mark.parametrize("service", EVERY)
-def test_a_question_is_asked_and_answered(hosted: Start, book: Book, question: ClearedText, service: str) -> None:
+def test_complete_returns_the_answer(hosted: Start, book: Book, question: ClearedText, service: str) -> None:
     llm, server = hosted(service, price_per_million=2.0)
     assert ask(llm, PROMPT, question, END) == ANSWER
     assert llm.name == f"{service} tiny"
@@ -148,7 +148,7 @@ def test_a_question_is_asked_and_answered(hosted: Start, book: Book, question: C
     assert (bill.tokens, bill.cost) == (16, pytest.approx(32e-6))
 
 
-def test_each_service_has_its_address() -> None:
+def test_services_have_their_addresses() -> None:
     assert {name: HostedLlm(service=name, model="m").endpoint.url for name in ("openai", "anthropic")} == {
         "openai": "https://api.openai.com/v1",
         "anthropic": "https://api.anthropic.com/v1",
@@ -231,7 +231,7 @@ def _shown(error: BaseException | None) -> str:
 
 @pytest.mark.parametrize("service", EVERY)
 @pytest.mark.parametrize("kind", BAD, ids=lambda name: name.replace(" ", "-"))
-def test_what_is_no_answer_is_told_without_text_or_key(
+def test_malformed_answer_is_reported_without_text_or_key(
     hosted: Start, question: ClearedText, caplog: pytest.LogCaptureFixture, service: str, kind: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -251,7 +251,7 @@ def test_a_service_that_hangs_is_left(hosted: Start, question: ClearedText, serv
 
 
 @pytest.mark.parametrize("service", EVERY)
-def test_a_wrong_key_is_told_once_and_not_shown(hosted: Start, question: ClearedText, service: str) -> None:
+def test_wrong_key_is_reported_once_and_not_shown(hosted: Start, question: ClearedText, service: str) -> None:
     llm, server = hosted(service, key="sk-wrong-9931")
     with pytest.raises(ModelUnavailable, match="refused the key") as caught:
         ask(llm, PROMPT, question)
@@ -298,7 +298,7 @@ def test_half_answers_and_refusals_are_no_answers(
     assert ANSWER not in str(caught.value) and "help" not in str(caught.value)
 
 
-def test_what_a_model_thinks_is_not_its_answer(hosted: Start, question: ClearedText) -> None:
+def test_thinking_is_no_part_of_the_answer(hosted: Start, question: ClearedText) -> None:
     thought = chat(f"\n<think>the mill?\nor the weir</think>\n\n{ANSWER} <think>\n")
     assert ask(hosted("compatible", loopback.say(thought))[0], PROMPT, question) == f"{ANSWER} <think>"
     blocks = message({"type": "thinking", "thinking": "the weir", "signature": "x"}, text("by "), text("the mill"))
@@ -376,7 +376,7 @@ FAILING: dict[str, tuple[str, str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FAILING, ids=lambda name: name.replace(" ", "-"))
-def test_a_command_that_fails_is_told_without_text_or_arguments(
+def test_failed_command_is_reported_without_text_or_arguments(
     run: Run, question: ClearedText, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], kind: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -481,7 +481,7 @@ def test_commands_that_cannot_be_meant_are_refused(arguments: tuple[str, ...], t
 
 
 @pytest.mark.slow
-def test_a_program_that_is_not_there_is_told(book: Book, question: ClearedText, tmp_path: Path) -> None:
+def test_missing_program_is_reported(book: Book, question: ClearedText, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("no program")
     for first in ("no-such-program-here", str(plain), str(tmp_path)):

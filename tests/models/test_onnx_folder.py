@@ -129,7 +129,7 @@ FAMILIES = [
 
 
 @pytest.mark.parametrize(("name", "query", "document", "pooling"), FAMILIES)
-def test_families_are_known_by_their_name(build: Build, name: str, query: str, document: str, pooling: str) -> None:
+def test_families_follow_from_the_name(build: Build, name: str, query: str, document: str, pooling: str) -> None:
     assert read_export(build(name, pooling=None)).prompts == Family(query, document, pooling)
 
 
@@ -151,7 +151,7 @@ def test_the_folder_knows_better_than_its_name_and_the_user_best(build: Build) -
     assert read_export(folder, Family("mine ", pooling="cls")).prompts == Family("mine ", "D: ", "cls")
 
 
-def test_long_texts_go_by_windows_each_with_its_prompt(build: Build) -> None:
+def test_windows_of_a_long_text_have_the_prompt(build: Build) -> None:
     model = ExportedEmbedder(build("e5-tiny"))
     words = "one two three four five six seven eight nine ten".split() * 9
     (found,) = model.encode_documents([" ".join(words)])
@@ -180,7 +180,7 @@ def test_graphs_get_the_inputs_that_they_ask_for(build: Build, inputs: tuple[str
     assert ExportedEmbedder(folder).encode_query("heron").sentence.shape == (SIZE,)
 
 
-def test_graphs_that_do_not_fit_are_told_by_name(build: Build) -> None:
+def test_unfit_graphs_are_reported_by_name(build: Build) -> None:
     with pytest.raises(ModelUnavailable, match="input that triskele does not have: 'pixel_values'"):
         ExportedEmbedder(build("a", inputs=("input_ids", "pixel_values"))).encode_query("heron")
     other = [tiny_onnx.node("Gather", ["table", "input_ids"], "logits")]
@@ -200,7 +200,7 @@ def test_vectors_that_are_no_direction_are_refused(build: Build, value: float) -
         ExportedEmbedder(folder).encode_query("heron")
 
 
-def test_a_layer_that_nobody_runs_is_refused(build: Build) -> None:
+def test_unused_layer_is_refused(build: Build) -> None:
     kinds = [{"type": f"sentence_transformers.models.{kind}"} for kind in ("Transformer", "Pooling", "Dense")]
     with pytest.raises(ModelUnavailable, match="unsupported layer: Dense"):
         ExportedEmbedder(build("a", files={"modules.json": kinds}))
@@ -231,7 +231,7 @@ def test_both_ways_to_say_the_pooling_are_read(build: Build, config: dict[str, A
         {"pooling_mode": "mean", "include_prompt": False},
     ],
 )
-def test_a_pooling_that_nobody_knows_is_refused(build: Build, config: dict[str, Any]) -> None:
+def test_unknown_pooling_is_refused(build: Build, config: dict[str, Any]) -> None:
     folder = build("e5-tiny", pooling=None, files={"1_Pooling/config.json": config})
     with pytest.raises(ModelUnavailable, match="unsupported pooling"):
         ExportedEmbedder(folder)
@@ -251,7 +251,7 @@ def test_the_longest_window_is_the_one_that_the_model_names(build: Build, files:
     assert read_export(build(files=files)).max_tokens == expected
 
 
-def test_the_fingerprint_tells_what_changes_vectors(build: Build) -> None:
+def test_fingerprint_follows_the_vectors(build: Build) -> None:
     marks = [ExportedEmbedder(build()).fingerprint]
     assert ExportedEmbedder(build(), Family(query="other ")).fingerprint == marks[0]
     marks += [ExportedEmbedder(build(), given).fingerprint for given in (Family(document="d"), Family(pooling="cls"))]
@@ -268,7 +268,7 @@ def test_the_fingerprint_tells_what_changes_vectors(build: Build) -> None:
 
 @pytest.mark.parametrize("broken", ["onnx/model.onnx", "tokenizer.json", "config.json"])
 @pytest.mark.parametrize("how", ["missing", "garbage"])
-def test_damage_is_told_in_one_line(build: Build, broken: str, how: str) -> None:
+def test_damaged_folder_is_reported_in_one_line(build: Build, broken: str, how: str) -> None:
     folder = build("bge-large")
     (folder / "1_Pooling" / "config.json").unlink()
     (folder / broken).write_text("{garbage") if how == "garbage" else (folder / broken).unlink()

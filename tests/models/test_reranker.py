@@ -73,13 +73,13 @@ def test_a_question_that_may_not_be_read_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("texts", [{}, {1: "a"}, {1: "a", 2: None}])
-def test_with_nothing_to_compare_nobody_is_asked(texts: dict[int, str | None]) -> None:
+def test_rerank_with_nothing_to_compare_sends_nothing(texts: dict[int, str | None]) -> None:
     encoder = Fake(by_length)
     assert Reranker(encoder).rerank("q", texts).order == tuple(texts)
     assert encoder.read == []
 
 
-def test_whoever_takes_too_long_is_not_waited_for(gate: threading.Event) -> None:
+def test_score_within_ends_at_its_time(gate: threading.Event) -> None:
     def slow(texts: Sequence[str]) -> list[int]:
         gate.wait(30)
         return by_length(texts)

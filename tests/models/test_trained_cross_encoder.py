@@ -102,7 +102,7 @@ def test_the_exported_graph_gives_the_scores_of_the_network(
     assert np.ptp(encoder.score("who maintains ledgerline?", texts)) > 0.1
 
 
-def test_questions_that_nobody_learned_from_are_ordered_better_than_by_chance(judged: list[Judged]) -> None:
+def test_unseen_questions_are_ordered_better_than_by_chance(judged: list[Judged]) -> None:
     """How often what answers is above what does not: 0.5 by chance, and by a network before it has learned."""
     found = []
     for one in judged:
@@ -115,7 +115,7 @@ def test_questions_that_nobody_learned_from_are_ordered_better_than_by_chance(ju
     assert np.mean(found) > 0.7
 
 
-def test_a_judge_reorders_what_recall_found_and_says_how_far_it_agrees(judged: list[Judged]) -> None:
+def test_rerank_cross_reorders_hits_and_reports_agreement(judged: list[Judged]) -> None:
     for one in judged:
         verdict = one.verdict
         assert verdict.missing == "" and verdict.agreement is not None

@@ -61,14 +61,14 @@ def test_without_settings_nothing_has_left(tmp_path: Path, monkeypatch: pytest.M
     )
 
 
-def test_before_anything_was_sent_the_doctor_names_who_may_be_asked(engine: LocalEngine) -> None:
+def test_doctor_names_the_services_before_the_first_request(engine: LocalEngine) -> None:
     assert told()["outside"] == dict.fromkeys(("hosted", "hosted questions", "rerank", "llm"), "127.0.0.1")
     assert told()["left"] == []
     assert "Open memories and queries may be sent to 127.0.0.1 (hosted)" in doctor()
     assert "Nothing was sent from this machine." in doctor()
 
 
-def test_what_left_is_told_by_day_and_endpoint(engine: LocalEngine, server: loopback.Loopback) -> None:
+def test_doctor_counts_sent_texts_by_day_and_endpoint(engine: LocalEngine, server: loopback.Loopback) -> None:
     engine.upkeep.embed()
     engine.models.embed_hosted()
     engine.recall("who bakes the cake", rerank="cross")
@@ -86,7 +86,7 @@ def test_what_left_is_told_by_day_and_endpoint(engine: LocalEngine, server: loop
     assert not any(text in said or text in json.dumps(told()) for text in TEXTS)
 
 
-def test_what_left_stays_told_when_the_settings_name_nobody_any_more(engine: LocalEngine, tmp_path: Path) -> None:
+def test_counts_of_sent_texts_outlive_the_settings(engine: LocalEngine, tmp_path: Path) -> None:
     engine.models.embed_hosted()
     (tmp_path / "home" / "config.toml").unlink()
     assert told()["outside"] == {} and told()["left"][0]["texts"] == 3
@@ -159,9 +159,7 @@ def _in_threads(path: Path, times: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("together", "counters"), [(_in_processes, 2), (_in_threads, 4)])
-def test_whoever_counts_at_the_same_time_loses_nothing(
-    tmp_path: Path, together: Callable[[Path, int], None], counters: int
-) -> None:
+def test_concurrent_counts_lose_nothing(tmp_path: Path, together: Callable[[Path, int], None], counters: int) -> None:
     path, times = tmp_path / "store.db", 25
     together(path, times)
     unbound = SqliteStore(path, busy_timeout_s=60.0)
@@ -176,7 +174,7 @@ def test_whoever_counts_at_the_same_time_loses_nothing(
     assert sum(day.cost for day in found) == pytest.approx(0.25 * done)
 
 
-def test_the_first_and_the_last_time_are_kept(engine: LocalEngine) -> None:
+def test_account_holds_the_first_and_last_time(engine: LocalEngine) -> None:
     memory = engine.browse().memories[0]
     ledger = StoreLedger(engine.store)
     for host in ("far.example", "near.example", "far.example"):

@@ -60,7 +60,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_planted_canary_is_found_in_every_shape(shape: str) -> None:
+def test_search_finds_a_planted_canary_in_every_shape(shape: str) -> None:
     for canary in SOME:
         data = b"noise \xff\x00" + SHAPES[shape](canary.secret) + b" more noise"
         assert _numbers(data) == {canary.number}, canary.secret

@@ -74,7 +74,7 @@ def test_every_format_is_walked() -> None:
     assert set(transfer.IMPORTS) <= set(WRITERS)
 
 
-def test_every_place_that_writes_memories_is_known() -> None:
+def test_every_writer_of_memories_is_listed() -> None:
     # A new one must pass `drafting` and be walked by the proof.
     writers = {
         str(path.relative_to(SOURCE))

@@ -125,7 +125,7 @@ def test_a_question_with_a_secret_is_held_back() -> None:
     assert clear_question(text, Quotes.of([])) is None
 
 
-def test_what_open_texts_say_too_is_not_rare() -> None:
+def test_word_of_open_texts_is_not_rare() -> None:
     assert clear_question("the release train", Quotes.of(["release train on Monday"])) is None
     assert (
         clear_question("the release train", Quotes.of(["release train on Monday"], ["our release train"])) is not None

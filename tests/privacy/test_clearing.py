@@ -15,7 +15,7 @@ QUESTION = "does the ferryman own a parrot?"
 TEXT = "the ferryman secretly owns a parrot; ferryman, own parrot"
 
 
-def test_what_becomes_private_or_is_erased_counts_at_once(open_engine: Callable[..., LocalEngine]) -> None:
+def test_private_and_erased_texts_count_at_once(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine()
     clearing = EgressPolicy(engine.store, engine.vault)
     id = engine.remember(TEXT).id
@@ -55,9 +55,7 @@ PRIVATE = "Ingrid Vik earns 84,500 euros a year and wants to leave Meridian in s
         f"Minutes of Monday: the heating is repaired. {PRIVATE}. Lunch is at noon, the lift is out of order.",
     ],
 )
-def test_an_open_memory_that_says_nearly_what_a_private_one_says_stays(
-    open_engine: Callable[..., LocalEngine], text: str
-) -> None:
+def test_open_memory_close_to_a_private_one_stays(open_engine: Callable[..., LocalEngine], text: str) -> None:
     engine = open_engine()
     engine.remember(PRIVATE, sensitivity=Sensitivity.PRIVATE)
     near = engine.store.history(engine.remember(text).id)[-1]

@@ -35,7 +35,7 @@ def _covers(sample: secret_samples.Sample) -> bool:
 
 
 @pytest.mark.parametrize("half", [0, 1])
-def test_most_secrets_are_found_and_few_others(half: int) -> None:
+def test_find_reaches_its_recall_and_precision(half: int) -> None:
     found = sum(_covers(sample) for sample in GUILTY if sample.half == half)
     false = sum(bool(find(sample.text)) for sample in INNOCENT if sample.half == half)
     all_of_them = sum(sample.half == half for sample in GUILTY)
@@ -44,7 +44,7 @@ def test_most_secrets_are_found_and_few_others(half: int) -> None:
 
 
 @pytest.mark.parametrize("half", [0, 1])
-def test_encoded_forms_tools_and_languages_are_found(half: int) -> None:
+def test_find_reads_encoded_forms_tools_and_languages(half: int) -> None:
     samples = [sample for sample in FORMS if sample.half == half]
     found = [_covers(sample) for sample in samples if sample.kind]
     false = sum(bool(find(sample.text)) for sample in samples if sample.kind is None)
@@ -77,7 +77,7 @@ def test_encoded_forms_tools_and_languages_are_found(half: int) -> None:
         ("pin", "код домофона: ⟦‹digits:4›⟧"),
     ],
 )
-def test_each_new_form_is_found_as_a_whole(kind: str, template: str) -> None:
+def test_find_returns_the_whole_of_every_form(kind: str, template: str) -> None:
     before, secret, after = re.split("[⟦⟧]", secret_samples.fill(template))
     (finding,) = find(before + secret + after)
     assert finding.kind == kind
@@ -158,7 +158,7 @@ def test_find_ignores_the_case_of_programs_and_keywords(template: str, write: Ca
     assert any(finding.start <= ends[0] and ends[1] <= finding.end for finding in find(text))
 
 
-def test_every_command_has_lines_in_each_case() -> None:
+def test_commands_have_lines_in_every_case() -> None:
     assert set(COMMAND_LINES) == {command.name for command in COMMANDS}
 
 
@@ -195,7 +195,7 @@ def test_hashes_addresses_and_public_keys_are_innocent(template: str) -> None:
     assert _kinds(secret_samples.fill(template)) == []
 
 
-def test_the_forms_are_three_hundred_each() -> None:
+def test_samples_of_forms_are_three_hundred() -> None:
     assert sum(sample.kind is not None for sample in FORMS) >= 300
     assert sum(sample.kind is None for sample in FORMS) >= 300
     assert len({sample.text for sample in FORMS}) == len(FORMS)
@@ -214,7 +214,7 @@ def test_no_template_holds_a_secret(templates: Path) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.kind)
-def test_every_provider_is_told_by_its_form(provider: Provider) -> None:
+def test_providers_differ_by_their_form(provider: Provider) -> None:
     own = [sample for sample in GUILTY if sample.kind == provider.kind]
     assert own and all(sample.kind in _kinds(sample.text) for sample in own)
 
@@ -231,7 +231,7 @@ def test_a_key_cut_short_or_grown_is_none(prefix: str) -> None:
     assert not _kinds(prefix + body[:-1]) and not _kinds(f"{prefix}{body}Q")
 
 
-def test_a_checksum_that_holds_is_told() -> None:
+def test_valid_checksum_is_reported() -> None:
     right = secret_samples.fill("ghp_‹crc:30›")
     wrong = right[:-1] + ("A" if right[-1] != "A" else "B")
     assert "checksum holds" in find(right)[0].why
@@ -472,7 +472,7 @@ def test_any_encoded_text_gives_ordered_findings_inside_it(text: str) -> None:
         ("Passwort der Garage:\nkelp2024!", "kelp2024!"),
     ],
 )
-def test_a_password_on_the_line_after_its_word_is_found(text: str, value: str) -> None:
+def test_find_reads_a_password_on_the_next_line(text: str, value: str) -> None:
     assert [text[found.start : found.end] for found in find(text)] == [value]
 
 
@@ -486,5 +486,5 @@ def test_a_password_on_the_line_after_its_word_is_found(text: str, value: str) -
         "Password:\n\n\nmira2024x",
     ],
 )
-def test_what_follows_on_the_next_line_is_not_always_a_password(text: str) -> None:
+def test_next_line_is_not_always_a_password(text: str) -> None:
     assert find(text) == []

@@ -47,12 +47,12 @@ def test_a_quotation_in_another_writing_is_held_back(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", [how for how in DISGUISES if how != "backwards"])
-def test_what_is_kept_in_another_writing_is_recognised_plain(how: str) -> None:
+def test_plain_text_matches_an_encoded_private_text(how: str) -> None:
     assert clear_question("is the baby due in October?", Quotes.of([f"note: {DISGUISES[how](TEXT)}"])) is None
 
 
 @pytest.mark.parametrize("how", DISGUISES)
-def test_a_secret_that_nobody_keeps_is_found_in_another_writing(how: str) -> None:
+def test_unstored_secret_is_detected_in_other_encodings(how: str) -> None:
     token = secret_samples.fill("ghp_‹alnum:36›")
     assert clear_question(f"why does it say {DISGUISES[how](f'use {token} here')}", NOTHING) is None
 
@@ -70,13 +70,13 @@ def test_a_secret_that_nobody_keeps_is_found_in_another_writing(how: str) -> Non
         ("私の給料は月に四十五万円です", "給 料 は 月 に 四 十 五"),
     ],
 )
-def test_what_makes_a_secret_one_is_recognised_alone(secret: str, question: str) -> None:
+def test_secret_part_of_a_text_matches_by_itself(secret: str, question: str) -> None:
     quotes = Quotes.of(())
     quotes.add_secrets([secret])
     assert clear_question(question, quotes) is None
 
 
-def test_the_words_around_a_secret_may_be_asked() -> None:
+def test_words_around_a_secret_may_leave() -> None:
     quotes = Quotes.of(())
     quotes.add_secrets(["the wifi password is Sommerregen7", " ".join(f"word{letter}" for letter in "abcdefghijk")])
     assert clear_question("how good is the wifi here?", quotes) is not None
@@ -94,7 +94,7 @@ def test_the_words_around_a_secret_may_be_asked() -> None:
         "",
     ],
 )
-def test_what_only_looks_like_another_writing_may_leave(question: str) -> None:
+def test_text_that_only_looks_encoded_may_leave(question: str) -> None:
     assert clear_question(question, Quotes.of([TEXT])) is not None
 
 

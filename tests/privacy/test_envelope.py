@@ -23,7 +23,7 @@ TEXT = "the gate opens for 4711"
 
 
 @given(st.text(max_size=2000), st.text(max_size=30), st.integers(0, 2**40))
-def test_what_was_sealed_opens_again(text: str, id: str, version: int) -> None:
+def test_sealed_text_opens(text: str, id: str, version: int) -> None:
     assert OPEN.open(id, version, OPEN.seal(id, version, text)) == text
 
 
@@ -76,12 +76,12 @@ def test_sealing_twice_gives_different_bytes_and_hides_the_length() -> None:
     assert len(OPEN.seal("a", 1, "4711")) == len(OPEN.seal("a", 1, "a long password"))
 
 
-def test_a_wrong_passphrase_says_what_is_lost_and_what_is_not() -> None:
+def test_wrong_passphrase_names_the_lost_texts() -> None:
     with pytest.raises(VaultLocked, match=r"does not open.*cannot be read.*stay readable"):
         vaults.unlock(DOCUMENT, WRONG)
 
 
-def test_another_kind_of_source_is_told_apart(tmp_path: Path) -> None:
+def test_other_kind_of_source_is_reported(tmp_path: Path) -> None:
     with pytest.raises(VaultLocked, match="not locked by a key-file"):
         vaults.unlock(DOCUMENT, KeyFile(tmp_path / "key"))
     assert vaults.sources_of(DOCUMENT) == ["passphrase"]

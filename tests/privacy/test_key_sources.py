@@ -78,7 +78,7 @@ def test_a_key_file_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601])
-def test_a_key_file_that_others_can_reach_is_refused(tmp_path: Path, mode: int) -> None:
+def test_key_file_of_open_permissions_is_refused(tmp_path: Path, mode: int) -> None:
     source = KeyFile(tmp_path / "vault.key")
     source.fresh()
     os.chmod(source.path, mode)
@@ -180,7 +180,9 @@ def test_half_a_key_is_never_put_in_place(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", ["write", "fsync"])
-def test_a_full_disk_is_told_and_leaves_no_key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_full_disk_is_reported_and_leaves_no_key_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -190,7 +192,7 @@ def test_a_full_disk_is_told_and_leaves_no_key_file(tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lost_key_file_says_what_is_lost_and_what_is_not(tmp_path: Path) -> None:
+def test_lost_key_file_names_the_lost_texts(tmp_path: Path) -> None:
     with pytest.raises(VaultLocked, match=r"secret memories cannot be read.*every other memory stay readable"):
         KeyFile(tmp_path / "gone").key({})
     with pytest.raises(BadInput, match="cannot be written"):
@@ -203,7 +205,7 @@ def test_a_keyring_keeps_every_key_under_a_name_of_its_own() -> None:
     assert source.key(one) != source.key(other)
 
 
-def test_a_keyring_that_fails_is_told_in_one_line() -> None:
+def test_failing_keyring_is_reported_in_one_line() -> None:
     with pytest.raises(VaultLocked, match="no key for this vault"):
         SystemKeyring(Drawer()).key({"entry": "gone"})
     with pytest.raises(VaultLocked, match="RuntimeError") as caught:

@@ -19,7 +19,7 @@ def test_a_title_shows_no_piece_of_the_secret(sample: secret_samples.Sample) -> 
     assert not any(piece in words.lower() for piece in pieces if piece.isalnum())
 
 
-def test_a_title_tells_what_the_secret_is_for() -> None:
+def test_title_names_the_use_of_the_secret() -> None:
     text = secret_samples.fill("The Anthropic key for the build box is sk-ant-api03-‹url:95›")
     assert title_for(text, find(text)) == "Anthropic key, build box"
 

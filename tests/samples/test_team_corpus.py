@@ -153,7 +153,7 @@ def test_queries_are_unique() -> None:
     assert len({query["text"].lower() for query in QUERIES}) == len(QUERIES)
 
 
-def test_there_are_enough_queries_of_each_type() -> None:
+def test_every_type_has_enough_queries() -> None:
     counts = Counter(query["type"] for query in QUERIES)
     assert counts.keys() == MINIMUM_PER_TYPE.keys()
     assert all(counts[kind] >= minimum for kind, minimum in MINIMUM_PER_TYPE.items())

@@ -52,7 +52,7 @@ ABSENT, OPEN, FORGOTTEN, PRIVATE, SECRET, GONE = Standing
         (SyncedState("x", "1.x"), LocalState(PRIVATE, "z"), ServerState(OPEN, "2.y", "y"), MergeStep.ABSORB),
     ],
 )
-def test_what_a_state_of_the_server_means_here(
+def test_merge_decides_for_every_state_of_the_server(
     agreed: SyncedState, mine: LocalState, theirs: ServerState, step: MergeStep
 ) -> None:
     assert merge(agreed, mine, theirs)[0] is step
@@ -79,7 +79,7 @@ def test_what_a_state_of_the_server_means_here(
         (SyncedState(theirs=ERASED), LocalState(ABSENT), Push.NOTHING),
     ],
 )
-def test_what_the_server_has_to_learn(agreed: SyncedState, mine: LocalState, push: Push) -> None:
+def test_to_push_lists_changes_for_the_server(agreed: SyncedState, mine: LocalState, push: Push) -> None:
     assert to_push(agreed, mine) is push
 
 

@@ -90,7 +90,7 @@ def test_a_conflict_is_settled(world: World, answer: str) -> None:
         assert not any(world.latest(name) for name in ("a", "b", "server"))
 
 
-def test_resolving_what_is_no_conflict_is_refused(world: World) -> None:
+def test_resolve_refuses_a_memory_without_conflict(world: World) -> None:
     id = world.engines["a"].remember("the gate is green").id
     with pytest.raises(NotFound, match="no conflict"):
         sync_notes.resolve(world.engines["a"], id, keep_mine=True)
@@ -121,7 +121,7 @@ def test_private_and_secret_rows_stay(world: World) -> None:
     assert not any("diary" in each or "hunter2" in each for each in world.heard)
 
 
-def test_what_looks_like_a_secret_stays_though_it_was_called_open(world: World) -> None:
+def test_sync_leaves_out_apparent_secrets_marked_open(world: World) -> None:
     a = world.engines["a"]
     id = a.remember("The staging database password is hunter2-Rk4T9w", sensitivity=Sensitivity.OPEN).id
     report = world.sync("a")
@@ -135,7 +135,7 @@ def test_what_looks_like_a_secret_stays_though_it_was_called_open(world: World) 
 
 
 @pytest.mark.parametrize("kind", [Sensitivity.PRIVATE, Sensitivity.SECRET])
-def test_what_turns_private_is_erased_on_the_server_and_kept_on_the_laptops(world: World, kind: Sensitivity) -> None:
+def test_memory_that_becomes_private_stays_only_on_laptops(world: World, kind: Sensitivity) -> None:
     a, b = world.engines["a"], world.engines["b"]
     id = a.remember("the spare key is under the pot").id
     world.settle()
@@ -236,7 +236,7 @@ def test_projects_are_matched_by_remote_and_not_by_name(world: World) -> None:
     assert ("git:github.com/ada/api", "ada/api") in {(place.key, place.project) for place in b.store.folders()}
 
 
-def test_a_project_that_got_its_first_remote_is_what_it_was(world: World) -> None:
+def test_project_with_a_first_remote_stays_the_same(world: World) -> None:
     a, b = world.engines["a"], world.engines["b"]
     a.remember("the kiln runs at night", project="pots")
     world.settle()
@@ -247,7 +247,7 @@ def test_a_project_that_got_its_first_remote_is_what_it_was(world: World) -> Non
     assert ProjectNames(b.store).keys("pots") == ("git:github.com/ada/pots", "name:pots")
 
 
-def test_what_a_quota_refuses_waits_and_the_rest_passes(world: World) -> None:
+def test_memories_beyond_a_quota_wait_and_the_rest_is_synced(world: World) -> None:
     a = world.engines["a"]
     first = a.remember("one").id
     assert world.sync("a")
@@ -299,7 +299,7 @@ def test_a_key_of_another_user_is_refused(world: World, stores: Stores) -> None:
     assert not other.latest("server")
 
 
-def test_another_server_has_to_be_asked_for(world: World) -> None:
+def test_sync_with_another_server_needs_elsewhere(world: World) -> None:
     a = world.engines["a"]
     a.remember("one")
     assert world.sync("a")
@@ -310,7 +310,7 @@ def test_another_server_has_to_be_asked_for(world: World) -> None:
     assert Sync(a, Wire(world.server), address).run().pushed == 0
 
 
-def test_a_server_that_lost_its_journal_gets_back_what_it_lacks(world: World, stores: Stores) -> None:
+def test_server_without_its_journal_gets_missing_memories(world: World, stores: Stores) -> None:
     a, b = world.engines["a"], world.engines["b"]
     id = a.remember("one").id
     world.settle()

@@ -48,7 +48,7 @@ def test_a_wrong_key_carries_nothing_to_another_user(world: World, stores: Store
     assert world.says("server") == world.says("a") and world.links("server") == world.links("a")
 
 
-def test_a_server_is_asked_whose_key_it_is_before_the_first_memory_is_sent(world: World) -> None:
+def test_sync_checks_the_user_of_the_key_before_the_first_memory(world: World) -> None:
     world.engines["a"].remember("the well is deep")
     assert world.sync("a")
     assert world.heard and all(f"'user': '{world.server.store.owner}'" in each for each in world.heard)
@@ -124,7 +124,7 @@ def test_a_project_with_many_remotes_syncs(world: World) -> None:
 
 
 @pytest.mark.parametrize("item", ["memory", "link"])
-def test_what_the_server_does_not_take_waits_and_the_rest_passes(world: World, item: str) -> None:
+def test_refused_memories_wait_and_the_rest_is_synced(world: World, item: str) -> None:
     a = world.engines["a"]
     ids = [a.remember(f"note {number}").id for number in range(4)]
     if item == "link":

@@ -26,7 +26,7 @@ FAILED_ONCE = [
 
 
 @pytest.mark.parametrize("operations", FAILED_ONCE)
-def test_what_failed_once(stores: Stores, operations: list[tuple[str, str, int]]) -> None:
+def test_earlier_failures_converge(stores: Stores, operations: list[tuple[str, str, int]]) -> None:
     live(stores, operations)
 
 

@@ -119,7 +119,7 @@ def test_histories_converge_beside_shares(
 
 
 @pytest.mark.parametrize("end", ["erase", "unshare"])
-def test_a_memory_that_another_user_shares_under_the_same_id_is_theirs(
+def test_memory_shared_under_the_same_id_stays_with_its_owner(
     sharing_stores: Stores, accounts: Accounts, end: str
 ) -> None:
     history = SharingHistory(World(sharing_stores), sharing_stores, accounts)

@@ -44,7 +44,7 @@ def test_a_question_of_nothing_but_stop_words_still_asks() -> None:
     assert ENGLISH.query_terms("to be or not to be") == ["to", "be", "or", "not"]
 
 
-def test_chinese_pairs_are_asked_instead_of_single_characters() -> None:
+def test_query_terms_of_chinese_are_pairs() -> None:
     assert ENGLISH.query_terms("数据库") == ["数据", "据库"]
     assert ENGLISH.query_terms("库") == ["库"]
 

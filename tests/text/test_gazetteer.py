@@ -28,7 +28,7 @@ def found(names: list[str], text: str) -> list[str]:
         (["the Beatles"], "a Beatles song", ["beatles"]),
     ],
 )
-def test_the_longest_known_name_at_word_borders(names: list[str], text: str, expected: list[str]) -> None:
+def test_gazetteer_matches_the_longest_name_at_word_borders(names: list[str], text: str, expected: list[str]) -> None:
     assert found(names, text) == expected
 
 
@@ -57,7 +57,7 @@ def test_adding_says_whether_older_texts_may_hold_more() -> None:
     ]
 
 
-def test_a_removed_name_is_found_no_more_and_others_are() -> None:
+def test_gazetteer_drops_only_removed_names() -> None:
     names = Gazetteer(["Argo CD", "Argo Rollouts", "Argo"])
     names.remove("Argo CD")
     names.remove("Argo Rollouts")

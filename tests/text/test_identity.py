@@ -53,7 +53,7 @@ def test_moments_survive_the_store_and_the_page(moment: datetime) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "9999999", "2026-02-30T10:00"])
-def test_what_is_no_date_is_refused(text: str) -> None:
+def test_parse_refuses_other_texts_than_dates(text: str) -> None:
     with pytest.raises(BadInput):
         timestamps.parse(text)
 

@@ -54,11 +54,11 @@ def test_no_subject_where_none_is_named(text: str) -> None:
     assert subjects(text) == []
 
 
-def test_a_title_is_known_with_and_without_its_parenthesis() -> None:
+def test_title_is_mentioned_with_and_without_its_parenthesis() -> None:
     assert subjects("Mercury (planet)\nIt is small.") == ["Mercury (planet)", "Mercury"]
 
 
-def test_a_lead_that_may_be_a_common_noun_is_told_apart() -> None:
+def test_lead_that_may_be_a_common_noun_is_a_weak_subject() -> None:
     kinds = {m.text: m.kind for text in ("Obesity is a risk.", "berthd is slow.") for m in mentions(text)}
     assert kinds == {"Obesity": Kind.LEAD, "berthd": Kind.TITLE}
 
@@ -79,7 +79,7 @@ def test_a_lead_that_may_be_a_common_noun_is_told_apart() -> None:
         ("the release of Windows 11", {"Windows 11", "Windows"}),
     ],
 )
-def test_names_are_found_whole(text: str, names: set[str]) -> None:
+def test_mentions_contain_whole_names(text: str, names: set[str]) -> None:
     assert names <= named(text, Kind.NAME)
 
 
@@ -98,7 +98,7 @@ def test_a_first_word_is_a_name_where_the_text_says_so() -> None:
         ("then Alice and Bob came", "Alice and Bob"),
     ],
 )
-def test_what_only_looks_like_a_name_is_left_out(text: str, not_named: str) -> None:
+def test_mentions_leave_out_other_capitalised_words(text: str, not_named: str) -> None:
     assert not_named not in named(text)
 
 
@@ -126,7 +126,7 @@ def test_what_only_looks_like_a_name_is_left_out(text: str, not_named: str) -> N
         ("due on May 3, 2024", Kind.DATE, "May 3, 2024"),
     ],
 )
-def test_what_has_a_form_of_its_own(text: str, kind: Kind, found: str) -> None:
+def test_mentions_contain_identifiers_and_dates(text: str, kind: Kind, found: str) -> None:
     assert found in named(text, kind)
 
 

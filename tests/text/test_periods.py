@@ -108,7 +108,7 @@ def test_options_take_the_words_of_people(words: str, days: str) -> None:
 @pytest.mark.parametrize(
     "words", ["", "soon", "31 February", "2026-13", "2026-02-30", "last banana", "blue", "since", "x" * 500, "0 May"]
 )
-def test_options_refuse_what_is_no_time(words: str) -> None:
+def test_options_refuse_other_words_than_times(words: str) -> None:
     with pytest.raises(BadInput, match="last week"):
         periods.parse_period(words, NOW, UTC)
 
@@ -122,7 +122,7 @@ def test_exact_moments_have_no_length() -> None:
         periods.parse_period("2026-03-14T99:30", NOW, UTC)
 
 
-def test_until_includes_what_it_names_and_open_sides_are_refused() -> None:
+def test_until_includes_its_period_and_refuses_open_sides() -> None:
     assert periods.parse_end("2026-06", NOW, UTC) == datetime(2026, 7, 1, tzinfo=UTC)
     assert periods.parse_start("2026-06", NOW, UTC) == datetime(2026, 6, 1, tzinfo=UTC)
     with pytest.raises(BadInput, match="no beginning"):

@@ -38,7 +38,7 @@ def _pointing(folder: Path, content: bytes) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.needs("git")
-def test_a_worktree_made_by_git_belongs_to_its_repository(victim: Path) -> None:
+def test_worktree_of_git_belongs_to_its_repository(victim: Path) -> None:
     (victim.parent / "branch" / "deep").mkdir()
     assert folders.discover(victim.parent / "branch" / "deep").name == "victim"
 
@@ -53,7 +53,7 @@ def test_relative_pointers_work_both_ways(victim: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs("git")
-def test_a_submodule_made_by_git_keeps_its_own_name(victim: Path, tmp_path: Path) -> None:
+def test_submodule_of_git_has_its_own_name(victim: Path, tmp_path: Path) -> None:
     outer = tmp_path / "outer"
     outer.mkdir()
     _git("init", "-q", folder=outer)
@@ -186,7 +186,7 @@ def test_a_name_that_no_file_system_has_is_answered(tmp_path: Path) -> None:
         ("", ""),
     ],
 )
-def test_remotes_are_told_without_user_password_and_port(url: str, said: str) -> None:
+def test_remotes_have_no_user_password_or_port(url: str, said: str) -> None:
     assert folders.normalised(url) == said
 
 

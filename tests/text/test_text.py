@@ -17,7 +17,7 @@ from triskele.text.words import has_topic
     .replace("\n    ", "|")
     .split("|"),
 )
-def test_has_topic_is_false_without_a_word_that_says_what_it_is_about(text: str) -> None:
+def test_has_topic_is_false_without_a_content_word(text: str) -> None:
     assert not has_topic(text)
 
 

@@ -18,16 +18,16 @@ from training import augment
         ("You are right.", ""),
     ],
 )
-def test_a_question_put_to_somebody_becomes_one_about_them(asked: str, question: str) -> None:
+def test_question_to_a_person_becomes_one_about_that_person(asked: str, question: str) -> None:
     assert augment.question_about(asked, "Tom") == question
 
 
-def test_a_question_about_somebody_becomes_their_own() -> None:
+def test_question_about_a_person_becomes_one_of_that_person() -> None:
     assert augment.question_by("When does Karl visit Karl's aunt?", "Karl") == "When do I visit my aunt?"
     assert augment.question_by("When does Ann come?", "Karl") == ""
 
 
-def test_turns_and_speakers_are_told_apart() -> None:
+def test_turns_and_speakers_stay_apart() -> None:
     assert augment.split_speaker("Ann Lee: hello there") == ("Ann Lee", "hello there")
     assert augment.split_speaker("no speaker here") == ("", "no speaker here")
     assert augment.split_turns("Ann: Are you in? Bob: Yes, I am.") == [("Ann", "Are you in?"), ("Bob", "Yes, I am.")]

@@ -35,7 +35,7 @@ def test_cross_encoder(monkeypatch, tmp_path: Path, bert: Path, options: list[st
         assert np.allclose(logits, model(IDS).numpy(), atol=tolerance)
 
 
-def test_averaged_encoder_with_kept_tokens(monkeypatch, tmp_path: Path, bert: Path) -> None:
+def test_averaged_encoder_retains_tokens(monkeypatch, tmp_path: Path, bert: Path) -> None:
     trained = encoder.load(bert)
     with torch.no_grad():
         for parameter in trained.parameters():
@@ -81,7 +81,7 @@ def test_a_rewritten_cross_encoder_gives_the_same_logits(monkeypatch, tmp_path: 
     assert np.allclose(rewritten.run(["logits"], {"input_ids": rows})[0], expected, atol=1e-3)
 
 
-def test_a_graph_of_kept_tokens_is_not_rewritten(monkeypatch, tmp_path: Path, bert: Path) -> None:
+def test_graph_with_tokens_is_not_rewritten(monkeypatch, tmp_path: Path, bert: Path) -> None:
     encoder.save(encoder.load(bert), tmp_path / "trained")
     run(monkeypatch, "encoder", bert, tmp_path / "out", "--weights", f"{tmp_path / 'trained'}:0.5", "--kept")
     with pytest.raises(SystemExit, match="kept"):

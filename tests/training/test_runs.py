@@ -75,7 +75,7 @@ def test_batches_cover_every_row_once_within_the_budget(data: Path) -> None:
     assert sorted(seen) == list(range(37))
 
 
-def test_context_is_seen_but_not_kept(data: Path, bert: Path) -> None:
+def test_context_is_read_but_not_pooled(data: Path, bert: Path) -> None:
     texts = store.read(data, "cpu").texts
     model = encoder.load(bert).eval()
     alone = encoder.frame(torch.tensor([[EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, 4]]))
