@@ -129,7 +129,7 @@ def test_recall_completes_the_index_of_an_opened_model(open_as: Open, monkeypatc
         def __getattr__(self, name: str) -> Any:
             return getattr(known.embedder, name)
 
-    monkeypatch.setattr(local, "_other", lambda _: Other())
+    monkeypatch.setattr(local, "local_embedder", lambda _: Other())
     model_switch.put_in_force(engine.store, "other", "bundled", {})
     engine.recall("how do releases get to the cluster?", logged=False)
     opened = engine.semantic()
