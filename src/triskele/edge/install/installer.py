@@ -95,54 +95,95 @@ def _store(url: str) -> str:
     return url
 
 
+class _TargetFile:
+    """One file of a client in a target, as it is now."""
+
+    def __init__(self, client: Client, file: ConfigFile, target: InstallTarget) -> None:
+        self._client, self._file, self._target = client, file, target
+        if target.project is not None:
+            # A repository may hold links that others made: never follow them out of it.
+            self.path = config_files.resolve_path(target.project / file.project, target.project, follow=False)
+        else:
+            self.path = config_files.resolve_path(user_path(file, target.environment), Path.home(), follow=True)
+        self.before = config_files.read(self.path)
+
+    @property
+    def text(self) -> str:
+        """The text of the file, if it can be changed."""
+        return text_of(self._file, self.before or b"")
+
+    @property
+    def token(self) -> str:
+        """The token of the present entry; empty without a valid one."""
+        return self._target.tokens.known_in(self.before or b"", self._client.name) or ""
+
+    def entries(self, token: str = "") -> Entries:
+        """The entries for this file."""
+        target = self._target
+        environment = {**target.passed_on, "TRISKELE_CLIENT_TOKEN": token} if token else target.passed_on
+        calls_tools = has_tool_hooks(self._client, target.environment.get("PATH", ""))
+        for_project = target.project is not None
+        return entries_of(self._client, self._file, environment, for_project=for_project, calls_tools=calls_tools)
+
+    def without(self, entries: Entries, unknown: bytes | None = None) -> tuple[bytes | None, tuple[Path, ...]]:
+        """The file without the entries, and the folders made for it."""
+        if self.before is None:
+            return None, ()
+        receipt = self._target.backups.receipt(self.path)
+        original = self._target.backups.original(receipt) if receipt else unknown
+        folders = tuple(map(Path, receipt.folders)) if receipt else ()
+        is_untouched = receipt is not None and config_files.is_unchanged(receipt, self.before)
+        if receipt and is_untouched and (original is not None or receipt.original is None):
+            return original, folders
+        rest = entries.drop(self.text, None if original is None else original.decode("utf-8", "replace"))
+        if receipt and receipt.original is None and rest != self.text and rest.strip() in ("", "{}"):
+            return None, folders
+        return rest.encode("utf-8"), folders
+
+    def change(self, after: bytes | None, original: bytes | None, folders: tuple[Path, ...], token: str) -> Change:
+        """The change of the file to this content."""
+        client, purpose = self._client.name, self._purpose
+        return Change(self.path, self.before, after, original, folders, client=client, token=token, purpose=purpose)
+
+    @property
+    def _purpose(self) -> str:
+        """What the entries in the file are for."""
+        file = self._file
+        if file.events is None:
+            return "the MCP server triskele, with tools to recall and store memories"
+        hooks = f"hooks that give memories to the agent ({', '.join(file.events)})"
+        if file.reserved_by is None or self._target.project is not None:
+            return hooks
+        return f"{hooks}, and the name triskele in {file.reserved_by}: no repository can put a server in its place"
+
+
 def plan_install(client: Client, target: InstallTarget) -> list[Change]:
     """The changes of an install."""
+    files = [_TargetFile(client, file, target) for file in client.files]
+    # A project's file may be published, so it gets no token.
+    token = "" if target.project else next(filter(None, (file.token for file in files)), config_files.new_token())
     changes = []
-    token = _token(client, target)
-    for file in client.files:
-        path, entries = _path(file, target), _entries(client, file, target, token)
-        before = config_files.read(path)
+    for file in files:
+        entries = file.entries(token)
         try:
-            after = entries.put(text_of(file, before or b"")).encode("utf-8")
+            after = entries.put(file.text).encode("utf-8")
         except BadInput as error:
             # Without the token, which must not be shown: such an entry sees no private memories.
-            by_hand = _entries(client, file, target).shown()
-            raise FileRefused(f"{path} was not changed: {error}. Add the entries by hand", by_hand) from error
-        original, folders = _without_entries(file, entries, target, path, before, unknown=before)
-        changes.append(
-            Change(
-                path, before, after, original, folders, client=client.name, token=token, purpose=_purpose(file, target)
-            )
-        )
+            by_hand = file.entries().shown()
+            raise FileRefused(f"{file.path} was not changed: {error}. Add the entries by hand", by_hand) from error
+        changes.append(file.change(after, *file.without(entries, unknown=file.before), token))
     return changes
-
-
-def _purpose(file: ConfigFile, target: InstallTarget) -> str:
-    """What the entries in a file are for."""
-    if file.events is None:
-        return "the MCP server triskele, with tools to recall and store memories"
-    hooks = f"hooks that give memories to the agent ({', '.join(file.events)})"
-    if file.reserved_by is None or target.project is not None:
-        return hooks
-    return f"{hooks}, and the name triskele in {file.reserved_by}: no repository can put a server in its place"
 
 
 def plan_uninstall(client: Client, target: InstallTarget) -> list[Change]:
     """The changes of an uninstall."""
     changes = []
-    for file in client.files:
-        path, entries = _path(file, target), _entries(client, file, target)
-        before = config_files.read(path)
+    for file in (_TargetFile(client, file, target) for file in client.files):
         try:
-            after, folders = _without_entries(file, entries, target, path, before)
+            after, folders = file.without(file.entries())
         except BadInput as error:
-            raise FileRefused(f"{path} was not changed: {error}. Remove the triskele entries by hand") from error
-        token = target.tokens.known_in(before or b"", client.name) or ""
-        changes.append(
-            Change(
-                path, before, after, folders=folders, client=client.name, token=token, purpose=_purpose(file, target)
-            )
-        )
+            raise FileRefused(f"{file.path} was not changed: {error}. Remove the triskele entries by hand") from error
+        changes.append(file.change(after, None, folders, file.token))
     return changes
 
 
@@ -174,54 +215,6 @@ def uninstall(changes: list[Change], target: InstallTarget) -> list[Change]:
         if change.token and change.is_needed:
             target.tokens.drop(change.token)
     return done
-
-
-def _path(file: ConfigFile, target: InstallTarget) -> Path:
-    if target.project is not None:
-        # A repository may hold links that others made: never follow them out of it.
-        return config_files.resolve_path(target.project / file.project, target.project, follow=False)
-    path = user_path(file, target.environment)
-    return config_files.resolve_path(path, Path.home(), follow=True)
-
-
-def _token(client: Client, target: InstallTarget) -> str:
-    """The token of the present entry, or a new one."""
-    if target.project is not None:
-        # A project's file may be published.
-        return ""
-    texts = (config_files.read(_path(file, target)) or b"" for file in client.files)
-    tokens = (target.tokens.known_in(text, client.name) for text in texts)
-    return next((token for token in tokens if token), None) or config_files.new_token()
-
-
-def _entries(client: Client, file: ConfigFile, target: InstallTarget, token: str = "") -> Entries:
-    environment = {**target.passed_on, "TRISKELE_CLIENT_TOKEN": token} if token else target.passed_on
-    calls_tools = has_tool_hooks(client, target.environment.get("PATH", ""))
-    return entries_of(client, file, environment, for_project=target.project is not None, calls_tools=calls_tools)
-
-
-def _without_entries(
-    file: ConfigFile,
-    entries: Entries,
-    target: InstallTarget,
-    path: Path,
-    before: bytes | None,
-    *,
-    unknown: bytes | None = None,
-) -> tuple[bytes | None, tuple[Path, ...]]:
-    """The file without the entries, and the folders made for it."""
-    if before is None:
-        return None, ()
-    receipt = target.backups.receipt(path)
-    original = target.backups.original(receipt) if receipt else unknown
-    folders = tuple(map(Path, receipt.folders)) if receipt else ()
-    if receipt and config_files.is_unchanged(receipt, before) and (original is not None or receipt.original is None):
-        return original, folders
-    text = text_of(file, before)
-    rest = entries.drop(text, None if original is None else original.decode("utf-8", "replace"))
-    if receipt and receipt.original is None and rest != text and rest.strip() in ("", "{}"):
-        return None, folders
-    return rest.encode("utf-8"), folders
 
 
 def _write(changes: list[Change], backups: BackupFolder) -> list[Change]:
