@@ -107,7 +107,7 @@ def _flat_hit(components: Mapping[str, Schema]) -> Schema:
 def _described(operation: Operation, schemas: _Schemas) -> Schema:
     kind, schema = (NDJSON, {"type": "string"}) if operation.gives_file else (JSON, schemas.reply(operation))
     responses: Schema = {"200": {"description": "Done", "content": {kind: {"schema": schema}}}}
-    statuses = {*_ALWAYS, *operation.errors}
+    statuses = {*_ALWAYS, *_MORE} - (set() if operation.has_body else {415})
     responses |= {str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(statuses)}
     described: Schema = {
         "operationId": operation.name,

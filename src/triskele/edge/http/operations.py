@@ -103,11 +103,6 @@ class Operation:
         return named
 
     @cached_property
-    def errors(self) -> tuple[int, ...]:
-        """Statuses besides those that every operation may have."""
-        return (404, 409, 415) if self.has_body else (404, 409)
-
-    @cached_property
     def request(self) -> Request:
         """The keywords of the method, as a strict schema."""
         # Imported here: the client needs no schema, and pydantic costs more than all of click.
