@@ -344,7 +344,7 @@ class _Spread:
         return {id for (id,) in rows}
 
     def _remove(self, theirs: PostgresWriter) -> None:
-        """Delete what is no longer shared, and make every instance rebuild the reader's index files."""
+        """Delete copies that have ended, and make every instance rebuild the reader's index files."""
         lost = sorted(self.before.keys() - self.after.keys())
         erased = {entry.id for entry in self.writer.entries if entry.action is Action.ERASED}
         for id in lost:

@@ -185,7 +185,7 @@ def viewer_of(principal: Principal | None) -> Viewer:
 
 @cache
 def environment() -> Environment:
-    """The templates: everything that is not markup of ours is escaped."""
+    """The templates, which escape every value."""
     templates = Environment(
         loader=PackageLoader("triskele.edge.web", "templates"),
         autoescape=True,
