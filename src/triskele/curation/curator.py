@@ -119,7 +119,9 @@ class Curator:
 
     def apply_or_propose(self, decisions: Sequence[PairDecision], *, apply: bool) -> Curated:
         """Apply sure decisions within the day's limit; propose the others."""
-        left = self._left_today() if apply and decisions else 0
+        left = 0
+        if apply and decisions:
+            left = max(self.most_a_day() - self.today().get("changed", 0), 0)
         batch, outcomes, rest = new_batch(), list[Outcome](), list[PairDecision]()
         gone: set[str] = set()
         done = 0
@@ -172,9 +174,6 @@ class Curator:
         return outcomes
 
     # The brake: what was changed today without a review
-
-    def _left_today(self) -> int:
-        return max(self.most_a_day() - self.today().get("changed", 0), 0)
 
     def most_a_day(self) -> int:
         """How many memories may be changed in a day without a review."""

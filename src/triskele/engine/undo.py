@@ -116,7 +116,8 @@ def _last_undoable(store: OwnerStore, scope: UndoScope, actor: str) -> str | Non
     closed = ""
     for entries in _batches_backwards(store):
         first = entries[0]
-        if _start(first, store) in cancelled:
+        # A long batch may be interleaved with others: its first entry identifies it.
+        if store.journal(batch=first.batch, limit=1)[0].seq in cancelled:
             continue
         if first.undoes is not None:
             cancelled.add(first.undoes)
@@ -165,16 +166,12 @@ def _touches(store: OwnerStore, entries: Sequence[JournalEntry], projects: froze
     own = [entry for entry in entries if entry.action in _OF_MEMORIES or entry.link_kind is not None]
     if projects is None or not own:
         return True
-    numbers = {(entry.id, number) for entry in own for number in _numbers(entry)}
+    numbers = {(entry.id, number) for entry in own for number in (entry.version, entry.previous)}
     known = [memory for _, memory in store.versions(sorted({entry.id for entry in own}))]
     if {memory.id for memory in known} != {entry.id for entry in own}:
         return True
     named = [memory for memory in known if (memory.id, memory.version) in numbers]
     return any(memory.project in projects for memory in named or known)
-
-
-def _numbers(entry: JournalEntry) -> list[int]:
-    return [number for number in (entry.version, entry.previous) if number is not None]
 
 
 def inverse(entries: Sequence[JournalEntry], store: OwnerStore, actor: str = USER) -> list[Change]:
@@ -275,11 +272,6 @@ def _opposite(entry: JournalEntry) -> Change:
 def _bound_back(entry: JournalEntry) -> Change:
     assert entry.other is not None
     return MoveFolder(int(entry.id.removeprefix("place ")), entry.other)
-
-
-def _start(entry: JournalEntry, store: OwnerStore) -> int:
-    """The first sequence number of the entry's batch: a long batch may be interleaved with others."""
-    return store.journal(batch=entry.batch, limit=1)[0].seq
 
 
 def _batches_backwards(store: OwnerStore) -> Iterator[Sequence[JournalEntry]]:

@@ -245,7 +245,7 @@ def _pieces(body: str, first_line: int, limit: int) -> Iterator[tuple[int, tuple
         for run, holds_secret in _runs([block.text for block in section], context):
             together = [section[position] for position in run]
             for chosen in [together] if holds_secret else _apart(together):
-                whole = "\n".join(_as_written(block) for block in chosen).strip()
+                whole = "\n".join(f"- {each.text}" if each.is_item else f"{each.text}\n" for each in chosen).strip()
                 if len(chosen) == 1 and chosen[0].is_item and not holds_secret:
                     whole = chosen[0].text
                 is_divisible = holds_secret and len(chosen) == 1
@@ -314,7 +314,7 @@ def _runs(parts: Sequence[str], context: str) -> list[tuple[list[int], bool]]:
     owners = [0] * len(parts)
     for number, finding in enumerate(find("\n".join((context, *parts))), 1):
         spans = enumerate(zip(starts, map(len, parts), strict=False))
-        held = [position for position, span in spans if _overlap(finding.start, finding.end, *span)]
+        held = [at for at, (begin, size) in spans if finding.start < begin + size and begin < finding.end]
         owner = next((owners[position] for position in held if owners[position]), number)
         for position in held:
             owners[position] = owner
@@ -324,16 +324,8 @@ def _runs(parts: Sequence[str], context: str) -> list[tuple[list[int], bool]]:
     return [(list(run), bool(owner)) for owner, run in groupby(range(len(parts)), key=owners.__getitem__)]
 
 
-def _overlap(start: int, end: int, begin: int, length: int) -> bool:
-    return start < begin + length and begin < end
-
-
 def _within(text: str, limit: int) -> list[str]:
     return [text] if len(text) <= limit else validation.split_sentences(text, limit)
-
-
-def _as_written(block: Block) -> str:
-    return f"- {block.text}" if block.is_item else f"{block.text}\n"
 
 
 def _text(value: Value, separator: str = ", ") -> str:

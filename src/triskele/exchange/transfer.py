@@ -162,7 +162,10 @@ def _report(
         read=planned.read,
         added=len(planned.groups),
         duplicates=planned.duplicates,
-        secrets=sum(any(isinstance(_memory(change), SecretDraft) for change in group) for group in planned.groups),
+        secrets=sum(
+            any(isinstance(change, Add | Revise) and isinstance(change.memory, SecretDraft) for change in group)
+            for group in planned.groups
+        ),
         links=len(planned.links),
         batch=batch,
         problems=problems,
@@ -219,10 +222,6 @@ def _revealed(access: StoreAccess, taken: Snapshot) -> tuple[Snapshot, int]:
 def _with_text(memory: Memory, texts: Mapping[tuple[str, int], str]) -> SecretDraft:
     values = {each.name: getattr(memory, each.name) for each in fields(Memory)}
     return SecretDraft(**values, text=texts[memory.id, memory.version])
-
-
-def _memory(change: Change) -> Memory | None:
-    return change.memory if isinstance(change, Add | Revise) else None
 
 
 @dataclass(slots=True)

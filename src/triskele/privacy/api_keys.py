@@ -13,6 +13,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from triskele.privacy.findings import Finding, is_placeholder, looks_random, matches_near
 
@@ -260,8 +261,9 @@ def find_provider_keys(text: str, providers: Iterable[Provider] = PROVIDERS) -> 
     for provider in providers:
         if any(mark in runs or mark in low for mark in provider.marks):
             for match in provider.form.finditer(runs):
-                if not is_placeholder(match[0]) and _CHECKS.get(provider.kind, _any)(match[0]):
-                    at = match.start() + moves[bisect_right(moves, match.start(), key=_in_runs) - 1][1]
+                check = _CHECKS.get(provider.kind)
+                if not is_placeholder(match[0]) and (check is None or check(match[0])):
+                    at = match.start() + moves[bisect_right(moves, match.start(), key=itemgetter(0)) - 1][1]
                     yield Finding(provider.kind, at, at + len(match[0]), _why(provider, match[0]))
 
 
@@ -278,17 +280,10 @@ def _key_runs(text: str) -> tuple[str, list[tuple[int, int]]]:
     return "\n".join(runs), moves
 
 
-def _in_runs(move: tuple[int, int]) -> int:
-    return move[0]
-
-
 def _why(provider: Provider, value: str) -> str:
     """Name the checksum if it is valid; an invalid one proves nothing."""
-    return f"the form of {_an(provider.label)}{', and its checksum holds' if _checksum_holds(value) else ''}"
-
-
-def _an(label: str) -> str:
-    return f"{'an' if label[0] in 'AEIOaeio' else 'a'} {label}"
+    article = "an" if provider.label[0] in "AEIOaeio" else "a"
+    return f"the form of {article} {provider.label}{', and its checksum holds' if _checksum_holds(value) else ''}"
 
 
 def _checksum_holds(value: str) -> bool:
@@ -319,10 +314,6 @@ def _is_wallet_key(value: str) -> bool:
     """The last four bytes are the double SHA-256 of the others."""
     raw = _number(value, _BASE58).to_bytes(40).lstrip(b"\0")
     return hashlib.sha256(hashlib.sha256(raw[:-4]).digest()).digest()[:4] == raw[-4:]
-
-
-def _any(_: str) -> bool:
-    return True
 
 
 _CHECKS: dict[str, Callable[[str], bool]] = {"discord-token": _names_an_account, "bitcoin-key": _is_wallet_key}

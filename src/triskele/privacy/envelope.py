@@ -11,7 +11,7 @@ import base64
 import json
 import secrets
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -204,7 +204,7 @@ class Vault:
 
         key = self._keys.get(generation)
         if key is None:
-            held = "it is closed" if not self._keys else f"it holds {_listed(self._keys)}"
+            held = "it is closed" if not self._keys else f"it holds {', '.join(map(str, sorted(self._keys)))}"
             raise lost(f"the vault has no key of generation {generation} ({held})", "restore the store from a backup")
         return AESGCM(key)
 
@@ -313,7 +313,3 @@ def _with_pending(stored: str, keys: Ring, source: KeySource) -> str:
         for key in keys.values():
             wipe(key)
     return KeyDocument(document.name, document.generation, document.current, pending).to_json()
-
-
-def _listed(keys: Mapping[int, object]) -> str:
-    return ", ".join(map(str, sorted(keys)))

@@ -97,7 +97,8 @@ _WALLET_REACH = 160
 
 def find_cards(text: str) -> Iterator[Finding]:
     """Find card numbers, unless the words before name another number."""
-    for match in matches_near(_DIGITS, text, _digit_runs(text), before=0, after=_DIGITS_AFTER):
+    runs = (run.span() for run in _DIGIT_RUN.finditer(text))
+    for match in matches_near(_DIGITS, text, runs, before=0, after=_DIGITS_AFTER):
         digits = re.sub(r"\D", "", match[0])
         if not is_card(digits):
             continue
@@ -106,10 +107,6 @@ def find_cards(text: str) -> Iterator[Finding]:
         if doubtful and not _CARD_WORD.search(text, *around):
             continue
         yield Finding("card", *match.span(), "a card number: issuer, length and check digit fit")
-
-
-def _digit_runs(text: str) -> Iterator[tuple[int, int]]:
-    return (run.span() for run in _DIGIT_RUN.finditer(text))
 
 
 def is_card(digits: str) -> bool:
@@ -177,7 +174,7 @@ def find_phrases(text: str) -> Iterator[Finding]:
 @lru_cache(maxsize=50_000)
 def word_number(word: str) -> int | None:
     """The place of a word in the list."""
-    return _numbers().get(_fingerprint(word.lower()))
+    return _numbers().get(hashlib.sha256(word.lower().encode()).digest()[:_FINGERPRINT_BYTES])
 
 
 def is_phrase(numbers: Sequence[int]) -> bool:
@@ -229,10 +226,6 @@ def _plausible(run: list[Word]) -> bool:
 
 def _seed_finding(run: list[Word], why: str) -> Finding:
     return Finding("seed-phrase", run[0][1], run[-1][2], why)
-
-
-def _fingerprint(word: str) -> bytes:
-    return hashlib.sha256(word.encode()).digest()[:_FINGERPRINT_BYTES]
 
 
 @cache

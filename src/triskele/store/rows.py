@@ -110,13 +110,13 @@ def from_link(link: Link) -> list[Any]:
 @_or_damaged
 def to_link(values: Row) -> Link:
     """The inverse of `from_link`."""
-    known_from, known_to = _moments(values[3:5])
     return Link(
         source=values[0],
         kind=LinkKind(values[1]),
         target=values[2],
-        known_from=known_from,
-        known_to=known_to,
+        # Here and not in functions, because it runs for every link that is read.
+        known_from=EPOCH + timedelta(microseconds=values[3]),
+        known_to=None if values[4] is None else EPOCH + timedelta(microseconds=values[4]),
     )
 
 
@@ -145,11 +145,6 @@ def to_folder(row: Row) -> FolderRow:
 
 def _micros(moment: datetime | None) -> int | None:
     return None if moment is None else to_micros(moment)
-
-
-def _moments(values: Row) -> list[Any]:
-    """Several moments at once, here because every memory that is read has six; None stays None."""
-    return [None if micros is None else EPOCH + timedelta(microseconds=micros) for micros in values]
 
 
 # The columns that hold another value than the field of a memory.

@@ -258,7 +258,7 @@ class ProjectNames:
         """The project on this side; one that is new here gets a name that no other project has."""
         if not keys:
             return ""
-        names = (self._known(key) for key in keys)
+        names = ((self._places if key.startswith(REMOTE) else self._names).get(key) for key in keys)
         registered = next((name for name in names if name is not None), None)
         chosen = self._chosen(keys, name) if registered is None else registered
         remotes = [key for key in keys if key.startswith(REMOTE) and key not in self._places]
@@ -267,9 +267,6 @@ class ProjectNames:
             self._places |= dict.fromkeys(remotes, chosen)
         self._keep([key for key in keys if key.startswith(_NAME) and key not in self._names], chosen)
         return chosen
-
-    def _known(self, key: str) -> str | None:
-        return self._places.get(key) if key.startswith(REMOTE) else self._names.get(key)
 
     def _chosen(self, keys: Sequence[str], name: str) -> str:
         remote = next((key for key in keys if key.startswith(REMOTE)), "")

@@ -44,7 +44,8 @@ class FolderIdentity:
     @property
     def root_key(self) -> str:
         """The folder as a key; a path that is not valid text is escaped."""
-        return f"{ROOT}{_written(self.root)}" if self.root.name else ""
+        path = os.fsencode(self.root.as_posix()).decode("utf-8", "backslashreplace")
+        return f"{ROOT}{path}" if self.root.name else ""
 
     @property
     def remote_key(self) -> str:
@@ -110,10 +111,6 @@ def normalised(url: str) -> str:
     if not host or not path:
         return ""
     return f"{host}/{path.lower() if host in _ANY_CASE else path}"
-
-
-def _written(path: Path) -> str:
-    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
 def _main_checkout(marker: Path) -> Path:
