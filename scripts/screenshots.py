@@ -22,7 +22,7 @@ from triskele.curation.decide import PairDecision
 from triskele.edge.cli.demo import temporary_memory
 from triskele.edge.hook import client
 from triskele.edge.process import resident
-from triskele.replies import Rationale
+from triskele.replies.rooms import Rationale
 from triskele.server.demo import demo_environment
 from triskele.store.values import Use
 from triskele.types import Verdict

@@ -36,7 +36,7 @@ LAYERS: list[set[str]] = [
 # Only these modules import a room that most processes never load; their imports may point upwards.
 DOORS: dict[str, set[str]] = {
     "bench": {
-        "edge.cli.judging",
+        "edge.cli.curation",
         "edge.cli.measure",
         "edge.cli.models",
         "edge.web.quality_page",

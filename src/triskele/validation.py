@@ -22,7 +22,7 @@ from triskele.types import ALPHABET, ID_LENGTH, Link, LinkKind, Memory, Origin, 
 
 if TYPE_CHECKING:
     from triskele.config import MemorySettings
-    from triskele.replies import GranteeKind, Subject
+    from triskele.replies.rooms import GranteeKind, Subject
     from triskele.requests import Draft
 
 SHORTEST_PREFIX = 4

@@ -9,7 +9,7 @@ from typing import Any
 
 from triskele import config
 from triskele.engine.local import LocalEngine
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.types import Injection
 
 

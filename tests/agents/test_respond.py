@@ -368,7 +368,7 @@ import sys
 from pathlib import Path
 from triskele import config
 from triskele.engine.local import LocalEngine
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 with LocalEngine(config.load({{"TRISKELE_HOME": {str(tmp_path)!r}}}), Path("/")) as engine:
     before = "numpy.ma" in sys.modules or "triskele.privacy.detect" in sys.modules
     assert not engine.agents.respond(HookCall(event="user-prompt-submit", prompt="where do the tulips stand")).text

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from triskele.replies import ConversationUse, InjectedMemory
+from triskele.replies.rooms import ConversationUse, InjectedMemory
 from triskele.store import usage as ledger
 from triskele.store.owner import Maintenance, OwnerStore
 from triskele.store.values import VAULT, Document, Use

@@ -12,7 +12,7 @@ from triskele.curation.curator import LEAST_A_DAY, Curator
 from triskele.curation.decide import PairDecision
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.replies import Rationale
+from triskele.replies.rooms import Rationale
 from triskele.types import CURATION, USER, Add, LinkKind, Memory, Origin, Sensitivity, Verdict, client_actor
 
 OpenEngine = Callable[..., LocalEngine]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import triskele
 from triskele.agents.respond import LocalAgents
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.types import Injection
 
 

@@ -25,7 +25,7 @@ from starlette.routing import Route
 from triskele import __version__
 from triskele.edge.http.app import MAX_ABANDONED, MAX_BODY, AppContext, Application, ListenerRules
 from triskele.errors import StoreNewer
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.types import Injection
 
 TOKEN = "a-token-of-the-test"

@@ -21,7 +21,7 @@ from triskele import config
 from triskele.edge.hook import client
 from triskele.edge.process import resident
 from triskele.engine.local import LocalEngine
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from triskele.curation import curator
-from triskele.edge.cli import judging
+from triskele.edge.cli import curation
 
 Run = Callable[..., Any]
 Add = Callable[..., str]
@@ -139,7 +139,7 @@ def test_review_takes_single_keys(
     add("the kettle is red.")
     run("curate")
     keys = iter("xra")
-    monkeypatch.setattr(judging, "has_keys", lambda: True)
+    monkeypatch.setattr(curation, "has_keys", lambda: True)
     monkeypatch.setattr(click, "getchar", lambda: next(keys))
     shown = run("review")
     assert "The newer memory replaces the older one?" in shown.out
@@ -148,7 +148,7 @@ def test_review_takes_single_keys(
 
 
 def test_review_skips_outdated_proposals(run: Run, chain: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "has_keys", lambda: True)
+    monkeypatch.setattr(curation, "has_keys", lambda: True)
     monkeypatch.setattr(click, "getchar", lambda: "a")
     shown = run("review").out
     assert "1 proposal skipped" in shown

@@ -12,7 +12,7 @@ import pytest
 from sample_team import grades_of, questions_of, written
 
 from triskele.bench.own.questions import load_labels
-from triskele.edge.cli import judging
+from triskele.edge.cli import curation
 from triskele.engine.opening import open_memory
 from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
@@ -89,7 +89,7 @@ def test_eval_tune_counts_missing_questions(run: Run, tmp_path: Path, answers: d
 def kettles(run: Run, add: Add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Three memories and two questions about them, by words alone."""
     monkeypatch.setenv("TRISKELE_RECALL_MODEL", "none")
-    monkeypatch.setattr(judging, "has_keys", lambda: True)
+    monkeypatch.setattr(curation, "has_keys", lambda: True)
     ids = [add(f"the {colour} kettle whistles") for colour in ("red", "green", "blue")]
     rows = [{"text": "kettle one?"}, {"text": "kettle two?"}]
     run("eval", "build", "--import", written(tmp_path / "q.jsonl", rows))
@@ -125,7 +125,7 @@ def test_eval_judge_needs_a_terminal(
     run: Run, kettles: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(judging, "_TERMINAL", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(curation, "_TERMINAL", str(tmp_path / "nowhere"))
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path / "home"))
     assert run("eval", "judge").is_refused(2, "needs a terminal", "--scripted")
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_clients_json_editor import documents
 
-from triskele.edge.cli import install as commands
+from triskele.edge.cli import agents as commands
 from triskele.edge.cli.main import cli
 from triskele.edge.install import installer, table
 from triskele.edge.install.config_files import TokenFile

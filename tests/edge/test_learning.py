@@ -12,7 +12,7 @@ import pytest
 
 from triskele.agents import echo, learning, respond
 from triskele.engine.local import LocalEngine
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.types import CURATION, Add, Injection, Origin, Role, Sensitivity
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange import agents_file
 from triskele.exchange.transfer import import_memories
-from triskele.replies import Skipped
+from triskele.replies.rooms import Skipped
 
 OpenEngine = Callable[..., LocalEngine]
 SAMPLES = Path(__file__).parent / "samples"

@@ -30,7 +30,7 @@ from triskele.exchange.transfer import export_memories, import_memories
 from triskele.index.name_linking import read_names
 from triskele.ingest import Drafter
 from triskele.privacy import detect
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.store.values import Document
 from triskele.types import Add, Sensitivity
 

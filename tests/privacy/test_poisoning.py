@@ -19,7 +19,7 @@ from triskele.edge.mcp.server import build
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.exchange.transfer import export_memories, import_memories
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.types import TRUST, Add, Origin, Sensitivity, least_trusted
 
 ORDERS = (

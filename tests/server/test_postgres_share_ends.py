@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from triskele.errors import BadInput
-from triskele.replies import GranteeKind
+from triskele.replies.rooms import GranteeKind
 from triskele.server.accounts import Accounts
 from triskele.server.postgres.truth import PostgresStore
 from triskele.types import Action, Add, Memory, Revise

@@ -14,7 +14,7 @@ import pytest
 from contract import owner_walk
 
 from triskele.errors import BadInput, NotAllowed, NotFound, StoreUnavailable
-from triskele.replies import ReceivedMemory
+from triskele.replies.rooms import ReceivedMemory
 from triskele.server.accounts import Accounts
 from triskele.server.postgres.connections import OwnerTransactions
 from triskele.server.postgres.truth import PostgresStore

@@ -20,7 +20,7 @@ from triskele.exchange.archive import export_archive, import_archive
 from triskele.exchange.transfer import export_memories
 from triskele.models.bundled import BundledEmbedder
 from triskele.recall.plan import Plan
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.server.accounts import Accounts
 from triskele.store.values import EMBED
 from triskele.types import Action, Add, LinkKind

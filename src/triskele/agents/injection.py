@@ -17,7 +17,7 @@ from triskele.index.corpus import is_said_by
 from triskele.recall.confidence import text_of
 from triskele.recall.question import is_search
 from triskele.recall.scores import pack
-from triskele.replies import HookCall, InjectedMemory
+from triskele.replies.rooms import HookCall, InjectedMemory
 from triskele.store.access import StoreAccess
 from triskele.store.sharing import OwnerShares
 from triskele.text import timestamps

@@ -24,7 +24,7 @@ from triskele.exchange import transcripts
 from triskele.ingest import with_told_period
 from triskele.privacy import detect
 from triskele.privacy.findings import Finding, merge
-from triskele.replies import HookCall, Rationale
+from triskele.replies.rooms import HookCall, Rationale
 from triskele.store.values import Document
 from triskele.text import timestamps
 from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, SpokenTurn, Verdict, is_secret

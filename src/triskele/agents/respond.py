@@ -15,7 +15,7 @@ from triskele import validation
 from triskele.agents import echo, injection
 from triskele.agents.injection import Conversation, InjectedText, Injector, key_of
 from triskele.errors import TriskeleError, UnknownEvent
-from triskele.replies import ConversationUse, HookCall
+from triskele.replies.rooms import ConversationUse, HookCall
 from triskele.store.access import StoreAccess
 from triskele.store.owner import OwnerStore
 from triskele.store.values import Document

@@ -34,7 +34,7 @@ from triskele.curation.wording import (
     negations,
     words,
 )
-from triskele.replies import Rationale
+from triskele.replies.rooms import Rationale
 from triskele.text.words import fold
 from triskele.types import SURE, Verdict
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from triskele.curation.compare import compare
-from triskele.replies import Rationale
+from triskele.replies.rooms import Rationale
 from triskele.types import SURE, TRUST, Memory, RelationName, Verdict, is_secret
 
 # A relation that is doubtful for a reason besides the words is proposed, never applied.

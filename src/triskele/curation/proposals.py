@@ -11,7 +11,7 @@ from triskele.curation.apply import changes_of
 from triskele.curation.decide import PairDecision
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
 from triskele.ingest import with_told_period
-from triskele.replies import Proposal, Rationale
+from triskele.replies.rooms import Proposal, Rationale
 from triskele.store.rows import LATER_COLUMNS
 from triskele.store.values import Document
 from triskele.text import timestamps

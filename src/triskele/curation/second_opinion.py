@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from triskele.curation.decide import PairDecision
 from triskele.errors import Unavailable
 from triskele.models.llm_replies import MOST_PAIRS, opinions
-from triskele.replies import Rationale
+from triskele.replies.rooms import Rationale
 from triskele.types import SURE, Sensitivity, Verdict
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from triskele.curation.curator import Curator
 from triskele.curation.decide import NEAREST, NearMemory, PairDecision, begins, related
 from triskele.curation.wording import content, forms, words
-from triskele.replies import Rationale
+from triskele.replies.rooms import Rationale
 from triskele.store.access import StoreAccess
 from triskele.store.values import Document
 from triskele.text import timestamps

@@ -10,7 +10,7 @@ from triskele.text import timestamps
 from triskele.types import Memory, Verdict, is_secret
 
 if TYPE_CHECKING:
-    from triskele.replies import Rationale, Share
+    from triskele.replies.rooms import Rationale, Share
     from triskele.types import SmallestChange
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "

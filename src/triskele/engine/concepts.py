@@ -12,7 +12,7 @@ from triskele.graph import grouping, lookup
 from triskele.graph.neighbourhood import neighbourhood
 from triskele.graph.view import View
 from triskele.index.name_linking import read_names
-from triskele.replies import ConceptDetails, ConceptOverview, ConceptPath, Neighbourhood, Regrouped
+from triskele.replies.rooms import ConceptDetails, ConceptOverview, ConceptPath, Neighbourhood, Regrouped
 from triskele.text import timestamps
 
 if TYPE_CHECKING:

@@ -73,7 +73,8 @@ if TYPE_CHECKING:
     from triskele.models.embedder import Embedder
     from triskele.models.llm import Llm
     from triskele.recall.hosted.egress_policy import EgressPolicy
-    from triskele.replies import ExportReport, ImportReport, Statistics
+    from triskele.replies import Statistics
+    from triskele.replies.rooms import ExportReport, ImportReport
     from triskele.requests import AskOptions, Changes, Details, Draft, ListOptions, RecallOptions
     from triskele.store.vault import Ask, StoreVault
     from triskele.types import WhyNot

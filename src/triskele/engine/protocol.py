@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol, Self, Unpack
 
 if TYPE_CHECKING:
     from triskele.config import Settings
-    from triskele.replies import (
+    from triskele.replies import Secret, Statistics, Undone
+    from triskele.replies.rooms import (
         Access,
         ConceptDetails,
         ConceptOverview,
@@ -24,11 +25,8 @@ if TYPE_CHECKING:
         Proposal,
         Regrouped,
         Reviewed,
-        Secret,
         Shares,
-        Statistics,
         Subject,
-        Undone,
         UserGroup,
     )
     from triskele.requests import AskOptions, Changes, Details, Draft, ListOptions, Moment, Place, RecallOptions

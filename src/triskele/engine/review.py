@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from triskele.curation.proposals import Proposals
 from triskele.errors import BadInput, Conflict, NotFound
-from triskele.replies import Proposal, Reviewed
+from triskele.replies.rooms import Proposal, Reviewed
 from triskele.store.access import StoreAccess
 from triskele.sync import CONFLICTS, notes
 from triskele.text.ids import new_batch

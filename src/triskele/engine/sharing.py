@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from triskele.errors import BadInput, Conflict
-from triskele.replies import (
+from triskele.replies.rooms import (
     Access,
     EndedShare,
     GranteeKind,

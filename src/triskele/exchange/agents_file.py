@@ -12,7 +12,7 @@ from triskele.exchange import frontmatter, sources
 from triskele.exchange.markdown import Block, blocks, fitting, labels, parted, sealed_pieces
 from triskele.exchange.records import Item, Note
 from triskele.privacy.detect import is_cut
-from triskele.replies import Skipped
+from triskele.replies.rooms import Skipped
 from triskele.types import Sensitivity
 
 _FILE_NAMES = ("claude.md", "claude.local.md", "agents.md", "gemini.md")

@@ -13,7 +13,7 @@ from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import agents_file, frontmatter, markdown, sources
 from triskele.exchange.records import Item, NamedLink, Note
-from triskele.replies import Problem, Skipped
+from triskele.replies.rooms import Problem, Skipped
 
 CLIENT = "claude-code"
 _INDEX = "MEMORY.md"

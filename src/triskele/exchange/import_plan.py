@@ -14,7 +14,7 @@ from triskele import validation
 from triskele.errors import BadInput
 from triskele.exchange.json_text import shown
 from triskele.exchange.records import NamedLink, Note, StoredLink, StoredVersion
-from triskele.replies import Preview, Problem
+from triskele.replies.rooms import Preview, Problem
 from triskele.store.access import StoreAccess
 from triskele.store.owner import OwnerStore
 from triskele.store.vault import StoreVault, row_of

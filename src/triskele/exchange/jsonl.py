@@ -22,7 +22,7 @@ from triskele.exchange import sources
 from triskele.exchange.json_text import number, parse_object, shown, string, strings, whole
 from triskele.exchange.records import Item, Note, StoredLink, StoredVersion
 from triskele.privacy import detect
-from triskele.replies import Problem
+from triskele.replies.rooms import Problem
 from triskele.store import archive
 from triskele.store.rows import LATER_COLUMNS, VERSION_LISTS
 from triskele.text import timestamps

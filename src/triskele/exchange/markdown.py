@@ -22,7 +22,7 @@ from triskele.exchange.frontmatter import Value
 from triskele.exchange.json_text import shown
 from triskele.exchange.records import Item, NamedLink, Note
 from triskele.privacy.detect import find, is_cut
-from triskele.replies import Problem, Skipped
+from triskele.replies.rooms import Problem, Skipped
 from triskele.store.rows import LATER_COLUMNS
 from triskele.text import timestamps
 from triskele.types import Memory, Sensitivity

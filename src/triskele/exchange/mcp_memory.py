@@ -15,7 +15,7 @@ from triskele.exchange.json_text import parse, parse_object, string, strings
 from triskele.exchange.markdown import fitting
 from triskele.exchange.records import Item, NamedLink, Note
 from triskele.privacy.detect import is_cut
-from triskele.replies import Problem
+from triskele.replies.rooms import Problem
 from triskele.types import Sensitivity
 
 MAX_BYTES = 64 * 2**20

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from triskele.replies import Problem, Skipped
+from triskele.replies.rooms import Problem, Skipped
 from triskele.types import Link, Memory
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from triskele.errors import BadInput
-from triskele.replies import Skipped
+from triskele.replies.rooms import Skipped
 
 MAX_FILE_BYTES = 2**30
 MAX_LINE_BYTES = 1_000_000

@@ -18,7 +18,7 @@ from triskele.exchange import sources
 from triskele.exchange.json_text import parse, parse_object
 from triskele.exchange.records import Item, Note
 from triskele.privacy.detect import is_cut
-from triskele.replies import Problem
+from triskele.replies.rooms import Problem
 from triskele.text import timestamps
 from triskele.types import Sensitivity, SpokenTurn
 

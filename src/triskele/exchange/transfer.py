@@ -29,7 +29,7 @@ from triskele.exchange import (
 from triskele.exchange.export import Progress, Snapshot, take_snapshot
 from triskele.exchange.import_plan import ImportPlan
 from triskele.exchange.records import Item, NamedLink, Note, StoredLink, StoredVersion
-from triskele.replies import ExportReport, ImportReport, Problem, Skipped
+from triskele.replies.rooms import ExportReport, ImportReport, Problem, Skipped
 from triskele.store.access import StoreAccess
 from triskele.text.ids import content_hash
 from triskele.types import (

@@ -8,7 +8,7 @@ from triskele.graph.view import View
 from triskele.index.lexical import LexicalIndex
 from triskele.index.mentions import MentionIndex
 from triskele.index.name_linking import read_names
-from triskele.replies import Regrouped
+from triskele.replies.rooms import Regrouped
 from triskele.store.owner import OwnerStore
 from triskele.store.values import BY_HAND, Merge, Name
 

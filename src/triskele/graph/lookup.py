@@ -8,7 +8,7 @@ from triskele.errors import NotFound
 from triskele.graph.view import Concept, View
 from triskele.index.corpus import Ints
 from triskele.index.mentions import MentionIndex
-from triskele.replies import (
+from triskele.replies.rooms import (
     CommonConcept,
     ConceptDetails,
     ConceptEdge,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from triskele.errors import NotFound
 from triskele.graph.view import Concept, View
-from triskele.replies import GraphEdge, GraphNode, Neighbourhood
+from triskele.replies.rooms import GraphEdge, GraphNode, Neighbourhood
 from triskele.types import Link, Memory
 
 _MOST_TIES = 30

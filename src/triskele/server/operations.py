@@ -11,7 +11,7 @@ from triskele.edge.http.access import ADMIN, SCOPES, WRITE, AccessPolicy, Princi
 from triskele.edge.http.operations import Operation
 from triskele.engine.local import LocalEngine
 from triskele.errors import NotFound
-from triskele.replies import UserGroup
+from triskele.replies.rooms import UserGroup
 from triskele.requests import Moment
 from triskele.server import sync_receiver
 from triskele.server.keys import AccessKey, AuditEntry, User

@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import errors
 
 from triskele.errors import BadInput, Conflict, NotAllowed, NotFound, StoreUnavailable
-from triskele.replies import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
+from triskele.replies.rooms import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
 from triskele.server.fan_out import Performer, rows_of, run_with_owner_locks, shared_ids, spread
 from triskele.server.keys import check_user
 from triskele.server.postgres.connections import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from triskele.replies import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
+from triskele.replies.rooms import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
 from triskele.types import USER, Memory
 
 

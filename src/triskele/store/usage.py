@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from triskele.errors import StoreUnavailable
-from triskele.replies import ConversationUse, DayCount, InjectedMemory
+from triskele.replies import DayCount
+from triskele.replies.rooms import ConversationUse, InjectedMemory
 from triskele.store.statements import OwnerDatabase, Rows
 from triskele.store.values import Use
 from triskele.text import timestamps

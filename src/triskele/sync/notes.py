@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from triskele.errors import BadInput, NotFound
-from triskele.replies import Proposal
+from triskele.replies.rooms import Proposal
 from triskele.store.access import StoreAccess
 from triskele.store.owner import OwnerStore
 from triskele.store.values import START, Cursor, Document

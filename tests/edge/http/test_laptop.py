@@ -24,7 +24,7 @@ from triskele.edge.cli.main import cli
 from triskele.edge.http.access import SCOPES
 from triskele.edge.http.client import RemoteEngine
 from triskele.edge.http.connections import ServerConnection
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.server.accounts import Accounts
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from triskele import config
 from triskele.edge.http.client import RemoteEngine
 from triskele.edge.http.connections import ServerConnection
 from triskele.errors import BadInput
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.types import Injection
 
 PROMPT = HookCall(

@@ -18,7 +18,7 @@ from triskele.edge.http.access import SCOPES, Quotas
 from triskele.edge.http.client import RemoteEngine
 from triskele.engine import sharing
 from triskele.errors import AccessDenied, BadInput, NotAllowed, NotFound, QuotaExceeded
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.server.operations import BY_METHOD, Administration
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from triskele.code.search import opened
 from triskele.curation.decide import PairDecision
 from triskele.edge.web.rendering import environment
 from triskele.index.name_linking import read_names
-from triskele.replies import Rationale
+from triskele.replies.rooms import Rationale
 from triskele.store.values import Use
 from triskele.types import LinkKind, Verdict
 

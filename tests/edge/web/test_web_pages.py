@@ -18,7 +18,7 @@ from triskele.edge.web.code_page import highlighted
 from triskele.edge.web.quality_page import drift
 from triskele.models.egress import Departure
 from triskele.recall.hosted.egress_log import StoreLedger
-from triskele.replies import Rationale
+from triskele.replies.rooms import Rationale
 from triskele.store.values import Document, Use
 from triskele.sync import notes as sync_notes
 from triskele.sync import states

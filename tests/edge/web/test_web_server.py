@@ -23,7 +23,7 @@ from triskele.edge.web import site
 from triskele.edge.web.rendering import PageRoute
 from triskele.edge.web.sessions import KeySessions
 from triskele.index.name_linking import read_names
-from triskele.replies import Rationale
+from triskele.replies.rooms import Rationale
 from triskele.server.tenants import Tenants
 from triskele.store.values import Use
 from triskele.text import timestamps

@@ -1,39 +1,59 @@
-"""The commands that keep a store clean: review, curate, learn."""
+"""The commands that keep a store clean: review, curate, learn; and the screen for judging by hand."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from triskele.edge.cli import judging
 from triskele.edge.cli.commands import command, command_group
 from triskele.edge.cli.emit import emit
-from triskele.edge.cli.invocation import Invocation, progress_bar
+from triskele.edge.cli.invocation import Invocation, progress_bar, show_parts
 from triskele.edge.cli.options import writing_place, written_project
-from triskele.edge.cli.view import ID, MATCH, QUIET, WARNING, ShortIds, day, note, plural, stacked, table
-from triskele.edge.wording import VERBS, one_line, reason_text, reasons_text, shown_content
+from triskele.edge.cli.view import (
+    ID,
+    MATCH,
+    QUIET,
+    WARNING,
+    Indented,
+    ShortIds,
+    day,
+    is_terminal,
+    note,
+    plural,
+    screen_width,
+    stacked,
+    table,
+)
+from triskele.edge.wording import VERBS, one_line, reason_text, reasons_text, shown_content, visible
 from triskele.errors import BadInput
-from triskele.replies import Rationale
+from triskele.replies.rooms import Rationale
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
 from triskele.types import Verdict
 
 if TYPE_CHECKING:
     from triskele.agents.learning import Learned
+    from triskele.bench.own.judge import JudgingItem, JudgingSession
     from triskele.curation.whole_store import ReviewResult, UpkeepFinding
     from triskele.edge.cli.emit import Document
     from triskele.edge.cli.view import Renderable, Styled
     from triskele.engine.protocol import Engine
     from triskele.engine.upkeep import CurationPlan
-    from triskele.replies import Proposal
+    from triskele.replies.rooms import Proposal
     from triskele.types import Memory
 
 _KEYS = (("a", "accept"), ("r", "reject"), ("s", "skip"), ("q", "stop"))
 _ACCEPT, _REJECT, _SKIP = "a", "r", "s"
 _STOP = frozenset({"q", "", "\x04", "\x1b"})
+_GRADES = (("0", "unrelated"), ("1", "related, no answer"), ("2", "answers in part"), ("3", "answers it"))
+_OTHER_KEYS = (("u", "undo"), ("s", "skip the question"), ("q", "stop; grades are kept"))
+_TERMINAL = "/dev/tty"
+_LEAVING = frozenset({"q", "Q", "", "\x04"})
 
 
 @command_group(
@@ -107,7 +127,7 @@ def _walk(invocation: Invocation) -> None:
         pending = _pending(engine)
         if not pending:
             return click.echo("No proposals to review.")
-        if invocation.as_json or not judging.has_keys():
+        if invocation.as_json or not has_keys():
             commands = "`triskele review list`, then `triskele review accept ID`"
             raise BadInput(f"review needs a terminal; without one use {commands}")
         batch, accepted, skipped, rejected = new_batch(), list[str](), list[str](), 0
@@ -137,7 +157,7 @@ def _key() -> str:
     legend = "   ".join(f"{key} {meaning}" for key, meaning in _KEYS)
     while True:
         click.echo(f"{legend}  ", nl=False)
-        key = judging.read_key().lower()
+        key = read_key().lower()
         click.echo()
         if key in _STOP or key in (_ACCEPT, _REJECT, _SKIP):
             return key
@@ -371,3 +391,65 @@ def _learned_view(learned: Learned, *, is_dry: bool) -> Iterator[Renderable]:
         yield note(f"{problem} The next run reads the others.", WARNING)
     if learned.batch:
         yield note(f"Undo: triskele undo --batch {learned.batch}", QUIET)
+
+
+def has_keys() -> bool:
+    """Whether a terminal can be read, even if standard input is redirected."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        return True
+    try:
+        os.close(os.open(_TERMINAL, os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def judge(session: JudgingSession) -> None:
+    """Show pair after pair until none is left or the judge stops."""
+    if not has_keys():
+        raise BadInput("judging needs a terminal: import grades from a file with --scripted FILE")
+    message = ""
+    while (item := session.item()) is not None:
+        if is_terminal(sys.stdout):
+            click.clear()
+        show_parts(_judging_view(item, message))
+        key = read_key()
+        message = ""
+        if key in _LEAVING:
+            return
+        if key in dict(_GRADES):
+            session.grade(int(key))
+        elif key in ("u", "U"):
+            message = "" if session.undo() else "Nothing to undo in this session."
+        elif key in ("s", "S"):
+            session.skip()
+        else:
+            message = f"No key {visible(key)!r}: press one of those above."
+
+
+def _judging_view(item: JudgingItem, message: str) -> Iterator[Renderable]:
+    memory = item.memory
+    details = [memory.category, day(memory.created_at), *memory.tags]
+    yield note(f"{plural(item.questions_left, 'question')} left · memory {item.number} of {item.total}", QUIET)
+    rule = note("─" * screen_width(), QUIET)
+    yield from (note(""), note(item.question.text, MATCH), rule)
+    yield Indented(note(memory.content), 2, 2)
+    yield Indented(note(" · ".join(details), QUIET), 2, 2)
+    yield from (rule, _key_line(_GRADES), _key_line(_OTHER_KEYS))
+    if message:
+        yield note(message, WARNING)
+
+
+def _key_line(keys: tuple[tuple[str, str], ...]) -> Styled:
+    line = note("")
+    for key, meaning in keys:
+        line = line + note(f"{key} ", ID) + note(f"{meaning}   ")
+    return line
+
+
+def read_key() -> str:
+    """Wait for a key; empty if the terminal is closed."""
+    try:
+        return click.getchar()
+    except EOFError:
+        return ""

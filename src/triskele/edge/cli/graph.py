@@ -37,7 +37,15 @@ if TYPE_CHECKING:
     from triskele.engine.protocol import Engine
     from triskele.engine.upkeep import RebuiltGraph
     from triskele.graph.relations import Estimate, Extracted, RelationEdge
-    from triskele.replies import ConceptDetails, ConceptEdge, ConceptOverview, ConceptPath, Hop, OtherName, Regrouped
+    from triskele.replies.rooms import (
+        ConceptDetails,
+        ConceptEdge,
+        ConceptOverview,
+        ConceptPath,
+        Hop,
+        OtherName,
+        Regrouped,
+    )
 
 _EXCERPT_CHARACTERS = 70
 _REASONS = {BY_HAND: "by hand"}

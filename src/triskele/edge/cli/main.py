@@ -37,8 +37,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "stats": "read:stats",
     },
     "Agents": {
-        "install": "install:install",
-        "uninstall": "install:uninstall",
+        "install": "agents:install",
+        "uninstall": "agents:uninstall",
         "serve": "agents:serve",
         "hook": "agents:hook",
         "mcp": "agents:mcp",

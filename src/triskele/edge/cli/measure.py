@@ -28,9 +28,9 @@ from triskele.bench.own.judge import (
 from triskele.bench.own.questions import OwnQuestion, judging_state, questions_of
 from triskele.bench.report.summary import detectable
 from triskele.edge.cli.commands import command, command_group
+from triskele.edge.cli.curation import judge
 from triskele.edge.cli.emit import Document, emit
 from triskele.edge.cli.invocation import Invocation, staged_progress
-from triskele.edge.cli.judging import show
 from triskele.edge.cli.options import listed
 from triskele.edge.cli.view import BAD, GOOD, ID, MATCH, QUIET, WARNING, note, number, plan_label, plural, table
 from triskele.errors import BadInput
@@ -353,7 +353,7 @@ def _judge_by_hand(engine: LocalEngine, seed: int) -> None:
         harness = OwnHarness(engine, progress)
         harness.precompute([question.text for question in questions.values() if question.is_waiting])
     with harness:
-        show(JudgingSession(harness, seed))
+        judge(JudgingSession(harness, seed))
 
 
 def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int) -> None:

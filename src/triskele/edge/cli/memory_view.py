@@ -55,7 +55,8 @@ from triskele.types import (
 
 if TYPE_CHECKING:
     from triskele.edge.cli.view import Renderable
-    from triskele.replies import DayCount, JobCounts, Proposal, Statistics, Undone
+    from triskele.replies import DayCount, JobCounts, Statistics, Undone
+    from triskele.replies.rooms import Proposal
     from triskele.types import History, MemoryDetails, MemoryView, RegisteredFolder, Sent, UseCount, WhyNot
 
 SETTLE = "`triskele list --conflicts` shows both versions, `triskele sync --resolve ID --keep mine|theirs` settles one"

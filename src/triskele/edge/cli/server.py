@@ -28,7 +28,7 @@ from triskele.validation import check_share
 if TYPE_CHECKING:
     from triskele.config import Settings
     from triskele.engine.protocol import Engine
-    from triskele.replies import NewShare, Shares, UserGroup
+    from triskele.replies.rooms import NewShare, Shares, UserGroup
     from triskele.server.accounts import Accounts
 
 _COUNT = click.IntRange(0, 10**12)

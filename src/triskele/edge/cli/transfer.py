@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from triskele.engine.protocol import Engine
     from triskele.engine.upkeep import SyncState
     from triskele.exchange.archive import ArchiveReport
-    from triskele.replies import ExportReport, ImportReport, Preview
+    from triskele.replies.rooms import ExportReport, ImportReport, Preview
     from triskele.sync.loop import SyncReport
 
 _PATH = FilePath()

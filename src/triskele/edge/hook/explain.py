@@ -12,7 +12,7 @@ from triskele.agents.respond import EVENTS
 from triskele.config import AgentSettings
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.text.words import has_topic
 from triskele.types import Answer, Memory
 

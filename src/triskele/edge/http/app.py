@@ -44,7 +44,7 @@ from triskele.edge.mcp.messages import parsed
 from triskele.edge.process import command_line, connect
 from triskele.edge.web.sessions import PREFIX, SESSIONS, Sessions, is_page
 from triskele.errors import BadInput, StoreNewer, StoreUnavailable, UnknownEvent
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.text import timestamps
 
 if TYPE_CHECKING:

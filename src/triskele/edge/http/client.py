@@ -38,7 +38,7 @@ from triskele.validation import check_drafts, check_name, check_path, check_text
 if TYPE_CHECKING:
     from triskele.config import Settings
     from triskele.edge.hook.client import Address
-    from triskele.replies import HookCall
+    from triskele.replies.rooms import HookCall
     from triskele.requests import Draft
     from triskele.types import MemoryView, Outcome
 

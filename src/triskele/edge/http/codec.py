@@ -8,6 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -59,13 +60,14 @@ def reply_type(method: Callable[..., Any]) -> Any:
 
 
 def _hints(annotated: Any, names: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The types of annotations; everyday commands read none of `replies`, whose classes take time to make."""
-    try:
-        return get_type_hints(annotated, names, vars(values))
-    except NameError:
-        from triskele import replies
-
-        return get_type_hints(annotated, names, {**vars(values), **vars(replies)})
+    """The types of annotations; modules whose classes take time to make are only imported if one is named."""
+    classes = dict(vars(values))
+    for module in ("triskele.replies", "triskele.replies.rooms"):
+        try:
+            return get_type_hints(annotated, names, classes)
+        except NameError:
+            classes |= vars(import_module(module))
+    return get_type_hints(annotated, names, classes)
 
 
 def _owned(shape: dict[str, Any]) -> dict[str, Any]:

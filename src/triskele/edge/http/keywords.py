@@ -21,11 +21,12 @@ from triskele import replies, requests, validation
 from triskele import types as values
 from triskele.config import MemorySettings, Settings
 from triskele.errors import BadInput
+from triskele.replies import rooms
 
 if TYPE_CHECKING:
     from triskele.edge.http.operations import Operation
 
-_NAMES = {**vars(requests), **vars(values), **vars(replies), "Settings": Settings, "FilePath": str}
+_NAMES = {**vars(requests), **vars(values), **vars(replies), **vars(rooms), "Settings": Settings, "FilePath": str}
 _COMPLAINTS = 5
 _STRICT = ConfigDict(extra="forbid", strict=True)
 

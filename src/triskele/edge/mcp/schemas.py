@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from triskele import types
 from triskele.edge.mcp import descriptions
 from triskele.edge.wording import share_line, shown_content
-from triskele.replies import EndedShare, NewShare, Share, Statistics
+from triskele.replies import Statistics
+from triskele.replies.rooms import EndedShare, NewShare, Share
 from triskele.text import timestamps
 from triskele.types import Memory, Outcome
 from triskele.types import MemoryDetails as StoredMemory

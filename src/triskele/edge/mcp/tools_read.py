@@ -18,7 +18,7 @@ from triskele.edge.mcp import schemas
 from triskele.edge.mcp.caller import Caller, Request, caller, client_name
 from triskele.edge.wording import query_change
 from triskele.errors import BadInput, TriskeleError
-from triskele.replies import HookCall
+from triskele.replies.rooms import HookCall
 from triskele.text import periods
 from triskele.types import Hit, is_secret
 

@@ -11,7 +11,7 @@ from triskele.edge.mcp import schemas
 from triskele.edge.mcp.caller import Caller, Request, caller
 from triskele.edge.wording import shown_content
 from triskele.errors import BadInput
-from triskele.replies import GranteeKind, Subject
+from triskele.replies.rooms import GranteeKind, Subject
 from triskele.text import periods
 from triskele.types import Action, Memory, Origin, Outcome, Sensitivity, is_raised
 from triskele.validation import check_share

@@ -15,7 +15,7 @@ from triskele.edge.web.rendering import PageRequest, PageRoute, fragment, page
 from triskele.edge.web.sessions import HEADERS
 from triskele.engine.concepts import MAX_NODES
 from triskele.errors import TriskeleError
-from triskele.replies import Neighbourhood
+from triskele.replies.rooms import Neighbourhood
 from triskele.text import timestamps
 
 USUAL_NODES = 80

@@ -15,7 +15,7 @@ from triskele.errors import NotFound
 from triskele.types import Verdict
 
 if TYPE_CHECKING:
-    from triskele.replies import Proposal
+    from triskele.replies.rooms import Proposal
 
 SHOWN = 50
 CONVERSATIONS = 20
