@@ -33,10 +33,10 @@ def test_clauses_that_tell_are_kept_without_the_question(sentence: str, clauses:
 
 def test_what_is_told_in_passing_is_kept_only_where_everything_is() -> None:
     turn = SpokenTurn("user", "I've planted 12 rows of beans this spring, what should follow them?", session="a")
-    found = capture([turn])
-    assert [each.text for each in sorted_out(found, "all")[0]] == ["I've planted 12 rows of beans this spring"]
-    assert sorted_out(found, "normal") == ([], [])
-    assert sorted_out(found, "strict") == ([], [])
+    texts = capture([turn])
+    assert [each.text for each in sorted_out(texts, "all")[0]] == ["I've planted 12 rows of beans this spring"]
+    assert sorted_out(texts, "normal") == ([], [])
+    assert sorted_out(texts, "strict") == ([], [])
 
 
 @pytest.mark.parametrize(

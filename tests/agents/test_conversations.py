@@ -138,12 +138,12 @@ def test_a_failing_ledger_does_not_fail_the_prompt(desk: Desk, monkeypatch: pyte
 def test_respond_counts_injections(desk: Desk) -> None:
     id = desk.add("The kettle is red")
     desk.add("Roses want sun")
-    said = desk.said("user-prompt-submit", prompt="kettle")
+    reply = desk.said("user-prompt-submit", prompt="kettle")
     desk.prompt("kettle", session_id="two")
     desk.engine.deferred_writes.flush()
     [count] = desk.engine.store.usage.most_used()
     assert (count.id, count.recalled, count.injected) == (id, 0, 2)
-    assert count.tokens == 2 * -(-len(said.split("\n")[2]) // 4)
+    assert count.tokens == 2 * -(-len(reply.split("\n")[2]) // 4)
     [day] = desk.engine.store.usage.days()
     assert (day.recalled, day.injected, day.tokens) == (0, 2, count.tokens)
 

@@ -57,8 +57,8 @@ def test_questions_tasks_guesses_and_quotations_are_not(said: str) -> None:
 
 
 def test_learn_reads_only_typed_turns() -> None:
-    said = "Remember that the lab closes at 18:00"
-    turns = [SpokenTurn("assistant", said), SpokenTurn("tool", said), SpokenTurn("user", said, is_typed=False)]
+    text = "Remember that the lab closes at 18:00"
+    turns = [SpokenTurn("assistant", text), SpokenTurn("tool", text), SpokenTurn("user", text, is_typed=False)]
     assert capture(turns) == []
 
 
@@ -72,12 +72,12 @@ def test_the_skip_marker_leaves_out_its_session_and_no_other() -> None:
 
 
 def test_learn_setting_decides_between_storing_and_proposing() -> None:
-    found = capture(
+    texts = capture(
         [SpokenTurn("user", "Remember that Olga pays. Our canteen is in the east wing now. I'd rather walk home.")]
     )
-    assert [[each.text for each in part] for part in sorted_out(found, "strict")] == [["Olga pays."], []]
-    assert [len(part) for part in sorted_out(found, "normal")] == [2, 1]
-    assert [len(part) for part in sorted_out(found, "all")] == [3, 0]
+    assert [[each.text for each in part] for part in sorted_out(texts, "strict")] == [["Olga pays."], []]
+    assert [len(part) for part in sorted_out(texts, "normal")] == [2, 1]
+    assert [len(part) for part in sorted_out(texts, "all")] == [3, 0]
 
 
 @pytest.mark.parametrize("half", ["tune", "test"])

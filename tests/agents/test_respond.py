@@ -110,10 +110,10 @@ def test_unsure_answer_is_not_injected(open_desk: Callable[..., Desk]) -> None:
 def test_hits_far_behind_the_best_are_left_out(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.add("The kettle in the shed is red and whistles at noon")
     desk.add("The shed has a window")
-    asked = "kettle shed red whistles noon"
-    assert desk.prompt(asked) == ["The kettle in the shed is red and whistles at noon"]
+    question = "kettle shed red whistles noon"
+    assert desk.prompt(question) == ["The kettle in the shed is red and whistles at noon"]
     monkeypatch.setattr(injection, "LEAST_SHARE", 0.0)
-    assert len(desk.prompt(asked, session_id="two")) == 2
+    assert len(desk.prompt(question, session_id="two")) == 2
 
 
 def test_at_most_so_many_memories(open_desk: Callable[..., Desk]) -> None:
@@ -127,9 +127,9 @@ def test_the_budget_of_tokens_counts_the_whole_text(open_desk: Callable[..., Des
     desk = open_desk("budget_tokens = 250")
     for number in range(5):
         desk.add(f"Kettle {number}: " + " ".join(f"{'abcde'[number]}word{n}" for n in range(30)))
-    said = desk.said("user-prompt-submit", prompt="kettle")
-    assert 1 <= len(quotations(said)) < 5
-    assert len(said) / 4 <= 250
+    reply = desk.said("user-prompt-submit", prompt="kettle")
+    assert 1 <= len(quotations(reply)) < 5
+    assert len(reply) / 4 <= 250
 
 
 @pytest.mark.parametrize("filler", ["ab", "語", '"', "\n"])
@@ -212,12 +212,14 @@ def test_equal_texts_are_injected_once(desk: Desk) -> None:
 
 
 def test_long_prompt_is_recalled_by_its_beginning(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
     real = desk.engine.answer
-    monkeypatch.setattr(desk.engine, "answer", lambda text, **options: (asked.append(text), real(text, **options))[1])
+    monkeypatch.setattr(
+        desk.engine, "answer", lambda text, **options: (questions.append(text), real(text, **options))[1]
+    )
     desk.add("The kettle is red")
     desk.prompt("kettle " * 200_000)
-    assert [len(text) <= injection.GIST_CHARACTERS for text in asked] == [True]
+    assert [len(text) <= injection.GIST_CHARACTERS for text in questions] == [True]
 
 
 def test_the_reason_for_nothing_names_the_budget_that_is_too_small(tmp_path: Path) -> None:
@@ -245,13 +247,13 @@ def test_session_start_injects_lasting_memories(desk: Desk) -> None:
     desk.add("Hardly worth it", category="lessons", importance=0.2)
     desk.add("Elsewhere", category="lessons", importance=1.0, project="kitchen")
     desk.add("No longer", category="decisions", importance=1.0, valid_to="2020-01-01")
-    told = ["We water on Mondays", "Frost kills basil", "Tea before coffee"]
-    assert desk.start() == told
+    texts = ["We water on Mondays", "Frost kills basil", "Tea before coffee"]
+    assert desk.start() == texts
     assert desk.prompt("tea coffee") == []
-    assert desk.start() == told
-    assert desk.start("clear") == told
+    assert desk.start() == texts
+    assert desk.start("clear") == texts
     assert desk.start("resume") == []
-    assert desk.start("resume", session_id="two") == told
+    assert desk.start("resume", session_id="two") == texts
 
 
 def test_digest_lists_the_memories_of_a_session_start(desk: Desk) -> None:
@@ -269,9 +271,9 @@ def test_a_start_is_worth_half_the_room(open_desk: Callable[..., Desk]) -> None:
     for number in range(5):
         text = f"Rule {number}: " + " ".join(f"{'abcde'[number]}word{n}" for n in range(40))
         desk.add(text, category="lessons", importance=0.8)
-    said = desk.said("session-start", source="startup")
-    assert quotations(said) and len(said) / 4 <= 300
-    assert desk.start() == quotations(said)
+    reply = desk.said("session-start", source="startup")
+    assert quotations(reply) and len(reply) / 4 <= 300
+    assert desk.start() == quotations(reply)
 
 
 def test_unknown_categories_are_no_reason_to_fail(desk: Desk) -> None:
@@ -307,10 +309,10 @@ def test_the_settings_are_the_users_alone(desk: Desk, tmp_path: Path) -> None:
 def test_a_second_prompt_asks_the_store_for_nothing_that_did_not_change(desk: Desk) -> None:
     desk.add("The roses are watered on Mondays")
     desk.prompt("when are the roses watered", session_id="warming")
-    asked: list[str] = []
+    questions: list[str] = []
 
     def note(_cursor: object, sql: str, _bindings: object) -> bool:
-        asked.append(sql)
+        questions.append(sql)
         return True
 
     database = desk.engine.store._database  # type: ignore[attr-defined]
@@ -318,10 +320,10 @@ def test_a_second_prompt_asks_the_store_for_nothing_that_did_not_change(desk: De
     for session in ("one", "two"):
         database.connection().exec_trace = note
         assert desk.prompt("when are the roses watered", session_id=session)
-        counts.append(len(asked))
+        counts.append(len(questions))
         # Heads, kinds of documents and links were asked for by the first prompt; what it noted changed none of them.
-        assert not [sql for sql in asked if "FROM meta" in sql or "EXISTS (SELECT 1 FROM documents" in sql]
-        asked.clear()
+        assert not [sql for sql in questions if "FROM meta" in sql or "EXISTS (SELECT 1 FROM documents" in sql]
+        questions.clear()
     assert counts[0] == counts[1]
 
 

@@ -86,8 +86,8 @@ def test_name_of_a_speaker_injects_words_of_that_person(desk: Desk) -> None:
 def test_prompt_without_a_topic_recalls_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.add("Continue only after a review")
     monkeypatch.setattr(desk.engine, "answer", lambda *_, **__: pytest.fail("recalled"))
-    given = desk.respond("user-prompt-submit", {"prompt": "Continue!", "cwd": str(desk.folder / "garden")})
-    assert (given.text, given.note) == ("", "the prompt has no topic")
+    injection = desk.respond("user-prompt-submit", {"prompt": "Continue!", "cwd": str(desk.folder / "garden")})
+    assert (injection.text, injection.note) == ("", "the prompt has no topic")
 
 
 def test_prompt_without_a_topic_restores_memories_after_a_compaction(desk: Desk) -> None:
@@ -113,6 +113,6 @@ def test_explain_says_why_a_short_prompt_injects_nothing(
     explanation = explain(desk.engine, "user-prompt-submit", payload)
     assert explanation.verdict == verdict
     assert [each.left_out[: len("it does not hold the word")] for each in explanation.considered] == left_out
-    given = desk.respond("user-prompt-submit", payload)
-    assert (given.text, given.note) == ("", verdict.removeprefix("silent: "))
+    injection = desk.respond("user-prompt-submit", payload)
+    assert (injection.text, injection.note) == ("", verdict.removeprefix("silent: "))
     desk.engine.close()

@@ -147,12 +147,12 @@ class BruteForceCorpus:
         return np.array(found, dtype=np.float32).reshape(len(rows), width)
 
     def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
-        found = [
+        compressed_tokens = [
             compressed(self._memories[row].content, each) for row in rows.tolist() if (each := self._encoding(row))
         ]
-        counts = iter([len(each) for each in found])
+        counts = iter([len(each) for each in compressed_tokens])
         has = [self._encoding(row) is not None for row in rows.tolist()]
-        together = np.concatenate(found) if found else np.empty((0, 0), dtype=np.uint8)
+        together = np.concatenate(compressed_tokens) if compressed_tokens else np.empty((0, 0), dtype=np.uint8)
         return together, np.array([next(counts) if each else 0 for each in has], dtype=np.int64)
 
     # Facts
@@ -194,12 +194,12 @@ class BruteForceCorpus:
         return -1 if memory is None else timestamps.to_micros(memory.valid_from or memory.created_at)
 
     def speakers(self, codes: Iterable[int]) -> dict[int, str]:
-        found = {code: self._memories[code].speaker for code in codes if code in self._memories}
-        return {code: name for code, name in found.items() if name is not None}
+        names = {code: self._memories[code].speaker for code in codes if code in self._memories}
+        return {code: name for code, name in names.items() if name is not None}
 
     def rows_of_speaker(self, name: str, most: int) -> Ints:
-        said = {row: (each.speaker or "").lower() for row, each in self._memories.items() if self._sees(row)}
-        rows = [row for row, speaker in said.items() if name.lower() in (speaker, speaker.split(" ")[0])]
+        speakers = {row: (each.speaker or "").lower() for row, each in self._memories.items() if self._sees(row)}
+        rows = [row for row, speaker in speakers.items() if name.lower() in (speaker, speaker.split(" ")[0])]
         return np.array(sorted(rows, key=lambda row: (-self._time(row), -row))[:most], dtype=np.int64)
 
     def _speaker(self, row: int) -> int:
@@ -252,10 +252,12 @@ class BruteForceCorpus:
             last = page[-1].mention
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
-        found: Concepts = []
+        concepts_of: Concepts = []
         for place, row in enumerate(rows.tolist()):
-            found += [(place, concept, is_subject) for own, concept, is_subject in self._mentions if own == row][:most]
-        concepts = [concept for _, concept, _ in found]
+            concepts_of += [(place, concept, is_subject) for own, concept, is_subject in self._mentions if own == row][
+                :most
+            ]
+        concepts = [concept for _, concept, _ in concepts_of]
         every = Counter(concept for _, concept, _ in self._mentions)
         owned = Counter(concept for _, concept, is_subject in self._mentions if is_subject)
         groups = dict(self._store.names.grouped())
@@ -263,17 +265,17 @@ class BruteForceCorpus:
         for name, count in self._store.names.common(20):
             concept = groups.get(name, name)
             written[concept] = max(count, written.get(concept, 0))
-        place, numbers, subjects = _columns(found)
+        place, numbers, subjects = _columns(concepts_of)
         counts = ([every[each] for each in concepts], [owned[each] for each in concepts])
         reach = [max(every[each], written.get(each, 0)) for each in concepts]
         return Mentions(place, numbers, subjects, *(np.array(each, dtype=np.int64) for each in (*counts, reach)))
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
-        found: Concepts = []
+        rows_of: Concepts = []
         for place, concept in enumerate(concepts.tolist()):
             own = [(place, row, is_subject) for row, other, is_subject in self._mentions if other == concept]
-            found += [each for each in own if self._reads(each[1])][:most]
-        return _columns(found)
+            rows_of += [each for each in own if self._reads(each[1])][:most]
+        return _columns(rows_of)
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
         names = {name.key: name for name in self._store.names.known()}

@@ -94,9 +94,9 @@ def open_maintenance(open_unbound: Callable[..., Store]) -> Callable[..., Mainte
     """Opens the store of a name to care for its files."""
 
     def open_one(name: str) -> Maintenance:
-        found = open_unbound(name).maintenance
-        assert found is not None
-        return found
+        maintenance = open_unbound(name).maintenance
+        assert maintenance is not None
+        return maintenance
 
     return open_one
 

@@ -210,16 +210,16 @@ class MemoryOwnerStore:
     def browse(self, scope: Scope, *, sort: Sort = Sort.RECENCY, limit: int = 50, offset: int = 0) -> list[Memory]:
         if sort is Sort.RELEVANCE:
             raise BadInput("memories cannot be listed by relevance")
-        found = [each for each in self._now.versions.values() if _is_in(each, scope)]
-        found.sort(key=lambda each: (each.importance * (sort is Sort.IMPORTANCE), each.updated_at, each.id))
-        return found[::-1][offset : offset + limit]
+        memories = [each for each in self._now.versions.values() if _is_in(each, scope)]
+        memories.sort(key=lambda each: (each.importance * (sort is Sort.IMPORTANCE), each.updated_at, each.id))
+        return memories[::-1][offset : offset + limit]
 
     def count(self, scope: Scope) -> int:
         return sum(_is_in(version, scope) for version in self._now.versions.values())
 
     def journal(self, *, id: str | None = None, batch: str | None = None, limit: int = 1000) -> list[JournalEntry]:
-        found = [each for each in self._now.journal if id in (None, each.id, each.other)]
-        return [each for each in found if batch in (None, each.batch)][:limit]
+        entries = [each for each in self._now.journal if id in (None, each.id, each.other)]
+        return [each for each in entries if batch in (None, each.batch)][:limit]
 
     def newest_entries(self, *, before: int | None = None, limit: int = 1) -> list[JournalEntry]:
         entries = self._now.journal[::-1]
@@ -250,13 +250,13 @@ class MemoryOwnerStore:
             self._pinned.state = outer
 
     def census(self) -> Census:
-        standing = [each for each in self._now.versions.values() if each.known_to is None]
-        ids = {each.id for each in standing}
+        current = [each for each in self._now.versions.values() if each.known_to is None]
+        ids = {each.id for each in current}
         links = [each for each in self._now.links.values() if each.known_to is None]
         superseding = [each for each in links if each.kind is LinkKind.SUPERSEDES and {each.source, each.target} <= ids]
-        categories, projects = ([getattr(each, name) for each in standing] for name in ("category", "project"))
+        categories, projects = ([getattr(each, name) for each in current] for name in ("category", "project"))
         return Census(
-            memories=len(standing),
+            memories=len(current),
             forgotten=len({each.id for each in self._now.versions.values()} - ids),
             superseded=len({each.target for each in superseding}),
             versions=len(self._now.versions),
@@ -319,9 +319,9 @@ class Writer:
         twins = [each for each in self.state.versions.values() if each.known_to is None and _identity(each, memory)]
         if twins and not verbatim and sealed is None:
             return self._outcome(Action.DUPLICATE, twins[0])
-        known = self.state.history(memory.id)
-        is_standing = bool(known) and known[-1].known_to is None and memory.known_to is None
-        if is_standing or memory.version in {each.version for each in known}:
+        history = self.state.history(memory.id)
+        is_standing = bool(history) and history[-1].known_to is None and memory.known_to is None
+        if is_standing or memory.version in {each.version for each in history}:
             raise Conflict(f"memory {memory.id} is there already")
         self._put(memory if verbatim else replace(memory, known_from=self.at), sealed)
         return self._note(Action.ADDED, memory, version=memory.version)
@@ -444,8 +444,8 @@ class Writer:
     def _write_entry(self, action: Action, id: str, **details: Any) -> int:
         # Neighbours change places: the higher number of two becomes visible first.
         seq = next(self.file.entries) ^ 1
-        told = {"batch": self.batch, "undoes": self.undoes, "actor": self.actor, **details}
-        self.state.journal.append(JournalEntry(seq=seq, at=self.at, action=action, id=id, **told))
+        details_of_entry = {"batch": self.batch, "undoes": self.undoes, "actor": self.actor, **details}
+        self.state.journal.append(JournalEntry(seq=seq, at=self.at, action=action, id=id, **details_of_entry))
         return seq
 
     def _outcome(self, action: Action, memory: Memory, **details: int | None) -> Outcome:

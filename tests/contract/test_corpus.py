@@ -89,10 +89,10 @@ def engine(
         edited = opened.remember("the mill has three wheels").id
         opened.edit(edited, content="the mill has four wheels")
         opened.forget(opened.remember("the mill burned down").id)
-        for place, text in enumerate(TALK):
-            sensitivity = Sensitivity.PRIVATE if place == 3 else Sensitivity.OPEN
-            said = {"speaker": ("Ann", "Bo")[place % 2]} if place < 4 else {"role": "assistant"}
-            opened.remember(text, session="talk", position=place, sensitivity=sensitivity, **said)
+        for number, text in enumerate(TALK):
+            sensitivity = Sensitivity.PRIVATE if number == 3 else Sensitivity.OPEN
+            said = {"speaker": ("Ann", "Bo")[number % 2]} if number < 4 else {"role": "assistant"}
+            opened.remember(text, session="talk", position=number, sensitivity=sensitivity, **said)
         for text in (BRIDGE, FAR, NAMED):
             opened.remember(text)
         opened.upkeep.embed()
@@ -102,9 +102,9 @@ def engine(
 
 @pytest.fixture(scope="module")
 def encoded(engine: LocalEngine) -> Encoded:
-    made = encodings(engine)
-    del made["a mill that no model has read yet"]
-    return made
+    vectors = encodings(engine)
+    del vectors["a mill that no model has read yet"]
+    return vectors
 
 
 @pytest.fixture
@@ -136,8 +136,8 @@ def searched(corpus: Corpus, rows: dict[str, int], *terms: str, limit: int = 50,
 
 
 def test_a_search_finds_any_of_the_terms_inside_the_scope(open_corpus: Open, rows: dict[str, int]) -> None:
-    found = searched(open_corpus(), rows, "mill", "heron")
-    assert set(found) == {
+    ranking = searched(open_corpus(), rows, "mill", "heron")
+    assert set(ranking) == {
         "herons nest in the old mill",
         "a heron stood in the river by the mill for hours",
         "the mill is for sale",
@@ -145,8 +145,8 @@ def test_a_search_finds_any_of_the_terms_inside_the_scope(open_corpus: Open, row
         "the mill has four wheels",
         "a mill that no model has read yet",
     }
-    assert found[0] == "herons nest in the old mill"
-    assert searched(open_corpus(), rows, "mill", "heron", limit=2) == found[:2]
+    assert ranking[0] == "herons nest in the old mill"
+    assert searched(open_corpus(), rows, "mill", "heron", limit=2) == ranking[:2]
     assert searched(open_corpus(), rows, "sphinx") == [] == searched(open_corpus(), rows)
 
 
@@ -198,8 +198,8 @@ def test_cosines_belong_to_the_requested_vector(
 
 def test_the_past_has_its_own_corpus(open_corpus: Open, rows: dict[str, int], engine: LocalEngine) -> None:
     before = next(each for _, each in engine.store.versions() if each.content == "the mill has three wheels")
-    found = searched(open_corpus(known_at=before.known_from), rows, "mill", "wheel")
-    assert "the mill has three wheels" in found and "the mill has four wheels" not in found
+    ranking = searched(open_corpus(known_at=before.known_from), rows, "mill", "wheel")
+    assert "the mill has three wheels" in ranking and "the mill has four wheels" not in ranking
     assert "the mill is open" in searched(open_corpus(as_of="2019-06-01"), rows, "mill")
 
 
@@ -219,14 +219,14 @@ def test_rare_terms_have_a_higher_rarity(open_corpus: Open) -> None:
 
 def test_embedded_rows_have_vectors(open_corpus: Open, rows: dict[str, int], encoded: Encoded) -> None:
     corpus, content = open_corpus(), "herons nest in the old mill"
-    asked = some(rows, content, "a mill that no model has read yet")
-    asked = np.append(asked, 10_000)
+    rows_asked = some(rows, content, "a mill that no model has read yet")
+    rows_asked = np.append(rows_asked, 10_000)
     vector = encoded[content].sentence
-    cosines, vectors = corpus.asking(VectorQuestion(vector)).cosines(asked), corpus.vectors(asked)
+    cosines, vectors = corpus.asking(VectorQuestion(vector)).cosines(rows_asked), corpus.vectors(rows_asked)
     assert cosines[0] == pytest.approx(1, abs=ROUNDING) and np.isnan(cosines[1:]).all()
     np.testing.assert_allclose(vectors[0], vector, atol=ROUNDING)
     assert np.isnan(vectors[1:]).all()
-    tokens, counts = corpus.tokens(asked[[1, 0, 2]])
+    tokens, counts = corpus.tokens(rows_asked[[1, 0, 2]])
     assert counts[0] == counts[2] == 0 and counts[1] == len(tokens) > 2 and tokens.dtype == np.uint8
 
 
@@ -252,8 +252,8 @@ def test_neighbours_are_the_turns_beside(open_corpus: Open, rows: dict[str, int]
 def test_facts_contain_the_time(open_corpus: Open, rows: dict[str, int], engine: LocalEngine) -> None:
     facts = open_corpus().facts(np.append(some(rows, *TALK, FAR), 10_000))
     memories = dict(engine.store.versions())
-    said = [memories[rows[name]].valid_from or memories[rows[name]].created_at for name in (*TALK, FAR)]
-    assert facts.times.tolist() == [*map(timestamps.to_micros, said), -1]
+    times = [memories[rows[name]].valid_from or memories[rows[name]].created_at for name in (*TALK, FAR)]
+    assert facts.times.tolist() == [*map(timestamps.to_micros, times), -1]
 
 
 def test_facts_contain_the_speaker(open_corpus: Open, rows: dict[str, int]) -> None:

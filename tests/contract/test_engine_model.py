@@ -275,16 +275,16 @@ class Story(RuleBasedStateMachine):
         assert current == {id: said.content for id, said in state.current.items()}
         links = self.engine.store.links(sorted(self.histories), known_at=moment)
         assert {(link.source, link.kind, link.target) for link in links} == state.links
-        found = self.engine.recall(word, known_at=moment, limit=200).hits
-        assert {hit.memory.id for hit in found} == state.finds(word)
-        assert all(hit.memory.content == state.current[hit.memory.id].content for hit in found)
+        hits = self.engine.recall(word, known_at=moment, limit=200).hits
+        assert {hit.memory.id for hit in hits} == state.finds(word)
+        assert all(hit.memory.content == state.current[hit.memory.id].content for hit in hits)
 
     @rule(year=st.sampled_from([YEARS[0] - 1, *YEARS, YEARS[-1] + 3]), word=st.sampled_from(WORDS))
     def read_as_of(self, year: int, word: str) -> None:
         expected = self.state.holds_in(year)
         assert {m.id for m in self._listed(as_of=f"{year}-07-01", any_time=False)} == expected
-        found = self.engine.recall(word, as_of=f"{year}-07-01", limit=200, show_superseded=True).hits
-        assert {hit.memory.id for hit in found} == {i for i in expected if word in self.state.current[i].words}
+        hits = self.engine.recall(word, as_of=f"{year}-07-01", limit=200, show_superseded=True).hits
+        assert {hit.memory.id for hit in hits} == {i for i in expected if word in self.state.current[i].words}
 
     @invariant()
     def the_same_memories_stand(self) -> None:
@@ -311,8 +311,8 @@ class Story(RuleBasedStateMachine):
     @invariant()
     def every_word_finds_the_same_memories(self) -> None:
         for word in WORDS:
-            found = self.engine.recall(word, limit=200).hits
-            assert {hit.memory.id for hit in found} == self.state.finds(word)
+            hits = self.engine.recall(word, limit=200).hits
+            assert {hit.memory.id for hit in hits} == self.state.finds(word)
 
     # The model's own bookkeeping
 

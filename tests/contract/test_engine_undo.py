@@ -165,13 +165,13 @@ def test_an_erasing_is_never_taken_back(engine: LocalEngine) -> None:
 
 
 def test_undo_never_passes_over_an_erasure_or_a_sealing(engine: LocalEngine) -> None:
-    kept = engine.remember("kept")
+    memory = engine.remember("kept")
     engine.seal(engine.remember("the meeting is at nine").id)
     engine.remember("added later")
     engine.undo()
     with pytest.raises(Conflict, match="the last change sealed a memory"):
         engine.undo()
-    assert engine.store.memories([kept.id])
+    assert engine.store.memories([memory.id])
 
 
 def test_undo_names_an_unknown_batch(engine: LocalEngine) -> None:
@@ -324,8 +324,8 @@ def test_every_store_keeps_the_class_that_an_edit_changed(
     taken = plan(store, USER, "any", all_projects=True)
     outcomes = store.apply(taken.changes, batch="undo", undoes=taken.undone.entries[0].seq)
     assert [outcome.sensitivity for outcome in taken.of_memories(outcomes)] == [Sensitivity.OPEN]
-    standing = store.history(memory.id)[-1]
-    assert (standing.content, standing.sensitivity) == ("one", Sensitivity.OPEN)
+    current = store.history(memory.id)[-1]
+    assert (current.content, current.sensitivity) == ("one", Sensitivity.OPEN)
     again = plan(store, USER, "any", "undo")
     outcomes = store.apply(again.changes, batch="again", undoes=again.undone.entries[0].seq)
     assert [outcome.action for outcome in again.of_memories(outcomes)] == [Action.EDITED]

@@ -119,20 +119,20 @@ def test_conversations_of_one_name_belong_to_their_owners(
         store.usage.flush()
     alice.usage.lose("talk")
     alice.usage.flush()
-    given = alice.usage.given("talk")
+    injections = alice.usage.given("talk")
     bob.usage.injected("talk", uses)
     bob.usage.end("talk")
     bob.usage.flush()
-    assert given and alice.usage.given("talk") == given
+    assert injections and alice.usage.given("talk") == injections
     # A new conversation takes the place of those that are over, or too old, of its owner alone.
     now += timedelta(days=8)
     alice.usage.injected("another", uses)
     alice.usage.flush()
-    assert alice.usage.given("talk") == given
+    assert alice.usage.given("talk") == injections
     now += timedelta(days=31)
     bob.usage.injected("another", uses)
     bob.usage.flush()
-    assert (bob.usage.given("talk"), alice.usage.given("talk")) == ([], given)
+    assert (bob.usage.given("talk"), alice.usage.given("talk")) == ([], injections)
     assert alice.usage.echoed(["print"])
 
 
@@ -198,9 +198,9 @@ def test_a_slot_is_one_owners_own(pair: Pair, make_memory: Callable[..., Memory]
         _add(store, memory)
         store.vectors.save(owner_walk.MODEL, {memory.content_hash: store.owner.encode()})
     for store in pair:
-        kept = store.vectors.save(owner_walk.MODEL, {memory.content_hash: b"again"})
+        saved = store.vectors.save(owner_walk.MODEL, {memory.content_hash: b"again"})
         assert store.vectors.page(owner_walk.MODEL) == [
-            (kept[memory.content_hash], memory.content_hash, store.owner.encode())
+            (saved[memory.content_hash], memory.content_hash, store.owner.encode())
         ]
 
 
@@ -228,8 +228,8 @@ def test_withheld_text_is_withheld_for_its_owner_only(pair: Pair, make_memory: C
     for store in pair:
         store.vectors.save(owner_walk.HOSTED, {memory.content_hash: b"vector" for memory in (one, two)})
     bob.apply([MakePrivate(one.id)], batch="private")
-    kept = [[digest for _, digest, _ in store.vectors.page(owner_walk.HOSTED)] for store in (bob, alice)]
-    assert kept == [[two.content_hash], [one.content_hash, two.content_hash]]
+    digests = [[digest for _, digest, _ in store.vectors.page(owner_walk.HOSTED)] for store in (bob, alice)]
+    assert digests == [[two.content_hash], [one.content_hash, two.content_hash]]
 
 
 def test_names_join_and_are_read_for_one_owner_alone(pair: Pair, make_memory: Callable[..., Memory]) -> None:

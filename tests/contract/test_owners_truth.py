@@ -95,10 +95,10 @@ def test_an_edited_secret_keeps_the_sealed_text_of_its_owner(
 def test_a_place_of_another_owner_is_unknown(open_store: Callable[..., OwnerStore]) -> None:
     alice, bob = open_store(owner="alice"), open_store(owner="bob")
     alice.register_folder([owner_walk.PLACE], lambda _: "garden")
-    [place] = alice.folders()
+    [folder] = alice.folders()
     with pytest.raises(NotFound, match="no place"):
-        bob.apply([MoveFolder(place.number, "theirs")], batch="one")
-    assert alice.folders() == [place]
+        bob.apply([MoveFolder(folder.number, "theirs")], batch="one")
+    assert alice.folders() == [folder]
 
 
 def test_a_chain_of_another_owner_makes_no_circle(

@@ -46,13 +46,13 @@ def test_a_kind_keeps_its_highest_keys_alone(store: OwnerStore) -> None:
 
 
 def test_an_erasing_takes_every_document_about_the_memory(store: OwnerStore, add: Make) -> None:
-    erased, kept = add(), add()
+    erased, remaining = add(), add()
     store.documents.put(
         "song",
         {
-            "both": Document("x", about=[kept.id, erased.id]),
+            "both": Document("x", about=[remaining.id, erased.id]),
             "erased": Document("x", about=[erased.id]),
-            "kept": Document("x", about=[kept.id]),
+            "kept": Document("x", about=[remaining.id]),
             "none": Document("x"),
         },
     )
@@ -61,9 +61,9 @@ def test_an_erasing_takes_every_document_about_the_memory(store: OwnerStore, add
 
 
 def test_erase_removes_documents_about_the_memory(store: OwnerStore, add: Make) -> None:
-    erased, kept = add(), add()
+    erased, remaining = add(), add()
     store.erase([erased.id], batch="gone")
-    store.documents.put("song", {"a": Document("too late", about=[erased.id, kept.id]), "b": Document("fine")})
+    store.documents.put("song", {"a": Document("too late", about=[erased.id, remaining.id]), "b": Document("fine")})
     assert store.documents.all("song") == {"b": "fine"}
 
 

@@ -108,9 +108,9 @@ def test_leases_and_failures_are_of_one_owner(open_store: Callable[..., OwnerSto
 
 
 def test_an_erasing_takes_the_jobs_along(store: OwnerStore, do: Do, add: Make) -> None:
-    gone, kept = add("gone"), add("kept")
+    gone, remaining = add("gone"), add("kept")
     store.erase([gone.id], batch="gone")
-    assert _claimed(store, EMBED) == [kept.content_hash]
+    assert _claimed(store, EMBED) == [remaining.content_hash]
     assert _claimed(store, NAMES) == [str(row) for row, _ in store.versions()]
 
 

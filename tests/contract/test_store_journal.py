@@ -84,8 +84,8 @@ def test_outcomes_name_their_lines(store: OwnerStore, do: Do, make_memory: Make)
 
 def test_version_begins_at_the_time_of_its_journal_entry(store: OwnerStore, told: list[JournalEntry]) -> None:
     moment_of = {(entry.id, entry.version): entry.at for entry in told if entry.version is not None}
-    known = {(memory.id, memory.version): memory.known_from for _, memory in store.versions()}
-    assert moment_of == known
+    starts = {(memory.id, memory.version): memory.known_from for _, memory in store.versions()}
+    assert moment_of == starts
 
 
 def test_pages_of_changes_join_without_gap(store: OwnerStore, told: list[JournalEntry]) -> None:

@@ -58,12 +58,12 @@ def restored(store: OwnerStore, memory: Memory) -> Change:
 
 
 def test_apply_adds_to_the_limit_and_no_further(limited: OwnerStore, make_memory: Make) -> None:
-    first, *others = [make_memory(f"fern {number}") for number in range(MOST + 1)]
+    first, *rest = [make_memory(f"fern {number}") for number in range(MOST + 1)]
     write(limited, Add(first))
-    refused(limited, *map(Add, others))
-    write(limited, *map(Add, others[:-1]))
-    refused(limited, Add(others[-1]))
-    refused(limited, Add(others[-1], verbatim=True))
+    refused(limited, *map(Add, rest))
+    write(limited, *map(Add, rest[:-1]))
+    refused(limited, Add(rest[-1]))
+    refused(limited, Add(rest[-1], verbatim=True))
 
 
 def test_apply_goes_on_at_the_limit_while_no_more_memories_are_current(
@@ -94,8 +94,8 @@ def test_apply_refuses_to_restore_beyond_the_limit(limited: OwnerStore, full: li
 def test_apply_allows_shrinking_beyond_a_lowered_limit(
     open_store: Callable[..., OwnerStore], limited: OwnerStore, full: list[Memory], make_memory: Make
 ) -> None:
-    others = [make_memory(f"moss {number}") for number in range(2)]
-    write(open_store(), *map(Add, others))
+    rest = [make_memory(f"moss {number}") for number in range(2)]
+    write(open_store(), *map(Add, rest))
     assert limited.census().memories == MOST + 2
     write(limited, Revise(replace(full[0], content="fern and moss"), base=1), Forget(full[1].id))
     write(limited, Add(make_memory("fern again")), Forget(full[2].id))

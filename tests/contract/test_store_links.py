@@ -85,9 +85,9 @@ def test_a_circle_of_successors_is_refused_at_any_length(store: OwnerStore, do: 
     chain = [add() for _ in range(13)]
     for older, newer in pairwise(chain):
         do(Connect(_link(newer, older)))
-    for place in (1, 2, 12):
+    for number in (1, 2, 12):
         with pytest.raises(Conflict):
-            do(Connect(_link(chain[0], chain[place])))
+            do(Connect(_link(chain[0], chain[number])))
     assert len(store.links([memory.id for memory in chain])) == 12
 
 

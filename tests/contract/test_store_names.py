@@ -78,8 +78,8 @@ def test_reading_a_version_again_adds_only_new_mentions(store: OwnerStore, add: 
     newest = store.heads().mention
     store.names.save({row: [_named("Helm", "found"), _named("Kite", "found"), _named("Kite")]})
     names = store.names.find(["argo", "helm", "kite"])
-    said = [(mention.row, mention.name, mention.kind) for mention in store.names.mentions()]
-    assert said == [
+    mentions = [(mention.row, mention.name, mention.kind) for mention in store.names.mentions()]
+    assert mentions == [
         (row, names[key].name, kind) for key, kind in (("argo", "title"), ("helm", "name"), ("kite", "found"))
     ]
     assert [mention.name for mention in store.names.mentions(after=newest)] == [names["kite"].name]
@@ -146,8 +146,8 @@ def test_names_can_be_joined_and_parted_again(store: OwnerStore, add: Make) -> N
     store.names.set_concepts({short.name: short.name}, "split")
     assert store.names.grouped() == []
     assert store.heads().regrouping > before
-    told = [(merge.before, merge.after, merge.reason) for merge in store.names.merges([short.name])]
-    assert told == [(short.name, whole.name, "acronym"), (whole.name, short.name, "split")]
+    merges = [(merge.before, merge.after, merge.reason) for merge in store.names.merges([short.name])]
+    assert merges == [(short.name, whole.name, "acronym"), (whole.name, short.name, "split")]
     assert store.names.merges([whole.name]) == []
     with pytest.raises(NotFound):
         store.names.set_concepts({short.name: 10**6}, "merge")
@@ -167,26 +167,26 @@ def test_names_move_all_at_once_or_not_at_all(store: OwnerStore, add: Make) -> N
 
 
 def test_edges_run_from_the_subject_and_close_with_their_evidence(store: OwnerStore, do: Do, add: Make) -> None:
-    forgotten, superseded, standing = add("one", valid_from=timestamps.parse("2024-01-01")), add("two"), add("three")
+    forgotten, superseded, current = add("one", valid_from=timestamps.parse("2024-01-01")), add("two"), add("three")
     said = [_named("Argo", "title"), _named("Helm")]
     _read(store, {"one": said, "two": said, "three": said})
     do(Forget(forgotten.id))
-    link = Link(source=standing.id, kind=LinkKind.SUPERSEDES, target=superseded.id, known_from=timestamps.now())
+    link = Link(source=current.id, kind=LinkKind.SUPERSEDES, target=superseded.id, known_from=timestamps.now())
     do(Connect(link))
     names = store.names.find(["argo", "helm"])
     edges = {edge.evidence: edge for edge in store.names.edges(names["helm"].concept)}
     assert {(edge.source, edge.target) for edge in edges.values()} == {(names["argo"].name, names["helm"].name)}
-    assert edges[standing.id].known_to is None
+    assert edges[current.id].known_to is None
     assert edges[superseded.id].known_to == link.known_from
     assert edges[forgotten.id].known_to is not None
     assert edges[forgotten.id].valid_from == timestamps.parse("2024-01-01")
-    assert store.names.edges(names["argo"].concept, limit=1)[0].evidence == standing.id
+    assert store.names.edges(names["argo"].concept, limit=1)[0].evidence == current.id
 
 
 def test_edges_filters_by_project_and_open_evidence(store: OwnerStore, do: Do, add: Make) -> None:
     here, there, gone = add("one", project="here"), add("two", project="there"), add("three", project="here")
-    said = [_named("Argo", "title"), _named("Helm"), _named("helm charts", joins=("helm", "alias"))]
-    _read(store, {"one": said, "two": said, "three": said})
+    names = [_named("Argo", "title"), _named("Helm"), _named("helm charts", joins=("helm", "alias"))]
+    _read(store, {"one": names, "two": names, "three": names})
     do(Forget(gone.id))
     helm = store.names.find(["helm"])["helm"].concept
     # Two names of one thing in one memory are one edge.
@@ -231,8 +231,8 @@ def test_erase_removes_names_without_other_mentions(store: OwnerStore, add: Make
 
 def test_a_group_that_loses_its_first_name_stays_together(store: OwnerStore, add: Make) -> None:
     first, _ = add("one"), add("two")
-    others = [_named(text, joins=("zephyrine", "alias")) for text in ("ZP", "Zephyr", "Zeph")]
-    _read(store, {"one": [_named("Zephyrine")], "two": others})
+    names = [_named(text, joins=("zephyrine", "alias")) for text in ("ZP", "Zephyr", "Zeph")]
+    _read(store, {"one": [_named("Zephyrine")], "two": names})
     store.erase([first.id], batch="gone")
     left = list(store.names.known())
     assert [name.key for name in left] == ["zp", "zephyr", "zeph"]
@@ -273,8 +273,8 @@ def test_manual_merges_outlive_forgetting(store: OwnerStore, add: Make) -> None:
     add("one")
     add("two")
     alike = _named("Argos", joins=("argo", "plural"))
-    said = {"one": [_named("Argo"), _named("Helm"), _named("Kite")], "two": [alike, _named("Chart")]}
-    _read(store, said)
+    names = {"one": [_named("Argo"), _named("Helm"), _named("Kite")], "two": [alike, _named("Chart")]}
+    _read(store, names)
     argo, helm, argos, chart = (store.names.find([key])[key] for key in ("argo", "helm", "argos", "chart"))
     assert argos.concept == argo.name
     store.names.set_concepts({argos.name: argos.name}, BY_HAND)
@@ -283,7 +283,7 @@ def test_manual_merges_outlive_forgetting(store: OwnerStore, add: Make) -> None:
     assert {name.key for name in store.names.known()} == {"argo", "helm", "argos", "chart"}
     assert store.jobs.count(NAMES) == 2
     assert store.heads().mention == 0
-    _read(store, said)
+    _read(store, names)
     found = store.names.find(["argo", "helm", "argos", "chart", "kite"])
     assert found["argos"].concept == argos.name
     assert found["chart"].concept == helm.name

@@ -241,8 +241,8 @@ def test_a_backup_with_a_flipped_bit_is_refused_or_the_flip_is_harmless(
     places = Random(7).sample(range(8 * len(sound)), 30)
     # The text itself is hit for certain.
     places += [8 * sound.find(b"old words") + bit for bit in range(8)]
-    for place in places:
-        source.write_bytes(_flipped(sound, place))
+    for number in places:
+        source.write_bytes(_flipped(sound, number))
         with suppress(BadInput, StoreUnavailable):
             maintenance.restore(source)
         assert _everything(store) == before

@@ -29,8 +29,8 @@ def _waiting(store: OwnerStore) -> list[str]:
 
 def _embed(store: OwnerStore, fingerprint: str = ONE, *, only: int = 256) -> dict[str, int]:
     """Give every content that waits the vector of a made-up model."""
-    found = {digest: f"{fingerprint} on {text}".encode() for digest, text in store.vectors.waiting(only)}
-    return store.vectors.save(fingerprint, found)
+    vectors = {digest: f"{fingerprint} on {text}".encode() for digest, text in store.vectors.waiting(only)}
+    return store.vectors.save(fingerprint, vectors)
 
 
 def _anew(memory: Memory, content: str, **details: Any) -> Memory:
@@ -95,12 +95,12 @@ def test_vectors_can_be_saved_before_their_jobs_complete(store: OwnerStore, add:
     first, second = add("number 1"), add("number 2")
     found = {memory.content_hash: b"a vector" for memory in (first, second)}
     slots = store.vectors.save(ONE, found, completes=False)
-    others = store.vectors.save(OTHER, found, completes=False)
+    saved = store.vectors.save(OTHER, found, completes=False)
     numbers = list(slots.values())
     assert _waiting(store) == ["number 1", "number 2"]
     assert store.vectors.contents(numbers, queued=False) == {}
     # Queued for one model, the contents are done for others.
-    assert len(store.vectors.contents(list(others.values()), queued=False)) == 2
+    assert len(store.vectors.contents(list(saved.values()), queued=False)) == 2
     store.vectors.complete(OTHER, [first.content_hash])
     assert _waiting(store) == ["number 1", "number 2"]
     store.vectors.complete(ONE, [first.content_hash])
@@ -146,14 +146,14 @@ def test_models_stand_side_by_side(store: OwnerStore, add: Make) -> None:
 
 def test_a_new_model_finds_everything_waiting_that_it_has_not_seen(store: OwnerStore, do: Do, add: Make) -> None:
     store.vectors.use_model(ONE)
-    kept, edited = add("kept"), add("edited once")
+    unchanged, edited = add("kept"), add("edited once")
     do(Revise(_anew(edited, "edited twice"), base=1))
     _embed(store)
     store.vectors.use_model(ONE)
     assert _waiting(store) == []
     store.vectors.use_model(OTHER)
     assert set(_waiting(store)) == {"kept", "edited once", "edited twice"}
-    store.vectors.save(OTHER, {kept.content_hash: b"seen"})
+    store.vectors.save(OTHER, {unchanged.content_hash: b"seen"})
     store.vectors.use_model(ONE)
     assert _waiting(store) == []
     store.vectors.use_model(OTHER)
@@ -243,22 +243,22 @@ def test_the_catalog_holds_every_version_in_the_order_of_rows(store: OwnerStore,
     plain = add("plain")
     do(Revise(_anew(memory, "second words", tags=()), base=1))
     slots = _embed(store)
-    rows = {(found.content, found.version): (row, found) for row, found in store.versions()}
+    rows = {(row_values.content, row_values.version): (row, row_values) for row, row_values in store.versions()}
     expected = []
     for name in (("first words", 1), ("plain", 1), ("second words", 2)):
-        row, found = rows[name]
+        row, row_values = rows[name]
         times = (
-            found.valid_from or found.created_at,
-            found.valid_from,
-            found.valid_to,
-            found.known_from,
-            found.known_to,
+            row_values.valid_from or row_values.created_at,
+            row_values.valid_from,
+            row_values.valid_to,
+            row_values.known_from,
+            row_values.known_to,
         )
         micros = [None if time is None else timestamps.to_micros(time) for time in times]
-        access = (found.owner, found.project, str(found.sensitivity), str(found.origin))
-        labels = (*access, found.category, found.tags, found.importance)
-        said = (found.session, found.position, found.speaker, found.role)
-        expected.append((row, *labels, *said, *micros, slots[found.content_hash]))
+        access = (row_values.owner, row_values.project, str(row_values.sensitivity), str(row_values.origin))
+        labels = (*access, row_values.category, row_values.tags, row_values.importance)
+        turn = (row_values.session, row_values.position, row_values.speaker, row_values.role)
+        expected.append((row, *labels, *turn, *micros, slots[row_values.content_hash]))
     assert list(store.vectors.catalog(ONE)) == expected
     assert [entry[0] for entry in store.vectors.catalog(ONE, ids=[plain.id])] == [rows["plain", 1][0]]
     assert list(store.vectors.catalog(ONE, ids=[])) == []

@@ -244,13 +244,13 @@ def test_a_forgotten_memory_stays_in_the_history_and_can_be_brought_back(store: 
     [forgotten] = do(Forget(memory.id))
     assert forgotten.action is Action.FORGOTTEN
     assert store.memories([memory.id]) == {}
-    [kept] = store.history(memory.id)
-    assert kept.known_to is not None
-    [restored] = do(Revise(kept, base=1))
+    [version] = store.history(memory.id)
+    assert version.known_to is not None
+    [restored] = do(Revise(version, base=1))
     assert (restored.action, restored.version) == (Action.RESTORED, 2)
     current = store.memories([memory.id])[memory.id]
     assert (current.content, current.version, current.known_to) == ("first words", 2, None)
-    assert current.known_from >= kept.known_to
+    assert current.known_from >= version.known_to
 
 
 def test_forgetting_twice_changes_nothing(store: OwnerStore, do: Do, add: Make) -> None:
@@ -276,11 +276,11 @@ def test_unknown_ids_raise_or_are_left_out(store: OwnerStore, do: Do, make_memor
 def test_a_list_of_changes_happens_as_a_whole_or_not_at_all(
     store: OwnerStore, do: Do, add: Make, make_memory: Make, place: int
 ) -> None:
-    standing = add("standing words")
-    good: list[Change] = [Add(make_memory("more words")), Forget(standing.id)]
+    current = add("standing words")
+    good: list[Change] = [Add(make_memory("more words")), Forget(current.id)]
     before = list(store.versions()), store.journal()
     with pytest.raises(Conflict):
-        do(*good[:place], Revise(_saying(standing, "stale"), base=7), *good[place:])
+        do(*good[:place], Revise(_saying(current, "stale"), base=7), *good[place:])
     assert (list(store.versions()), store.journal()) == before
     assert [outcome.action for outcome in do(*good)] == [Action.ADDED, Action.FORGOTTEN]
 

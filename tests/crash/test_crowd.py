@@ -39,15 +39,15 @@ def test_eight_processes_add_at_once_while_others_read(
         stop.touch()
         nursery.wait(*readers)
     assert all(read_log(log) for log in readings)
-    told = {line["id"]: line["content"] for log in logs for line in read_log(log)}
-    assert len(told) == CROWD * ADDS
+    contents = {line["id"]: line["content"] for log in logs for line in read_log(log)}
+    assert len(contents) == CROWD * ADDS
     engine = open_engine(path)
     memories = engine.store.browse(engine.scope(all_projects=True), limit=10_000)
-    assert {memory.id: memory.content for memory in memories} == told
+    assert {memory.id: memory.content for memory in memories} == contents
     assert engine.store.census().journal == CROWD * ADDS
     assert engine.upkeep.inspect(deep=True).findings == ()
-    for id in sorted(told)[:: CROWD * 4]:
-        assert engine.recall(told[id], all_projects=True).hits[0].memory.id == id
+    for id in sorted(contents)[:: CROWD * 4]:
+        assert engine.recall(contents[id], all_projects=True).hits[0].memory.id == id
 
 
 def test_a_brand_new_store_is_opened_by_eight_at_once(
@@ -74,6 +74,6 @@ def test_opening_and_closing_in_turns_turns_nobody_away(
     crowd = [nursery.spawn("open_and_add", path, log, gate, 15, f"guest {number}") for number in range(4)]
     with opened_gate(gate):
         nursery.wait(*crowd)
-    told = {line["id"] for line in read_log(log)}
-    assert len(told) == 60
-    assert open_engine(path).store.memories(told).keys() == told
+    ids = {line["id"] for line in read_log(log)}
+    assert len(ids) == 60
+    assert open_engine(path).store.memories(ids).keys() == ids

@@ -57,9 +57,9 @@ def test_no_acknowledged_write_is_lost_however_often_writers_are_killed(
             _check_while_writing(path, [read_log(log) for log in sorted(logs.iterdir())], open_engine)
     for writer, _ in writers:
         nursery.kill(writer)
-    told = [read_log(log) for log in sorted(logs.iterdir())]
-    assert [line for lines in told for line in lines if line.get("did") == "wrong"] == []
-    _check_at_the_end(path, told, open_engine)
+    entries = [read_log(log) for log in sorted(logs.iterdir())]
+    assert [line for lines in entries for line in lines if line.get("did") == "wrong"] == []
+    _check_at_the_end(path, entries, open_engine)
 
 
 def _until(is_so: Callable[[], bool]) -> None:
@@ -89,8 +89,8 @@ def _check_at_the_end(path: Path, told: list[Lines], open_engine: Callable[..., 
     assert sum(len(state) for state in states) > KILLS
     for allowed in states:
         for id, contents in allowed.items():
-            standing = engine.store.memories([id]).get(id)
-            assert (standing.content if standing else None) in contents
+            current = engine.store.memories([id]).get(id)
+            assert (current.content if current else None) in contents
     _check_nothing_was_made_up(engine, told)
     _check_links(engine, told)
     _check_recall(engine)
@@ -109,14 +109,14 @@ def _states(lines: Lines) -> dict[str, set[str | None]]:
 
 
 def _check_nothing_was_made_up(engine: LocalEngine, told: list[Lines]) -> None:
-    said = {line["content"] for lines in told for line in lines if line.get("content")}
-    assert {memory.content for _, memory in engine.store.versions()} <= said
+    contents = {line["content"] for lines in told for line in lines if line.get("content")}
+    assert {memory.content for _, memory in engine.store.versions()} <= contents
 
 
 def _check_links(engine: LocalEngine, told: list[Lines]) -> None:
-    standing = {(link.source, link.target) for link in engine.store.all_links()}
+    links = {(link.source, link.target) for link in engine.store.all_links()}
     acknowledged = {(line["id"], line["other"]) for line in _acknowledged(told) if line["did"] == "link"}
-    assert acknowledged <= standing
+    assert acknowledged <= links
 
 
 def _check_recall(engine: LocalEngine) -> None:

@@ -43,9 +43,9 @@ def test_a_live_backup_holds_all_that_was_acknowledged_before_it_began(
 def _acknowledged_beyond(count: int, logs: list[Path], read_log: ReadLog) -> list[dict[str, Any]]:
     """All that the writers acknowledged, as soon as it is more than before."""
     while True:
-        told = [line for log in logs for line in read_log(log) if line.get("did") in ("add", "edit")]
-        if len(told) > count + WRITERS:
-            return told
+        entries = [line for log in logs for line in read_log(log) if line.get("did") in ("add", "edit")]
+        if len(entries) > count + WRITERS:
+            return entries
         time.sleep(0.01)
 
 
@@ -67,8 +67,8 @@ def _check_restored(source: Path, engine: LocalEngine) -> None:
     written = [memory for memory in newest if not memory.content.startswith("filler")]
     assert written
     for memory in written:
-        found = engine.recall(memory.content.split()[0], all_projects=True).hits
-        assert [(hit.memory.id, hit.memory.version) for hit in found] == [(memory.id, memory.version)]
+        hits = engine.recall(memory.content.split()[0], all_projects=True).hits
+        assert [(hit.memory.id, hit.memory.version) for hit in hits] == [(memory.id, memory.version)]
     added = engine.remember("added after the restoring")
     assert [hit.memory.id for hit in engine.recall("restoring", all_projects=True).hits] == [added.id]
     engine.undo()

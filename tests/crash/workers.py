@@ -91,9 +91,9 @@ class Scribe:
         if self.own:
             id = self._someone()
             word = self.own[id].split()[0]
-            found = [hit.memory.id for hit in self.engine.recall(word).hits]
-            if found != [id]:
-                self.log.say(did="wrong", id=id, word=word, found=found)
+            ids = [hit.memory.id for hit in self.engine.recall(word).hits]
+            if ids != [id]:
+                self.log.say(did="wrong", id=id, word=word, found=ids)
 
     def _tell(self, deed: str, act: Callable[[], str], *, content: str | None = None, **details: Any) -> None:
         self.log.say(started=deed, content=content, **details)
@@ -112,31 +112,31 @@ class Scribe:
 def add_many(store: str, log: str, gate: str, count: int, name: str) -> None:
     """Open the store and add memories, as soon as the gate opens for all."""
     _pass(gate)
-    engine, told = open_store(store), Log(log)
+    engine, log_of = open_store(store), Log(log)
     for number in range(count):
         content = f"{name} says {number}"
-        told.say(did="add", id=engine.remember(content).id, content=content)
+        log_of.say(did="add", id=engine.remember(content).id, content=content)
     engine.close()
 
 
 def open_and_add(store: str, log: str, gate: str, times: int, name: str) -> None:
     """Open, add and close again and again, so that first and last connections meet."""
     _pass(gate)
-    told = Log(log)
+    entries = Log(log)
     for number in range(times):
         with open_store(store) as engine:
             content = f"{name} visits {number}"
-            told.say(did="add", id=engine.remember(content).id, content=content)
+            entries.say(did="add", id=engine.remember(content).id, content=content)
 
 
 def read_until(store: str, log: str, gate: str, stop: str) -> None:
     """Recall without a pause until a file says stop."""
     _pass(gate)
-    engine, told = open_store(store), Log(log)
+    engine, entries = open_store(store), Log(log)
     while not os.path.exists(stop):
         hits = engine.recall("says", limit=50).hits
         assert all("says" in hit.memory.content for hit in hits)
-        told.say(did="recall", found=len(hits))
+        entries.say(did="recall", found=len(hits))
     engine.close()
 
 

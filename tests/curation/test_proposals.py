@@ -238,9 +238,9 @@ def test_a_captured_text_waits_outside_the_store(open_engine: OpenEngine) -> Non
     [proposal] = engine.proposals.list()
     assert (proposal.kind, proposal.old, proposal.is_stored) == (Verdict.ADD, None, False)
     [outcome] = engine.proposals.accept(proposal.id)
-    kept = engine.get(outcome.id)
-    assert (kept.content, kept.category, kept.speaker) == ("We test with hypothesis", "decisions", "Mira")
-    assert kept.created_at == draft.created_at
+    memory = engine.get(outcome.id)
+    assert (memory.content, memory.category, memory.speaker) == ("We test with hypothesis", "decisions", "Mira")
+    assert memory.created_at == draft.created_at
 
 
 def test_a_secret_never_waits_in_the_queue(open_engine: OpenEngine) -> None:
@@ -253,11 +253,11 @@ def test_a_secret_never_waits_in_the_queue(open_engine: OpenEngine) -> None:
 
 def test_words_alone_find_a_near_duplicate(open_engine: OpenEngine) -> None:
     engine = open_engine()
-    known = engine.remember("The VPN is needed for the archive").id
+    id = engine.remember("The VPN is needed for the archive").id
     engine.remember("The kettle is red")
     [hint] = Curator(engine).related_by_words(engine.draft("The VPN is no longer needed for the archive"))
     assert hint.old is not None
-    assert (hint.old.id, hint.verdict) == (known, Verdict.SUPERSEDE)
+    assert (hint.old.id, hint.verdict) == (id, Verdict.SUPERSEDE)
 
 
 def test_earlier_memories_reach_the_review(open_engine: OpenEngine) -> None:

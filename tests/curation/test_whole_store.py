@@ -41,7 +41,7 @@ def facts(count: int) -> list[tuple[str, str, str]]:
     chosen = random.Random(5)
     subjects = list(product(("staging", "production", "demo"), _NAMES, _KINDS, _FACTS))
     chosen.shuffle(subjects)
-    made = []
+    texts = []
     for stage, name, kind, form in subjects[:count]:
         values = {"stage": stage, "name": name, "kind": kind, "number": chosen.randint(1, 900)}
         tools = chosen.sample(_TOOLS, 2)
@@ -54,8 +54,8 @@ def facts(count: int) -> list[tuple[str, str, str]]:
         else:
             copy = f"{text[0].lower()}{text[1:]}."
             changed = changed.replace(" is ", " is now ", 1) if " is " in changed else changed
-        made.append((text, copy, changed))
-    return made
+        texts.append((text, copy, changed))
+    return texts
 
 
 def state(engine: LocalEngine) -> set[tuple[object, ...]]:
@@ -73,10 +73,10 @@ def stored(engine: LocalEngine, texts: list[str], days_ago: int) -> list[str]:
 
 def test_a_replay_keeps_the_right_facts_and_undo_restores_everything(open_engine: OpenEngine) -> None:
     engine = open_engine()
-    made = facts(_SIZE)
-    originals = stored(engine, [text for text, _, _ in made], 30)
-    copied = made[: _SIZE // 5]
-    updated = [(place, changed) for place, (_, _, changed) in enumerate(made) if changed and place >= _SIZE // 5]
+    texts = facts(_SIZE)
+    originals = stored(engine, [text for text, _, _ in texts], 30)
+    copied = texts[: _SIZE // 5]
+    updated = [(place, changed) for place, (_, _, changed) in enumerate(texts) if changed and place >= _SIZE // 5]
     updated = updated[: _SIZE // 10]
     copies = stored(engine, [copy for _, copy, _ in copied], 20)
     news = stored(engine, [changed for _, changed in updated], 10)
@@ -156,8 +156,8 @@ def test_stale_empty_and_orphaned_memories_can_be_forgotten(open_engine: OpenEng
     part = engine.remember("Tides come twice a day in the harbour").id
     engine.link(part, LinkKind.PART_OF, whole)
     engine.forget(whole)
-    found = whole_store.curate(engine).findings
-    assert {(each.finding, each.decision.new.id) for each in found} == {
+    findings = whole_store.curate(engine).findings
+    assert {(each.finding, each.decision.new.id) for each in findings} == {
         (UpkeepKind.STALE, ended),
         (UpkeepKind.JUNK, junk),
         (UpkeepKind.ORPHAN, part),
@@ -173,9 +173,9 @@ def test_part_of_a_current_secret_is_no_orphan(open_engine: OpenEngine) -> None:
     engine = open_engine()
     sealed = engine.remember("the gate opens with kqzjvw", sensitivity=Sensitivity.SECRET, title="Gate").id
     gone, also_gone = (engine.remember(f"The chapter about {name}").id for name in ("tides", "winds"))
-    kept, lost = (engine.remember(f"{name} come twice a day in the harbour").id for name in ("Guards", "Fogs"))
-    engine.link(kept, LinkKind.PART_OF, sealed)
-    engine.link(kept, LinkKind.PART_OF, gone)
+    current, lost = (engine.remember(f"{name} come twice a day in the harbour").id for name in ("Guards", "Fogs"))
+    engine.link(current, LinkKind.PART_OF, sealed)
+    engine.link(current, LinkKind.PART_OF, gone)
     engine.link(lost, LinkKind.PART_OF, gone)
     engine.link(lost, LinkKind.PART_OF, also_gone)
     engine.forget(gone, also_gone)
@@ -216,9 +216,9 @@ def test_a_memory_that_changed_meanwhile_is_left_alone(
     real = whole_store.StoreReview.pairs
 
     def racing(self: whole_store.StoreReview, memories: list[Memory]) -> list[whole_store.UpkeepFinding]:
-        found = list(real(self, memories))
+        findings = list(real(self, memories))
         engine.forget(old)
-        return found
+        return findings
 
     monkeypatch.setattr(whole_store.StoreReview, "pairs", racing)
     assert whole_store.curate(engine, threshold=0.9).applied == ()

@@ -207,15 +207,15 @@ def test_another_process_does_not_recall_erased_memories(engine: LocalEngine, tm
 def test_a_restored_store_answers_with_its_own_vectors(engine: LocalEngine, tmp_path: Path) -> None:
     with _open(tmp_path / "second") as other:
         # The same slots as in the first store, for other texts.
-        others = [f"Completely other matter number {number}" for number in range(4)]
-        other.apply([Add(other.draft(text)) for text in others])
+        texts = [f"Completely other matter number {number}" for number in range(4)]
+        other.apply([Add(other.draft(text)) for text in texts])
         other.upkeep.embed()
         other.upkeep.backup(tmp_path / "copy.db")
     assert _contents(engine.recall("who waters the greenery?"))[0] == NOTES[1]
     engine.upkeep.restore_backup(tmp_path / "copy.db")
     engine.upkeep.embed()
     assert engine.upkeep.inspect(deep=True).vectors_damaged == 0
-    for text in others:
+    for text in texts:
         hit = engine.recall(text).hits[0]
         assert hit.memory.content == text
         assert hit.legs["dense"].score == pytest.approx(1, abs=1e-4)

@@ -24,13 +24,13 @@ def open_in(tmp_path: Path) -> Iterator[Open]:
     opened: list[LocalEngine] = []
 
     def open_one(folder: Path, owner: str = "me") -> LocalEngine:
-        given = {
+        environment = {
             "TRISKELE_HOME": str(tmp_path / "home"),
             "TRISKELE_RECALL_MODEL": "none",
             "TRISKELE_PRIVACY_KEY": "file",
             "TRISKELE_MEMORY_OWNER": owner,
         }
-        opened.append(LocalEngine(config.load(given), folder))
+        opened.append(LocalEngine(config.load(environment), folder))
         return opened[-1]
 
     yield open_one
@@ -169,17 +169,17 @@ def test_neither_paths_nor_remotes_are_exported(tmp_path: Path, open_in: Open) -
 def test_a_renamed_project_goes_on_in_its_folder(tmp_path: Path, open_in: Open) -> None:
     folder = repository(tmp_path / "api")
     engine = open_in(folder)
-    kept = engine.remember("the port is 8080").id
+    id = engine.remember("the port is 8080").id
     engine.remember("the password is Kp4#wq9z!Lm2", title="Password of the port")
     engine.forget(engine.remember("gone").id)
     engine.remember("elsewhere", project="other")
-    updated = engine.get(kept).updated_at
+    updated = engine.get(id).updated_at
     outcomes = engine.apply(workplace.rename(engine.store, "api", "billing"))
     assert {each.project for each in outcomes} == {"billing"}
     again = open_in(folder)
     assert (again.project, len(contents(again))) == ("billing", 2)
-    assert again.get(kept).updated_at == updated
-    assert again.recall("which port is it, 8080?").hits[0].memory.id == kept
+    assert again.get(id).updated_at == updated
+    assert again.recall("which port is it, 8080?").hits[0].memory.id == id
     assert again.upkeep.inspect(deep=True).findings == ()
     # Undone, and done again.
     again.undo(outcomes[0].batch)
@@ -233,7 +233,11 @@ def test_places_belong_to_their_owner(tmp_path: Path, open_in: Open) -> None:
 
 
 def test_the_settings_name_a_project_whatever_the_folder(tmp_path: Path) -> None:
-    given = {"TRISKELE_HOME": str(tmp_path / "home"), "TRISKELE_PROJECT": "named", "TRISKELE_RECALL_MODEL": "none"}
-    with LocalEngine(config.load(given), repository(tmp_path / "api")) as engine:
+    environment = {
+        "TRISKELE_HOME": str(tmp_path / "home"),
+        "TRISKELE_PROJECT": "named",
+        "TRISKELE_RECALL_MODEL": "none",
+    }
+    with LocalEngine(config.load(environment), repository(tmp_path / "api")) as engine:
         engine.remember("here")
         assert (engine.project, engine.store.folders()) == ("named", [])

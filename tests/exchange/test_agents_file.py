@@ -29,8 +29,8 @@ def test_bullets_and_paragraphs(claude_file: Path, open_engine: OpenEngine) -> N
     engine = open_engine()
     report = import_memories(engine, claude_file)
     assert (report.format, report.added, report.problems) == ("agents", 7, ())
-    found = {memory.content: memory for memory in engine.browse(limit=100).memories}
-    assert set(found) == {
+    memories = {memory.content: memory for memory in engine.browse(limit=100).memories}
+    assert set(memories) == {
         "Build and test with make:\n```bash\nmake build\n# not a heading\nmake test   # <!-- part of the code -->\n```",
         "Run one test: `pytest tests/test_api.py -k name`\n  - add `-x` to stop at the first failure\n\n"
         "  and `--pdb` to look around",
@@ -40,22 +40,22 @@ def test_bullets_and_paragraphs(claude_file: Path, open_engine: OpenEngine) -> N
         "Modules have short names,\nwithout underscores where possible.",
         "See @README.md for an overview of the packages.",
     }
-    assert found["Format before every commit."].tags == ("commands",)
-    assert found["Format before every commit."].category == "procedures"
-    assert found["When writing Python: Always use type annotations."].category == "preferences"
-    named = found["Modules have short names,\nwithout underscores where possible."]
+    assert memories["Format before every commit."].tags == ("commands",)
+    assert memories["Format before every commit."].category == "procedures"
+    assert memories["When writing Python: Always use type annotations."].category == "preferences"
+    named = memories["Modules have short names,\nwithout underscores where possible."]
     assert named.tags == ("code style", "naming of modules")
-    assert {memory.origin for memory in found.values()} == {"import"}
+    assert {memory.origin for memory in memories.values()} == {"import"}
 
 
 def test_the_other_name(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
     report = import_memories(engine, Path(shutil.copy(SAMPLES / "agents_md.txt", tmp_path / "AGENTS.md")))
     assert (report.format, report.added) == ("agents", 7)
-    found = {memory.content: memory.category for memory in engine.browse().memories}
-    assert found["Install deps: `pnpm install`"] == "procedures"
-    assert found["Single quotes, no semicolons"] == "preferences"
-    assert found["Release:\n```sh\npnpm release\n```"] == "procedures"
+    categories = {memory.content: memory.category for memory in engine.browse().memories}
+    assert categories["Install deps: `pnpm install`"] == "procedures"
+    assert categories["Single quotes, no semicolons"] == "preferences"
+    assert categories["Release:\n```sh\npnpm release\n```"] == "procedures"
 
 
 def test_second_import_adds_nothing(claude_file: Path, open_engine: OpenEngine) -> None:
@@ -145,8 +145,8 @@ def test_lines_get_a_category_by_their_words(text: str, heading: str, category: 
 
 def test_skipped_lines_are_reported_with_a_reason() -> None:
     text = "This file provides guidance to Claude Code.\n\n@docs/style.md\n\n- Use tabs\n"
-    found = list(agents_file.parse(text, MemorySettings()))
-    assert [(each.place, each.reason.split(" (")[0]) for each in found if isinstance(each, Skipped)] == [
+    items = list(agents_file.parse(text, MemorySettings()))
+    assert [(each.place, each.reason.split(" (")[0]) for each in items if isinstance(each, Skipped)] == [
         ("line 3", "refers to another file"),
         ("line 1", "is the introduction that every such file has"),
     ]

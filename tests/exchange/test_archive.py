@@ -120,12 +120,12 @@ def test_a_round_over_both_stores_changes_nothing_and_embeds_nothing(
     on = _moved(server, other, tmp_path / "on")
     back = _moved(other, last, tmp_path / "back")
     assert there == on == back == _written(last, tmp_path / "again")
-    asked = {"limit": 50, "all_projects": True, "logged": False}
+    options = {"limit": 50, "all_projects": True, "logged": False}
     for question in [*_questions(24), "which lamp does Zoë have?"]:
-        expected = first.recall(question, **asked)
+        expected = first.recall(question, **options)
         assert len(expected.hits) > 5
         for engine in (server, last):
-            assert _ranking(engine.recall(question, **asked)) == [(hit.memory.id, hit.score) for hit in expected.hits]
+            assert _ranking(engine.recall(question, **options)) == [(hit.memory.id, hit.score) for hit in expected.hits]
     assert len(unembedded) == embedded
     plain = _plain(first, tmp_path / "first.jsonl")
     assert SECRET in plain

@@ -67,8 +67,8 @@ def test_an_archive_cannot_use_up_the_numbers_of_a_store(target: LocalEngine, li
         for changed in ((0,), (1,), (0, 1)):
             for number in (huge, -1, lines[0]["numbers"]["seq"] + 1):
                 wrong = [json.loads(line) for line in good]
-                for place in changed:
-                    wrong[place]["numbers"]["seq"] = number
+                for index in changed:
+                    wrong[index]["numbers"]["seq"] = number
                 path = _sealed(wrong, tmp_path / "wrong")
                 if not sealed:
                     path.write_bytes(path.read_bytes().replace(b"green", b"greed"))
@@ -149,10 +149,10 @@ def test_a_vector_of_another_size_is_refused(embedded: Lines, tmp_path: Path, si
 
 
 def test_impossible_vectors_are_refused(embedded: Lines, tmp_path: Path) -> None:
-    place = 1 + TABLES["vectors"].names.index("vector")
+    index = 1 + TABLES["vectors"].names.index("vector")
     for line in embedded:
         if isinstance(line, list) and line[0] == "vectors":
-            line[place] = base64.b64encode(bytes(8)).decode()
+            line[index] = base64.b64encode(bytes(8)).decode()
     with _open(tmp_path / "target", model="bundled") as target:
         _refused(target, _sealed(embedded, tmp_path / "wrong"), "another size than their model makes")
         assert target.store.census().memories == 0
@@ -169,9 +169,9 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
 
     def changing(to: Lines) -> Callable[[Any], archive.Checked]:
         def checked(raw: Any) -> archive.Checked:
-            found = check(raw)
+            problem = check(raw)
             _sealed(to, path)
-            return found
+            return problem
 
         return checked
 

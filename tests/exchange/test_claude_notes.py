@@ -46,11 +46,11 @@ def test_the_folder_comes_in_with_categories_links_and_reasons(
     report = import_memories(engine, notes)
     assert (report.format, report.added, report.links) == ("claude-notes", 4, 1)
     assert [each.reason for each in report.skipped] == ["lists testing.md, which is imported itself"]
-    found = {memory.content: memory for memory in engine.browse().memories}
-    tests = found["Run one file at a time, see deploys."]
+    memories = {memory.content: memory for memory in engine.browse().memories}
+    tests = memories["Run one file at a time, see deploys."]
     assert (tests.category, tests.keywords, tests.origin) == ("preferences", "testing how the tests run", Origin.IMPORT)
-    assert found["Deploys\n\nOn Tuesdays, never on Fridays."].category == "projects"
-    assert "claude code notes" in found["Deploys go through Argo CD"].tags
+    assert memories["Deploys\n\nOn Tuesdays, never on Fridays."].category == "projects"
+    assert "claude code notes" in memories["Deploys go through Argo CD"].tags
     assert {path.name: path.read_text() for path in notes.iterdir()} == before
 
 

@@ -25,9 +25,9 @@ CANARY = "canary-7f3a"
 def engine(open_engine: OpenEngine) -> LocalEngine:
     """Open and private memories, and some that were one and became the other."""
     engine = open_engine()
-    known = engine.remember("The lamp is green").id
+    id = engine.remember("The lamp is green").id
     private = engine.remember(f"The doctor said {CANARY}", sensitivity=Sensitivity.PRIVATE).id
-    engine.link(private, LinkKind.SEE_ALSO, known)
+    engine.link(private, LinkKind.SEE_ALSO, id)
     closed = engine.remember(f"Harmless so far {CANARY}").id
     engine.edit(closed, content="Now confidential", sensitivity=Sensitivity.PRIVATE)
     opened = engine.remember(f"Confidential {CANARY}", sensitivity=Sensitivity.PRIVATE).id

@@ -31,34 +31,34 @@ def test_a_folder_of_notes(open_engine: OpenEngine) -> None:
     report = import_memories(engine, SAMPLES / "notes")
     assert (report.format, report.read, report.added) == ("markdown", 3, 3)
     assert [skipped.place for skipped in report.skipped] == ["ideas/blank.md"]
-    found = {memory.content.split()[0]: memory for memory in engine.browse().memories}
-    assert set(found) == {"It", "How", "Bread"}
-    deploy = found["How"]
+    memories = {memory.content.split()[0]: memory for memory in engine.browse().memories}
+    assert set(memories) == {"It", "How", "Bread"}
+    deploy = memories["How"]
     assert deploy.content == "How we deploy\n\nWe deploy with Argo CD, not with Helm hooks."
     assert (deploy.category, deploy.tags, deploy.importance) == ("decisions", ("deploy", "argo: cd"), 0.9)
     assert deploy.keywords == "releases rollout" and timestamps.to_text(deploy.created_at) == "2025-11-03T00:00:00Z"
-    assert found["It"].keywords == "Router password place"
+    assert memories["It"].keywords == "Router password place"
     # A category that only the other program knows is kept as a tag.
-    assert found["Bread"].content == "Bread\n\nFeed the starter the evening before."
-    assert (found["Bread"].category, found["Bread"].tags) == ("facts", ("bread", "sour dough", "recipes"))
+    assert memories["Bread"].content == "Bread\n\nFeed the starter the evening before."
+    assert (memories["Bread"].category, memories["Bread"].tags) == ("facts", ("bread", "sour dough", "recipes"))
 
 
 def test_a_long_note_is_cut_where_it_reads_well(open_engine: OpenEngine) -> None:
     engine = open_engine()
     report = import_memories(engine, SAMPLES / "long_note.md")
     assert report.added == 17
-    found = engine.browse(limit=100).memories
-    assert all(len(memory.content) <= 1400 for memory in found)
-    [hours] = [memory for memory in found if "opens at eight" in memory.content]
+    memories = engine.browse(limit=100).memories
+    assert all(len(memory.content) <= 1400 for memory in memories)
+    [hours] = [memory for memory in memories if "opens at eight" in memory.content]
     assert hours.content == (
         "Opening hours\n\nThe office opens at eight and closes at five.\nOn Sundays nobody is there."
     )
     assert hours.tags == ("handbook of the harbour office", "opening hours")
-    incidents = [memory for memory in found if "The report lies" in memory.content]
+    incidents = [memory for memory in memories if "The report lies" in memory.content]
     assert len(incidents) == 12 and all("The report lies in folder" in memory.content for memory in incidents)
     original = (SAMPLES / "long_note.md").read_text()
-    kept = " ".join(memory.content for memory in found)
-    assert set(original.split()) - set(kept.split()) <= set(
+    contents = " ".join(memory.content for memory in memories)
+    assert set(original.split()) - set(contents.split()) <= set(
         "# ## - Handbook of the harbour office Long story Incidents Opening hours".split()
     )
 
@@ -308,15 +308,15 @@ def test_only_the_line_that_holds_a_password_is_sealed(open_engine: OpenEngine, 
     assert [each.place.rpartition(" ")[2] for each in planned.memories if each.secret] == ["8", "14"]
     report = import_memories(engine, tmp_path / name)
     assert (report.secrets, report.secrets) == (2, sum(each.secret for each in planned.memories))
-    found = engine.browse(limit=100).memories
-    open_texts = "\n".join(memory.content for memory in found if memory.sensitivity is Sensitivity.OPEN)
+    memories = engine.browse(limit=100).memories
+    open_texts = "\n".join(memory.content for memory in memories if memory.sensitivity is Sensitivity.OPEN)
     assert PASSWORD not in open_texts
-    for kept in ("Postgres 16", "two in the night", "Ask Ines", "opens at eight", "in the cupboard"):
-        assert kept in open_texts
-    sealed = [engine.reveal(memory.id).text for memory in found if memory.sensitivity is Sensitivity.SECRET]
+    for phrase in ("Postgres 16", "two in the night", "Ask Ines", "opens at eight", "in the cupboard"):
+        assert phrase in open_texts
+    sealed = [engine.reveal(memory.id).text for memory in memories if memory.sensitivity is Sensitivity.SECRET]
     assert sorted(PASSWORD in text for text in sealed) == [True, True]
     assert any("Login of the printer" in text for text in sealed)
-    assert not any(kept in text for text in sealed for kept in ("Postgres", "Ines", "eight", "cupboard"))
+    assert not any(phrase in text for text in sealed for phrase in ("Postgres", "Ines", "eight", "cupboard"))
 
 
 def test_secret_shown_only_by_its_context_is_sealed(open_engine: OpenEngine, tmp_path: Path) -> None:
@@ -324,9 +324,9 @@ def test_secret_shown_only_by_its_context_is_sealed(open_engine: OpenEngine, tmp
     (tmp_path / "wifi.md").write_text(text)
     engine = open_engine()
     assert import_memories(engine, tmp_path / "wifi.md").secrets == 1
-    found = engine.browse(limit=100).memories
-    assert all(PASSWORD not in memory.content for memory in found)
-    texts = "\n".join(memory.content for memory in found)
+    memories = engine.browse(limit=100).memories
+    assert all(PASSWORD not in memory.content for memory in memories)
+    texts = "\n".join(memory.content for memory in memories)
     assert "guest network" in texts and "at the desk" in texts
 
 
@@ -348,9 +348,9 @@ def test_a_secret_that_only_its_neighbour_tells_is_sealed(open_engine: OpenEngin
     (tmp_path / name).write_text(f"# Cloud\n\n- AKIAQ7ZK3M5T2PLX4WNB\n- {secret}\n- The region is Frankfurt.\n")
     engine = open_engine()
     assert import_memories(engine, tmp_path / name).secrets == 2
-    found = engine.browse().memories
-    assert all(secret not in memory.content for memory in found)
-    assert any("Frankfurt" in memory.content for memory in found if memory.sensitivity is Sensitivity.OPEN)
+    memories = engine.browse().memories
+    assert all(secret not in memory.content for memory in memories)
+    assert any("Frankfurt" in memory.content for memory in memories if memory.sensitivity is Sensitivity.OPEN)
 
 
 def test_a_password_in_a_comment_seals_nothing_else(open_engine: OpenEngine, tmp_path: Path) -> None:

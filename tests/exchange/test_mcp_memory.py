@@ -22,8 +22,8 @@ def test_lines_of_entities_and_relations(open_engine: OpenEngine) -> None:
     engine = open_engine()
     report = import_memories(engine, SAMPLES / "mcp_memory.json")
     assert (report.format, report.read, report.added, report.links) == ("mcp-memory", 8, 8, 2)
-    found = {memory.content: memory for memory in engine.browse().memories}
-    assert set(found) == {
+    memories = {memory.content: memory for memory in engine.browse().memories}
+    assert set(memories) == {
         "John_Smith: Speaks fluent Spanish",
         "John_Smith: Graduated in 2019",
         "John_Smith: Prefers morning meetings",
@@ -33,12 +33,12 @@ def test_lines_of_entities_and_relations(open_engine: OpenEngine) -> None:
         "John_Smith maintains Quiet Harbour",
         "John_Smith knows Somebody Unknown",
     }
-    john = found["John_Smith: Speaks fluent Spanish"]
+    john = memories["John_Smith: Speaks fluent Spanish"]
     assert (john.tags, john.category, john.origin) == (("john_smith", "person"), "people", "import")
     links = {(link.source, link.kind, link.target) for link in engine.get(john.id).links}
     assert links == {
-        (john.id, LinkKind.SEE_ALSO, found["Anthropic: Builds AI systems"].id),
-        (john.id, LinkKind.SEE_ALSO, found["Quiet Harbour: project"].id),
+        (john.id, LinkKind.SEE_ALSO, memories["Anthropic: Builds AI systems"].id),
+        (john.id, LinkKind.SEE_ALSO, memories["Quiet Harbour: project"].id),
     }
 
 

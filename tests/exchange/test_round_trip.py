@@ -97,21 +97,21 @@ def test_export_contains_speaker_and_role(engine: LocalEngine, open_engine: Open
     export_memories(engine, tmp_path / "said.jsonl")
     other = open_engine(tmp_path / "other" / "memories.db")
     import_memories(other, tmp_path / "said.jsonl")
-    said = {memory.content: (memory.speaker, memory.role) for memory in other.browse(limit=1000).memories}
-    assert said["The lamp is blue"] == ("Zoë", "user")
-    assert said["I would take the green one"] == ("Joanna", None)
-    assert said["The green one is sold out"] == (None, "assistant")
-    assert said["A remark that came back"] == (None, None)
+    speakers = {memory.content: (memory.speaker, memory.role) for memory in other.browse(limit=1000).memories}
+    assert speakers["The lamp is blue"] == ("Zoë", "user")
+    assert speakers["I would take the green one"] == ("Joanna", None)
+    assert speakers["The green one is sold out"] == (None, "assistant")
+    assert speakers["A remark that came back"] == (None, None)
 
 
 def test_every_export_contains_open_memories(engine: LocalEngine, tmp_path: Path) -> None:
     report = export_memories(engine, tmp_path / "open.jsonl")
     text = (tmp_path / "open.jsonl").read_text()
-    standing = {
+    current = {
         memory.content for memory in engine.browse(limit=1000).memories if memory.sensitivity is Sensitivity.OPEN
     }
     exported = {json.loads(line).get("memory", {}).get("content") for line in text.splitlines()}
-    assert standing <= exported
+    assert current <= exported
     assert not any(word in text for word in ("Tq8", "Kp4#", "Wifi of", "Not to be told", "Harmless", "doctor"))
     assert (report.left_out_private, report.left_out_secret, report.left_out_versions) == (2, 2, 3)
 

@@ -51,14 +51,14 @@ def test_turns_are_imported_with_their_role(open_engine: OpenEngine, transcript:
     engine = open_engine()
     report = import_memories(engine, transcript)
     assert (report.format, report.added, report.problems) == ("transcript", 3, ())
-    found = sorted(engine.browse().memories, key=lambda memory: memory.position or 0)
-    assert [(memory.content, memory.role) for memory in found] == [
+    memories = sorted(engine.browse().memories, key=lambda memory: memory.position or 0)
+    assert [(memory.content, memory.role) for memory in memories] == [
         ("Which kettle do we use?", Role.USER),
         ("The red one.\n\nIt whistles.", Role.ASSISTANT),
         ("Then buy another.", Role.USER),
     ]
-    assert [(memory.session, memory.position) for memory in found] == [(SESSION, 0), (SESSION, 1), (SESSION, 2)]
-    assert {(memory.created_at.year, memory.origin.value) for memory in found} == {(2026, "import")}
+    assert [(memory.session, memory.position) for memory in memories] == [(SESSION, 0), (SESSION, 1), (SESSION, 2)]
+    assert {(memory.created_at.year, memory.origin.value) for memory in memories} == {(2026, "import")}
     assert import_memories(engine, transcript).duplicates == 3
 
 
@@ -69,10 +69,10 @@ def test_long_answers_are_cut_and_secrets_are_sealed(open_engine: OpenEngine, tm
     path.write_text("\n".join(map(json.dumps, lines)))
     engine = open_engine()
     import_memories(engine, path)
-    found = sorted(engine.browse().memories, key=lambda memory: memory.position or 0)
-    assert [memory.position for memory in found] == list(range(len(found))) and len(found) > 3
-    assert " ".join(memory.content for memory in found[:-1]) == long
-    assert [is_secret(memory) for memory in found] == [False] * (len(found) - 1) + [True]
+    memories = sorted(engine.browse().memories, key=lambda memory: memory.position or 0)
+    assert [memory.position for memory in memories] == list(range(len(memories))) and len(memories) > 3
+    assert " ".join(memory.content for memory in memories[:-1]) == long
+    assert [is_secret(memory) for memory in memories] == [False] * (len(memories) - 1) + [True]
 
 
 def test_other_lines_are_skipped_or_reported(open_engine: OpenEngine, tmp_path: Path) -> None:

@@ -40,14 +40,14 @@ def test_plain_objects(open_engine: OpenEngine) -> None:
     engine = open_engine()
     report = import_memories(engine, SAMPLES / "plain.jsonl")
     assert (report.format, report.read, report.added, report.duplicates) == ("jsonl", 3, 3, 0)
-    found = {memory.content.split()[0]: memory for memory in engine.browse(all_projects=True).memories}
-    assert {memory.origin for memory in found.values()} == {Origin.IMPORT}
-    assert found["The"].tags == ("staging", "cluster") and found["The"].importance == 0.8
-    assert found["The"].project == "garden"
-    assert found["Marta"].tags == ("marta", "review") and found["Marta"].created_at.month == 2
-    assert found["Invoices"].project == "billing" and found["Invoices"].keywords == "numbering fiscal"
-    assert found["Invoices"].valid_from is not None
-    assert engine.recall("who likes short pull requests?").hits[0].memory.id == found["Marta"].id
+    memories = {memory.content.split()[0]: memory for memory in engine.browse(all_projects=True).memories}
+    assert {memory.origin for memory in memories.values()} == {Origin.IMPORT}
+    assert memories["The"].tags == ("staging", "cluster") and memories["The"].importance == 0.8
+    assert memories["The"].project == "garden"
+    assert memories["Marta"].tags == ("marta", "review") and memories["Marta"].created_at.month == 2
+    assert memories["Invoices"].project == "billing" and memories["Invoices"].keywords == "numbering fiscal"
+    assert memories["Invoices"].valid_from is not None
+    assert engine.recall("who likes short pull requests?").hits[0].memory.id == memories["Marta"].id
 
 
 def test_plain_objects_of_a_conversation_say_who_spoke(open_engine: OpenEngine, tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_plain_objects_of_a_conversation_say_who_spoke(open_engine: OpenEngine, 
     file.write_text("\n".join(map(json.dumps, lines)))
     engine = open_engine()
     assert import_memories(engine, file).added == len(lines)
-    said = {memory.content.removeprefix("said by a "): memory for memory in engine.browse().memories}
-    assert [said[role].role for role in roles] == ["user", "user", "assistant", "tool", "other", "assistant"]
-    assert (said["said by Ann"].speaker, said["said by Ann"].role) == ("Ann", None)
+    memories = {memory.content.removeprefix("said by a "): memory for memory in engine.browse().memories}
+    assert [memories[role].role for role in roles] == ["user", "user", "assistant", "tool", "other", "assistant"]
+    assert (memories["said by Ann"].speaker, memories["said by Ann"].role) == ("Ann", None)
     assert import_memories(engine, file).duplicates == len(lines)
 
 
@@ -192,31 +192,31 @@ def test_import_skips_a_concurrently_stored_text(
 ) -> None:
     engine = open_engine()
     apply = engine.apply
-    known: list[str] = []
+    stored: list[str] = []
 
     def raced(changes: Sequence[Change], **options: Any) -> list[Outcome]:
-        if not known:
-            known.append("")
-            known.append(engine.remember("Anthropic: Builds AI systems").id)
+        if not stored:
+            stored.append("")
+            stored.append(engine.remember("Anthropic: Builds AI systems").id)
         return apply(changes, **options)
 
     monkeypatch.setattr(engine, "apply", raced)
     report = import_memories(engine, SAMPLES / "mcp_graph.json")
     assert (report.read, report.added, report.duplicates, report.links) == (3, 2, 1, 1)
     [link] = engine.store.all_links()
-    assert link.target == known[1]
+    assert link.target == stored[1]
 
 
 def test_import_reports_progress(open_engine: OpenEngine, tmp_path: Path) -> None:
     engine = open_engine()
-    told: list[tuple[int, int | None]] = []
+    steps: list[tuple[int, int | None]] = []
     import_memories(
-        engine, write_plain(tmp_path / "many.jsonl", 1200), progress=lambda done, total: told.append((done, total))
+        engine, write_plain(tmp_path / "many.jsonl", 1200), progress=lambda done, total: steps.append((done, total))
     )
-    assert told == [(500, None), (1000, None), (0, 1200), (1200, 1200)]
-    told.clear()
-    export_memories(engine, tmp_path / "out.jsonl", progress=lambda done, total: told.append((done, total)))
-    assert told == [(500, 1201), (1000, 1201), (1201, 1201)]
+    assert steps == [(500, None), (1000, None), (0, 1200), (1200, 1200)]
+    steps.clear()
+    export_memories(engine, tmp_path / "out.jsonl", progress=lambda done, total: steps.append((done, total)))
+    assert steps == [(500, 1201), (1000, 1201), (1201, 1201)]
 
 
 def test_all_under_one_batch(open_engine: OpenEngine, tmp_path: Path) -> None:

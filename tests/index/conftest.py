@@ -15,9 +15,9 @@ from triskele.index import local
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> Toy:
     """The model that every engine of the test opens."""
-    made = Toy()
-    monkeypatch.setattr(local, "bundled", lambda: made)
-    return made
+    model = Toy()
+    monkeypatch.setattr(local, "bundled", lambda: model)
+    return model
 
 
 @pytest.fixture

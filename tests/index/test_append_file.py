@@ -38,10 +38,10 @@ def _content(records: Records) -> dict[int, np.ndarray]:
 
 
 def _assert_holds(file: AppendFile, expected: dict[int, np.ndarray]) -> None:
-    found = _content(_open(file))
-    assert list(found) == list(expected)
+    content = _content(_open(file))
+    assert list(content) == list(expected)
     for slot, values in expected.items():
-        np.testing.assert_array_equal(found[slot], values)
+        np.testing.assert_array_equal(content[slot], values)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -154,13 +154,13 @@ def test_closing_the_engine_ends_the_batch_and_the_thread(tmp_path: Path, toy: T
 
 
 def test_without_a_model_the_background_has_nothing_to_do(tmp_path: Path) -> None:
-    asked: list[bool] = []
+    calls: list[bool] = []
     unbound = SqliteStore(tmp_path / "store.db")
     store = unbound.for_owner("me")
     words = LexicalIndex(tmp_path / "index", store, Analyzer())
-    working = Worker(store, words, lambda: asked.append(True))
+    working = Worker(store, words, lambda: calls.append(True))
     working.wake()
-    until(lambda: bool(asked))
+    until(lambda: bool(calls))
     working.stop()
-    assert len(asked) <= 2
+    assert len(calls) <= 2
     unbound.close()

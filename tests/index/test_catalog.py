@@ -158,8 +158,8 @@ def carry_out(world: World, what: str, how: Any) -> None:
 
 
 def visible(columns: Columns, scope: Scope, store: SqliteOwnerStore) -> set[tuple[str, int]]:
-    found = store.rows(columns.rows[columns.scoped(scope).is_visible].tolist())
-    return {(memory.id, memory.version) for memory in found.values()}
+    memories = store.rows(columns.rows[columns.scoped(scope).is_visible].tolist())
+    return {(memory.id, memory.version) for memory in memories.values()}
 
 
 def plain(columns: Columns) -> list[tuple[Any, ...]]:
@@ -206,25 +206,25 @@ def test_masks_are_the_filters_of_the_store(data: st.DataObject) -> None:
 def test_updated_catalog_equals_a_rebuilt_one(batches: list[list[tuple[str, Any]]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(SqliteStore(Path(folder) / "store.db"))
-        kept = Catalog(world.store, MODEL)
-        kept.view()
+        catalog = Catalog(world.store, MODEL)
+        catalog.view()
         for batch in batches:
             for what, how in batch:
                 carry_out(world, what, how)
             fresh = Catalog(world.store, MODEL).view()
-            assert plain(kept.view()) == plain(fresh)
+            assert plain(catalog.view()) == plain(fresh)
             everyone = np.arange(len(fresh.rows))
             offsets = (-2, -1, 1, 2)
-            neighbours = kept.view().neighbours(everyone, offsets)
+            neighbours = catalog.view().neighbours(everyone, offsets)
             np.testing.assert_array_equal(neighbours, fresh.neighbours(everyone, offsets))
         world.unbound.close()
 
 
 def test_masks_are_half_open_at_both_ends_of_both_times(world: World) -> None:
-    kept = world.add("kept", valid_from=_year(2024), valid_to=_year(2025))
-    world.edit(kept.id, importance=0.9)
+    current = world.add("kept", valid_from=_year(2024), valid_to=_year(2025))
+    world.edit(current.id, importance=0.9)
     columns = Catalog(world.store, MODEL).view()
-    first, second = world.store.history(kept.id)
+    first, second = world.store.history(current.id)
     assert first.known_to == second.known_from
     tick = timedelta(microseconds=1)
     for as_of in (_year(2024), _year(2025)):
@@ -354,8 +354,8 @@ def test_only_current_versions_are_neighbours(world: World) -> None:
     columns = Catalog(world.store, MODEL).view()
     rows = {(memory.id, memory.version): row for row, memory in world.store.versions()}
     at = columns.find([rows[first.id, 1], rows[second.id, 1], rows[third.id, 1], rows[third.id, 2]])
-    found = columns.neighbours(at, (-1, 1))
-    assert found.tolist() == [[-1, at[3]], [-1, -1], [-1, -1], [at[0], -1]]
+    neighbours = columns.neighbours(at, (-1, 1))
+    assert neighbours.tolist() == [[-1, at[3]], [-1, -1], [-1, -1], [at[0], -1]]
 
 
 def test_names_may_be_added_during_a_mask(world: World) -> None:
@@ -378,8 +378,8 @@ def test_names_may_be_added_during_a_mask(world: World) -> None:
 
 @given(st.lists(st.integers(-3, 9)))
 def test_distinct_values_are_those_of_numpy(values: list[int]) -> None:
-    given = np.array(values, dtype=np.int64)
-    np.testing.assert_array_equal(distinct(given), np.unique(given))
+    numbers = np.array(values, dtype=np.int64)
+    np.testing.assert_array_equal(distinct(numbers), np.unique(numbers))
 
 
 def test_a_reader_who_may_see_all_of_a_store_needs_no_mask(world: World) -> None:
@@ -398,6 +398,6 @@ def test_rows_are_located_with_and_without_gaps(world: World, others: int) -> No
             world.add(owner="ada")
         world.add()
     columns = Catalog(world.store, MODEL).view()
-    asked = np.array([0, *columns.rows.tolist()[::-1], int(columns.rows[-1]) + 1, 10_000])
-    is_known, at = columns.locate(asked)
+    rows = np.array([0, *columns.rows.tolist()[::-1], int(columns.rows[-1]) + 1, 10_000])
+    is_known, at = columns.locate(rows)
     assert is_known.tolist() == [False, True, True, True, False, False] and at.tolist() == [2, 1, 0]

@@ -83,8 +83,8 @@ def kept(vectors: Floats) -> Floats:
 def clustered(count: int, seed: int, width: int, clusters: int = 40) -> Floats:
     centres = units(clusters, seed, width)
     drawn = np.random.default_rng(seed + 1)
-    found = centres[drawn.integers(clusters, size=count)] + 0.5 * units(count, seed + 2, width)
-    return kept((found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32))
+    vectors = centres[drawn.integers(clusters, size=count)] + 0.5 * units(count, seed + 2, width)
+    return kept((vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32))
 
 
 def everyone(columns: Columns) -> NDArray[np.bool_]:
@@ -127,19 +127,19 @@ def test_the_nearest_are_those_of_a_plain_scan(
     shelf, vectors = filled
     index, columns = shelf.index(tail_cap=1000), shelf.columns
     mask = np.random.default_rng(seed).random(len(vectors)) < share
-    asked = units(1, seed)[0]
-    at, cosines = index.over(columns).nearest(asked, mask, limit)
-    assert at.tolist() == brute(vectors, asked, mask, limit)
-    np.testing.assert_allclose(cosines, vectors[at] @ asked, atol=1e-6)
+    query = units(1, seed)[0]
+    at, cosines = index.over(columns).nearest(query, mask, limit)
+    assert at.tolist() == brute(vectors, query, mask, limit)
+    np.testing.assert_allclose(cosines, vectors[at] @ query, atol=1e-6)
 
 
 def test_a_row_has_the_same_cosine_in_any_company(filled: tuple[Shelf, Floats]) -> None:
     shelf, vectors = filled
-    placed, asked = shelf.index(tail_cap=1000).over(shelf.columns), units(1, 7)[0]
-    everything = placed.scan(asked)
-    np.testing.assert_allclose(everything, vectors @ asked, atol=1e-6)
+    placed, query = shelf.index(tail_cap=1000).over(shelf.columns), units(1, 7)[0]
+    everything = placed.scan(query)
+    np.testing.assert_allclose(everything, vectors @ query, atol=1e-6)
     for at in (np.array([261]), np.array([3, 299, 40]), np.arange(250, 290)):
-        assert placed.cosines(asked, at).tolist() == everything[at].tolist()
+        assert placed.cosines(query, at).tolist() == everything[at].tolist()
 
 
 @given(
@@ -147,11 +147,11 @@ def test_a_row_has_the_same_cosine_in_any_company(filled: tuple[Shelf, Floats]) 
     st.integers(1, 20),
 )
 def test_the_highest_of_many_are_those_of_a_plain_order(numbers: list[float], limit: int) -> None:
-    at, found = dense.highest(np.array(numbers, dtype=np.float32), limit)
+    at, values = dense.highest(np.array(numbers, dtype=np.float32), limit)
     sound = [(place, number) for place, number in enumerate(numbers) if -1 <= number <= 1]
     expected = sorted(sound, key=lambda pair: (-pair[1], pair[0]))[:limit]
     assert at.tolist() == [place for place, _ in expected]
-    assert found.tolist() == pytest.approx([number for _, number in expected])
+    assert values.tolist() == pytest.approx([number for _, number in expected])
 
 
 def test_equal_vectors_come_in_the_order_of_rows_even_at_the_cut(shelf: Shelf) -> None:
@@ -164,25 +164,25 @@ def test_equal_vectors_come_in_the_order_of_rows_even_at_the_cut(shelf: Shelf) -
 def test_the_tail_answers_as_the_file_will(shelf: Shelf) -> None:
     vectors = units(40)
     shelf.put(vectors)
-    asked, columns = units(1, 5)[0], shelf.columns
+    query, columns = units(1, 5)[0], shelf.columns
     patient, eager = shelf.index(tail_cap=1000), shelf.index(tail_cap=1)
-    before = patient.over(columns).nearest(asked, everyone(columns), 10)
+    before = patient.over(columns).nearest(query, everyone(columns), 10)
     assert not list(shelf.folder.glob("dense-*"))
-    after = eager.over(columns).nearest(asked, everyone(columns), 10)
+    after = eager.over(columns).nearest(query, everyone(columns), 10)
     assert list(shelf.folder.glob("dense-*"))
-    assert before[0].tolist() == after[0].tolist() == brute(vectors, asked, everyone(columns), 10)
+    assert before[0].tolist() == after[0].tolist() == brute(vectors, query, everyone(columns), 10)
     np.testing.assert_allclose(before[1], after[1], atol=1e-6)
 
 
 def test_dense_index_contains_later_writes_at_once(shelf: Shelf) -> None:
     shelf.put(units(20))
     index = shelf.index(tail_cap=5)
-    asked = units(1, 77)[0]
-    index.over(shelf.columns).nearest(asked, everyone(shelf.columns), 3)
+    query = units(1, 77)[0]
+    index.over(shelf.columns).nearest(query, everyone(shelf.columns), 3)
     for number in range(8):
-        shelf.put(asked[None] * np.float32(1))
-        found, cosines = index.over(shelf.columns).nearest(asked, everyone(shelf.columns), 1)
-        assert found.tolist() == [20]
+        shelf.put(query[None] * np.float32(1))
+        rows, cosines = index.over(shelf.columns).nearest(query, everyone(shelf.columns), 1)
+        assert rows.tolist() == [20]
         assert cosines[0] == pytest.approx(1, abs=1e-5)
         assert len(shelf.columns.rows) == 21 + number
 
@@ -190,12 +190,12 @@ def test_dense_index_contains_later_writes_at_once(shelf: Shelf) -> None:
 def test_a_memory_without_a_vector_is_not_near_anything(shelf: Shelf, make_memory: Make) -> None:
     shelf.put(units(3))
     shelf.store.apply([Add(make_memory("not embedded yet"))], batch="later")
-    index, asked = shelf.index(), units(1)[0]
-    at, _ = index.over(shelf.columns).nearest(asked, everyone(shelf.columns), 10)
+    index, query = shelf.index(), units(1)[0]
+    at, _ = index.over(shelf.columns).nearest(query, everyone(shelf.columns), 10)
     assert sorted(at.tolist()) == [0, 1, 2]
-    cosines = index.over(shelf.columns).cosines(asked, np.arange(4))
+    cosines = index.over(shelf.columns).cosines(query, np.arange(4))
     assert np.isnan(cosines).tolist() == [False, False, False, True]
-    np.testing.assert_allclose(cosines[:3], units(3) @ asked, atol=1e-6)
+    np.testing.assert_allclose(cosines[:3], units(3) @ query, atol=1e-6)
 
 
 def test_an_empty_store_has_no_nearest(shelf: Shelf) -> None:
@@ -215,17 +215,17 @@ def test_bits_keep_nearly_all_of_the_nearest(
     index = DenseIndex(shelf.folder, shelf.store, MODEL, width)
     columns = shelf.columns
     random = np.random.default_rng(3)
-    kept, exact = [], 0
-    for asked in questions:
+    shares, exact = [], 0
+    for query in questions:
         mask = random.random(len(vectors)) < 0.8
-        found, cosines = index.over(columns).nearest(asked, mask, 50)
-        wanted = brute(vectors, asked, mask, 50)
-        assert mask[found].all()
+        rows, cosines = index.over(columns).nearest(query, mask, 50)
+        wanted = brute(vectors, query, mask, 50)
+        assert mask[rows].all()
         assert (np.diff(cosines) <= 0).all()
-        np.testing.assert_allclose(cosines, vectors[found] @ asked, atol=1e-5)
-        kept.append(len(set(found.tolist()) & set(wanted)) / 50)
-        exact += found.tolist() == wanted
-    assert np.mean(kept) >= 0.95
+        np.testing.assert_allclose(cosines, vectors[rows] @ query, atol=1e-5)
+        shares.append(len(set(rows.tolist()) & set(wanted)) / 50)
+        exact += rows.tolist() == wanted
+    assert np.mean(shares) >= 0.95
     # Otherwise the bits were never asked, and the test says nothing.
     assert exact < len(questions)
     shelf.unbound.close()
@@ -249,9 +249,9 @@ def test_missing_bits_are_rebuilt(shelf: Shelf, monkeypatch: pytest.MonkeyPatch,
         (bits / "stamp.json").write_text(json.dumps(stamp | {"records": 60, "rows": 60}))
     shelf.put(vectors[120:])
     mask = everyone(shelf.columns)
-    asked = units(1, 9)[0]
-    found, _ = shelf.index(tail_cap=1000).over(shelf.columns).nearest(asked, mask, 5)
-    assert found.tolist() == brute(vectors, asked, mask, 5)
+    query = units(1, 9)[0]
+    rows, _ = shelf.index(tail_cap=1000).over(shelf.columns).nearest(query, mask, 5)
+    assert rows.tolist() == brute(vectors, query, mask, 5)
 
 
 def test_few_allowed_ones_are_compared_exactly(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,9 +260,9 @@ def test_few_allowed_ones_are_compared_exactly(shelf: Shelf, monkeypatch: pytest
     vectors = units(200)
     shelf.put(vectors)
     mask = np.arange(200) % 4 == 0
-    asked = units(1, 9)[0]
-    found, _ = shelf.index().over(shelf.columns).nearest(asked, mask, 20)
-    assert found.tolist() == brute(vectors, asked, mask, 20)
+    query = units(1, 9)[0]
+    rows, _ = shelf.index().over(shelf.columns).nearest(query, mask, 20)
+    assert rows.tolist() == brute(vectors, query, mask, 20)
 
 
 def test_another_model_s_file_and_vectors_are_not_used(shelf: Shelf) -> None:
@@ -278,10 +278,10 @@ def test_another_model_s_file_and_vectors_are_not_used(shelf: Shelf) -> None:
     assert theirs.over(columns).nearest(-vectors[2], everyone(columns), 1)[0].tolist() == [2]
     assert len(list(shelf.folder.glob("dense-*"))) == 1
     for tail_cap in (100, 0):
-        found, cosines = (
+        rows, cosines = (
             shelf.index(tail_cap=tail_cap).over(shelf.columns).nearest(vectors[2], everyone(shelf.columns), 4)
         )
-        assert found.tolist() == brute(vectors, vectors[2], everyone(shelf.columns), 4)
+        assert rows.tolist() == brute(vectors, vectors[2], everyone(shelf.columns), 4)
         assert cosines[0] == pytest.approx(1, abs=1e-5)
     assert len(list(shelf.folder.glob("dense-*"))) == 2
 
@@ -320,9 +320,9 @@ def test_vectors_that_are_none_are_left_out_and_counted(shelf: Shelf, kind: str,
     shelf.put(vectors[6:])
     index, columns = shelf.index(tail_cap=tail_cap), shelf.columns
     for limit in (3, 50):
-        found, cosines = index.over(columns).nearest(vectors[8], everyone(columns), limit)
+        rows, cosines = index.over(columns).nearest(vectors[8], everyone(columns), limit)
         wanted = brute(vectors, vectors[8], np.ones(12, dtype=bool), limit)
-        assert found.tolist() == [place + (place >= 6) for place in wanted]
+        assert rows.tolist() == [place + (place >= 6) for place in wanted]
         assert np.isfinite(cosines).all()
     assert np.isnan(index.over(columns).cosines(vectors[8], np.array([6])))[0]
     assert index.damaged() == 1
@@ -338,19 +338,19 @@ def test_damaged_file_hides_only_its_own_vectors(shelf: Shelf, tail_cap: int) ->
     shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[0], everyone(shelf.columns), 1)
     [folder] = shelf.folder.glob("dense-*")
     with (folder / "values").open("r+b") as values:
-        for place in (3, 5):
-            values.seek(place * row_bytes(WIDTH))
+        for number in (3, 5):
+            values.seek(number * row_bytes(WIDTH))
             values.write(bytes(row_bytes(WIDTH)))
     index = shelf.index(tail_cap=tail_cap)
-    found, cosines = index.over(shelf.columns).nearest(vectors[8], everyone(shelf.columns), 4)
+    rows, cosines = index.over(shelf.columns).nearest(vectors[8], everyone(shelf.columns), 4)
     expected = np.isin(np.arange(12), [3, 5], invert=True)
-    assert found.tolist() == brute(vectors, vectors[8], expected, 4)
+    assert rows.tolist() == brute(vectors, vectors[8], expected, 4)
     assert np.isfinite(cosines).all()
     assert index.damaged() == 2
     index.rebuild()
     assert index.damaged() == 0
-    found, _ = index.over(shelf.columns).nearest(vectors[3], everyone(shelf.columns), 1)
-    assert found.tolist() == [3]
+    rows, _ = index.over(shelf.columns).nearest(vectors[3], everyone(shelf.columns), 1)
+    assert rows.tolist() == [3]
 
 
 def test_a_file_that_is_cut_short_is_written_again(shelf: Shelf) -> None:
@@ -360,8 +360,8 @@ def test_a_file_that_is_cut_short_is_written_again(shelf: Shelf) -> None:
     [folder] = shelf.folder.glob("dense-*")
     for name in ("slots", "values"):
         (folder / name).write_bytes((folder / name).read_bytes()[:-8])
-        found, _ = shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[7], everyone(shelf.columns), 1)
-        assert found.tolist() == [7]
+        rows, _ = shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[7], everyone(shelf.columns), 1)
+        assert rows.tolist() == [7]
         assert shelf.index().damaged() == 0
 
 
@@ -373,8 +373,8 @@ def test_where_the_folder_cannot_be_written_memory_serves_alone(shelf: Shelf, mo
         raise PermissionError("read-only")
 
     monkeypatch.setattr(DenseIndex, "_lock_path", refuse)
-    found, _ = shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[2], everyone(shelf.columns), 1)
-    assert found.tolist() == [2]
+    rows, _ = shelf.index(tail_cap=0).over(shelf.columns).nearest(vectors[2], everyone(shelf.columns), 1)
+    assert rows.tolist() == [2]
 
 
 def test_while_another_process_writes_the_file_memory_serves_alone(
@@ -386,8 +386,8 @@ def test_while_another_process_writes_the_file_memory_serves_alone(
     index = shelf.index(tail_cap=0)
     with file_lock(index._lock_path(), timeout_s=1) as is_held:
         assert is_held
-        found, _ = index.over(shelf.columns).nearest(vectors[2], everyone(shelf.columns), 1)
-    assert found.tolist() == [2]
+        rows, _ = index.over(shelf.columns).nearest(vectors[2], everyone(shelf.columns), 1)
+    assert rows.tolist() == [2]
     assert not list(shelf.folder.glob("dense-*"))
 
 
@@ -402,8 +402,8 @@ def test_erased_vectors_leave_no_byte_in_the_rebuilt_file(shelf: Shelf) -> None:
     shelf.store.erase([gone], batch="erase")
     index.rebuild()
     assert row_of(vectors[5]) not in (folder / "values").read_bytes()
-    found, _ = index.over(shelf.columns).nearest(vectors[6], everyone(shelf.columns), 1)
-    assert shelf.store.rows(shelf.columns.rows[found].tolist()).popitem()[1].content == "text 6"
+    rows, _ = index.over(shelf.columns).nearest(vectors[6], everyone(shelf.columns), 1)
+    assert shelf.store.rows(shelf.columns.rows[rows].tolist()).popitem()[1].content == "text 6"
 
 
 @pytest.mark.parametrize("can_write", [True, False])
@@ -416,8 +416,8 @@ def test_the_file_of_another_format_is_replaced(shelf: Shelf, monkeypatch: pytes
     if not can_write:
         monkeypatch.setattr(DenseIndex, "catch_up", lambda *_, **__: False)
     index = shelf.index()
-    found, _ = index.over(shelf.columns).nearest(vectors[6], everyone(shelf.columns), 1)
-    assert found.tolist() == [6]
+    rows, _ = index.over(shelf.columns).nearest(vectors[6], everyone(shelf.columns), 1)
+    assert rows.tolist() == [6]
     assert other.exists() != can_write
     assert index.path.exists() == can_write
 
@@ -436,7 +436,7 @@ def test_bits_are_written_only_if_enabled(shelf: Shelf, monkeypatch: pytest.Monk
 def test_vectors_above_the_limit_are_read_from_the_file(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     """No copy of a large file is kept in memory, and its vectors are the same."""
     monkeypatch.setattr(dense, "EXACT_LIMIT", 50)
-    vectors, asked = units(80), units(1, 4)[0]
+    vectors, query = units(80), units(1, 4)[0]
     shelf.put(vectors[:70])
     index = shelf.index(tail_cap=20)
     index.over(shelf.columns)
@@ -447,9 +447,9 @@ def test_vectors_above_the_limit_are_read_from_the_file(shelf: Shelf, monkeypatc
     monkeypatch.setattr(dense, "EXACT_LIMIT", 1000)
     in_memory = shelf.index(tail_cap=20).over(shelf.columns)
     assert in_memory.vectors.file is not None
-    np.testing.assert_allclose(placed.scan(asked), in_memory.scan(asked), atol=1e-6)
+    np.testing.assert_allclose(placed.scan(query), in_memory.scan(query), atol=1e-6)
     # The same cosine in any company.
-    assert placed.cosines(asked, np.array([3, 75])).tolist() == placed.scan(asked)[[3, 75]].tolist()
+    assert placed.cosines(query, np.array([3, 75])).tolist() == placed.scan(query)[[3, 75]].tolist()
 
 
 def test_a_view_joined_while_another_process_erases_keeps_no_vector_of_before(

@@ -65,12 +65,12 @@ def test_processes_that_embed_at_once_neither_double_nor_spoil_anything(tmp_path
     processes = [_start(tmp_path / "home") for _ in range(2)]
     for process in processes:
         _wait_until_begun(process)
-    asked: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     for process in processes:
         out, _ = process.communicate()
         assert process.returncode == 0
-        asked.update(out.splitlines())
-    assert asked == {f"memory number {number} here": 1 for number in range(120)}
+        calls.update(out.splitlines())
+    assert calls == {f"memory number {number} here": 1 for number in range(120)}
     with open_toy(tmp_path / "home") as engine:
         engine.upkeep.embed()
         assert_whole(engine, 120)

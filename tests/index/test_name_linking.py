@@ -30,10 +30,10 @@ def engine(open_engine: Open) -> LocalEngine:
 def _said(engine: LocalEngine) -> dict[str, dict[str, str]]:
     """For every memory the names it mentions, with their kinds."""
     contents = {row: memory.content for row, memory in engine.store.versions()}
-    said: dict[str, dict[str, str]] = {content: {} for content in contents.values()}
+    names: dict[str, dict[str, str]] = {content: {} for content in contents.values()}
     for mention in engine.store.names.mentions():
-        said[contents[mention.row]][engine.store.names.numbered([mention.name])[mention.name].key] = mention.kind
-    return said
+        names[contents[mention.row]][engine.store.names.numbered([mention.name])[mention.name].key] = mention.kind
+    return names
 
 
 def _read(engine: LocalEngine, limit: int | None = None) -> int:
@@ -79,16 +79,16 @@ def test_many_memories_at_once_are_read_as_one_by_one(
 ) -> None:
     contents = [f"Ticket {number}: Juno Temple asked for the Kestrel report" for number in range(6)]
     contents += ["the kestrel report is due on Friday", "Kestrel report: quarterly figures", "Juno Temple is on leave"]
-    said = []
+    messages = []
     for batch in (2, 100):
         monkeypatch.setattr(name_linking, "BATCH", batch)
         engine = open_engine(tmp_path / f"{batch}.db")
         for content in contents:
             engine.remember(content)
         _read(engine)
-        said.append({content: set(names) for content, names in _said(engine).items()})
-    assert said[0] == said[1]
-    assert "juno temple" in said[0]["Ticket 3: Juno Temple asked for the Kestrel report"]
+        messages.append({content: set(names) for content, names in _said(engine).items()})
+    assert messages[0] == messages[1]
+    assert "juno temple" in messages[0]["Ticket 3: Juno Temple asked for the Kestrel report"]
 
 
 def test_an_explained_acronym_stands_for_its_expansion(engine: LocalEngine) -> None:

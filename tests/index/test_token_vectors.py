@@ -63,11 +63,11 @@ def encoding(text: str, seed: int = 0) -> Encoding:
 
 
 def kept_words(text: str) -> list[str]:
-    made = encoding(text)
-    rows = compressed(text, made).tolist()
+    encoded = encoding(text)
+    rows = compressed(text, encoded).tolist()
     return [
         text[start:stop]
-        for (start, stop), vector in zip(made.spans, made.tokens, strict=True)
+        for (start, stop), vector in zip(encoded.spans, encoded.tokens, strict=True)
         if packed(np.round(vector[None] * 127).astype(np.int8))[0].tolist() in rows
     ]
 
@@ -90,15 +90,15 @@ def test_stop_words_and_punctuation_go_unless_nothing_else_is_left(text: str, ke
 
 def test_two_bits_per_dimension_lose_little() -> None:
     text = SENTENCES[0]
-    made = bundled().encode_documents([text])[0]
-    telling = [place for place, (start, stop) in enumerate(made.spans) if vectors._is_content_word(text[start:stop])]
-    bits = compressed(text, made)
+    encoded = bundled().encode_documents([text])[0]
+    telling = [place for place, (start, stop) in enumerate(encoded.spans) if vectors._is_content_word(text[start:stop])]
+    bits = compressed(text, encoded)
     assert (bits.dtype, bits.shape) == (np.uint8, (len(telling), 24))
-    asked = bundled().encode_query("Which cluster is rebuilt at night?").tokens
-    exact, found = asked @ made.tokens[telling].T, (unpacked(bits) @ against_bits(asked)).T
-    assert np.corrcoef(exact.ravel(), found.ravel())[0, 1] > 0.95
-    assert abs((found - exact).mean()) < 0.04
-    same = np.diag(unpacked(bits) @ against_bits(made.tokens[telling]))
+    query = bundled().encode_query("Which cluster is rebuilt at night?").tokens
+    exact, approximate = query @ encoded.tokens[telling].T, (unpacked(bits) @ against_bits(query)).T
+    assert np.corrcoef(exact.ravel(), approximate.ravel())[0, 1] > 0.95
+    assert abs((approximate - exact).mean()) < 0.04
+    same = np.diag(unpacked(bits) @ against_bits(encoded.tokens[telling]))
     assert (same > 0.9).all() and (same <= 1 + 1e-6).all()
 
 
@@ -106,24 +106,24 @@ def test_two_bits_per_dimension_lose_little() -> None:
 def test_a_vector_of_any_length_keeps_its_signs_and_its_farthest_third(dimensions: int) -> None:
     random = np.random.default_rng(dimensions)
     documents = random.integers(-127, 128, (9, dimensions), np.int8)
-    asked = random.standard_normal((4, dimensions)).astype(np.float32)
+    query = random.standard_normal((4, dimensions)).astype(np.float32)
     expected = []
     for numbers in documents.tolist():
         far = sorted(range(dimensions), key=lambda place: -abs(numbers[place]))[: round(0.32 * dimensions)]
-        kept = np.array(
+        unpacked_tokens = np.array(
             [(1 if number >= 0 else -1) * (10 / 3 if at in far else 1) for at, number in enumerate(numbers)]
         )
-        expected.append(asked @ (kept / np.linalg.norm(kept)))
-    np.testing.assert_allclose(unpacked(packed(documents)) @ against_bits(asked), expected, atol=1e-4)
-    assert unpacked(packed(documents[:0])).shape == (0, len(against_bits(asked)))
+        expected.append(query @ (unpacked_tokens / np.linalg.norm(unpacked_tokens)))
+    np.testing.assert_allclose(unpacked(packed(documents)) @ against_bits(query), expected, atol=1e-4)
+    assert unpacked(packed(documents[:0])).shape == (0, len(against_bits(query)))
 
 
 def test_a_memory_of_500_characters_takes_at_most_2_kb() -> None:
     texts = [memory_of_500_characters(number) for number in range(20)]
     assert len(set(texts)) == 20
-    for text, made in zip(texts, bundled().encode_documents(texts), strict=True):
+    for text, encoded in zip(texts, bundled().encode_documents(texts), strict=True):
         assert len(text) == 500
-        assert compressed(text, made).nbytes <= 2000
+        assert compressed(text, encoded).nbytes <= 2000
 
 
 @pytest.mark.parametrize("dimensions", [24, 96, 384])

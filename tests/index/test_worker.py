@@ -27,11 +27,11 @@ from triskele.store.values import EMBED, MOST_TRIES
 def test_worker_embeds_in_batches(engine: LocalEngine, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "BATCH", 4)
     fill(engine, 10)
-    told: list[int] = []
+    counts: list[int] = []
     sizes: list[int] = []
     toy.before = lambda: sizes.append(engine.store.jobs.count(EMBED))
-    assert engine.upkeep.embed(progress=told.append) == 10
-    assert (told, sizes) == ([4, 8, 10], [10, 6, 2])
+    assert engine.upkeep.embed(progress=counts.append) == 10
+    assert (counts, sizes) == ([4, 8, 10], [10, 6, 2])
     assert set(toy.asked.values()) == {1}
     assert engine.upkeep.embed() == 0
     assert_whole(engine, 10)
@@ -46,10 +46,10 @@ def test_worker_embeds_at_most_the_requested_number(engine: LocalEngine) -> None
 
 
 def test_worker_embeds_each_text_once(engine: LocalEngine, toy: Toy) -> None:
-    kept = engine.remember("seen once")
+    memory = engine.remember("seen once")
     engine.upkeep.embed()
-    engine.edit(kept.id, tags=["new"], importance=0.9)
-    engine.forget(kept.id)
+    engine.edit(memory.id, tags=["new"], importance=0.9)
+    engine.forget(memory.id)
     engine.undo()
     assert engine.upkeep.embed() == 0
     assert toy.asked == {"seen once": 1}
@@ -57,9 +57,9 @@ def test_worker_embeds_each_text_once(engine: LocalEngine, toy: Toy) -> None:
 
 
 def test_edit_is_embedded_and_the_old_version_retains_its_vector(engine: LocalEngine, toy: Toy) -> None:
-    kept = engine.remember("first words")
+    memory = engine.remember("first words")
     engine.upkeep.embed()
-    engine.edit(kept.id, content="second words")
+    engine.edit(memory.id, content="second words")
     assert engine.upkeep.embed() == 1
     assert toy.asked == {"first words": 1, "second words": 1}
     assert_whole(engine, 2)
@@ -99,9 +99,9 @@ def _with_vectors(engine: LocalEngine) -> set[str]:
     scored = {hit.memory.content: hit.legs["dense"].score for hit in hits if "dense" in hit.legs}
     model = engine.semantic()
     assert len(hits) == 6 and model is not None
-    asked = model.embedder.encode_query("memory number 1 here").sentence
+    query = model.embedder.encode_query("memory number 1 here").sentence
     for text, score in scored.items():
-        assert score == pytest.approx(float(asked @ model.embedder.encode_query(text).sentence), abs=0.01)
+        assert score == pytest.approx(float(query @ model.embedder.encode_query(text).sentence), abs=0.01)
     return set(scored)
 
 

@@ -83,18 +83,18 @@ def assert_whole(engine: LocalEngine, count: int) -> None:
     assert semantic is not None
     assert engine.store.jobs.count(EMBED) == 0
     toy = Toy(semantic.embedder.fingerprint)
-    kept = {}
+    vectors = {}
     last = 0
     while page := engine.store.vectors.page(toy.fingerprint, after=last):
-        kept |= {slot: vector for slot, _, vector in page}
+        vectors |= {slot: vector for slot, _, vector in page}
         last = page[-1][0]
-    texts = engine.store.vectors.contents(sorted(kept))
-    assert len(set(texts.values())) == len(texts) == len(kept) == count
-    for slot, vector in kept.items():
+    texts = engine.store.vectors.contents(sorted(vectors))
+    assert len(set(texts.values())) == len(texts) == len(vectors) == count
+    for slot, vector in vectors.items():
         assert vector == row_of(_unit(texts[slot], DIMENSIONS))
     records = semantic.tokens._file.open(engine.store.epoch())
     assert records is not None
-    assert sorted(records.slots.tolist()) == sorted(kept)
+    assert sorted(records.slots.tolist()) == sorted(vectors)
     assert records.damaged().tolist() == []
     health = engine.upkeep.inspect(deep=True, repair=False)
     assert (health.findings, health.vectors_damaged, health.vectors_orphaned) == ((), 0, 0)

@@ -63,9 +63,9 @@ def test_damaged_log_is_reported_with_ids_and_times(
         assert {newest[0].id} <= {entry.id for entry in lost.entries} <= {entry.id for entry in newest}
         assert newest[0].at in {entry.at for entry in lost.entries}
         assert lost.kept is not None and (lost.kept / "ledger").exists()
-        known = {memory.content for _, memory in engine.store.versions()}
+        contents = {memory.content for _, memory in engine.store.versions()}
         gone = {entry.id for entry in lost.entries}
-        assert len(known) + len(gone) == 4
+        assert len(contents) + len(gone) == 4
         if damage is _flip:
             # The damaged page itself may have held the text; the pages behind it are in the kept log.
             assert lost.texts[newest[0].id] == "the crane arrives in March"
@@ -127,8 +127,8 @@ def test_index_ahead_of_the_journal_is_preserved_and_rebuilt(
         assert [hit.memory.content for hit in engine.recall("ibis").hits] == ["the ibis wades in the ditch"]
         assert engine.recall("bittern").hits == ()
         health = engine.upkeep.inspect()
-        [kept] = health.index_ahead
-        assert Path(kept).is_dir() and not health.is_whole
+        [index] = health.index_ahead
+        assert Path(index).is_dir() and not health.is_whole
 
 
 def test_an_index_newer_than_a_snapshot_is_not_ahead(open_engine: OpenEngine) -> None:

@@ -95,14 +95,14 @@ def test_erase_reaches_copies_of_a_restore(
     engine: LocalEngine, open_engine: OpenEngine, word: str, tmp_path: Path, traces: Traces
 ) -> None:
     engine.upkeep.backup(tmp_path / "backup.db")
-    kept = engine.upkeep.restore_backup(tmp_path / "backup.db")
-    assert kept is not None
+    copy = engine.upkeep.restore_backup(tmp_path / "backup.db")
+    assert copy is not None
     erasure = engine.erase(_id(engine, word))
-    assert erasure.erased_copies == (str(kept),)
+    assert erasure.erased_copies == (str(copy),)
     assert traces(Path(engine.settings.home), [word]) == set()
     # A backup that the user made is the user's: it is named, and so is nothing that was erased.
     assert erasure.remaining_copies == (str(tmp_path / "backup.db"),)
-    with open_engine(kept) as old:
+    with open_engine(copy) as old:
         assert [memory.content for _, memory in old.store.versions()] == ["the heron fishes at dawn"]
         assert old.upkeep.inspect(deep=True).findings == ()
 
@@ -117,12 +117,12 @@ def test_damaged_files_that_hold_an_erased_text_go(
     path.write_bytes(data.replace(b"the heron fishes", b"the heron f\xc3\xc3hes"))
     from triskele.engine.opening import restore_memory
 
-    again, kept = restore_memory(tmp_path / "backup.db", settings=engine.settings)
+    again, copy = restore_memory(tmp_path / "backup.db", settings=engine.settings)
     with again:
-        assert kept is not None and kept.is_dir()
+        assert copy is not None and copy.is_dir()
         heron = next(memory.id for _, memory in again.store.versions() if "heron" in memory.content)
-        assert str(kept) in again.erase(_id(again, word)).erased_copies
-        assert not kept.exists()
+        assert str(copy) in again.erase(_id(again, word)).erased_copies
+        assert not copy.exists()
         assert traces(Path(again.settings.home), [word]) == set()
         assert again.store.history(heron)
 

@@ -176,8 +176,8 @@ def indexed(open_engine: Callable[..., LocalEngine]) -> LocalEngine:
 
 
 def _is_right(engine: LocalEngine) -> bool:
-    found = [engine.recall(word).hits for word in ("number0x3", "number0x39", "number1x8")]
-    contents = [[hit.memory.content.split()[1] for hit in hits] for hits in found]
+    answers = [engine.recall(word).hits for word in ("number0x3", "number0x39", "number1x8")]
+    contents = [[hit.memory.content.split()[1] for hit in hits] for hits in answers]
     counted = len(engine.recall("otter", limit=200).hits), len(engine.recall("swims", limit=200).hits)
     return (
         contents == [["number0x3"], ["number0x39"], ["number1x8"]]
@@ -238,8 +238,8 @@ def test_damage_is_seen_before_tantivy_stumbles_over_it(
 
 
 def test_a_cut_index_file_is_harmless(with_damage: Callable[..., LocalEngine], tmp_path: Path) -> None:
-    for (name, data), kept in zip(_index_files(tmp_path).items(), cycle((0, 10, -1)), strict=False):
-        engine = with_damage(name, data[:kept])
+    for (name, data), size in zip(_index_files(tmp_path).items(), cycle((0, 10, -1)), strict=False):
+        engine = with_damage(name, data[:size])
         engine.recall("otter")
         engine.upkeep.inspect(deep=True)
         assert _is_right(engine), name

@@ -43,10 +43,10 @@ def test_search_for_bytes_reports_remains(
 ) -> None:
     _remember(engine, words)
     engine.lexical.catch_up()
-    found = traces(tmp_path, words)
-    assert {word for _, word in found} == set(words)
-    assert {(".term", word) for word in words} <= found
-    assert {suffix for suffix, _ in found} & {".db", ".db-wal"}
+    remains = traces(tmp_path, words)
+    assert {word for _, word in remains} == set(words)
+    assert {(".term", word) for word in words} <= remains
+    assert {suffix for suffix, _ in remains} & {".db", ".db-wal"}
 
 
 @pytest.mark.parametrize("is_indexed", [True, False], ids=["on disk", "in the tail"])

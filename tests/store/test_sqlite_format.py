@@ -111,10 +111,10 @@ def test_a_restore_moves_an_old_store_aside(tmp_path: Path, open_engine: Callabl
     path.unlink()
     _old_store(path)
     old = path.read_bytes()
-    restored, kept = restore_memory(tmp_path / "backup.db", settings=settings)
+    restored, copy = restore_memory(tmp_path / "backup.db", settings=settings)
     with restored:
         assert [memory.content for _, memory in restored.store.versions()] == ["the otter sleeps at noon"]
-    assert kept is not None and (kept / path.name).read_bytes() == old
+    assert copy is not None and (copy / path.name).read_bytes() == old
 
 
 def test_a_newer_store_is_refused(tmp_path: Path) -> None:

@@ -61,16 +61,16 @@ def _limit_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _fill(engine: LocalEngine) -> dict[str, str]:
     """Add until there is no room; what was acknowledged."""
-    kept: dict[str, str] = {}
+    contents: dict[str, str] = {}
 
     def add_on() -> None:
         for number in range(3000):
             content = f"number{number} {LARGE}"
-            kept[engine.remember(content).id] = content
+            contents[engine.remember(content).id] = content
 
     with pytest.raises(StoreUnavailable, match="no space left"):
         add_on()
-    return kept
+    return contents
 
 
 def test_a_full_disk_refuses_writes_and_keeps_everything(
@@ -78,17 +78,17 @@ def test_a_full_disk_refuses_writes_and_keeps_everything(
 ) -> None:
     cramped.remember("the first heron")
     assert cramped.recall("heron").hits
-    kept = _fill(cramped)
-    assert len(kept) > 20
-    ids = sorted(kept)
+    contents = _fill(cramped)
+    assert len(contents) > 20
+    ids = sorted(contents)
     many = [cramped.draft(f"{number} {LARGE}") for number in range(20)]
     with pytest.raises(StoreUnavailable):
         cramped.apply([Add(draft) for draft in many])
     for engine in (cramped, open_engine(cramped.store._database.path)):  # type: ignore[attr-defined]
-        assert {id: m.content for id, m in engine.store.memories(ids).items()} == kept
-        assert engine.store.census().memories == len(kept) + 1
+        assert {id: m.content for id, m in engine.store.memories(ids).items()} == contents
+        assert engine.store.census().memories == len(contents) + 1
         assert [hit.memory.id for hit in engine.recall("number7").hits] == [
-            id for id, content in kept.items() if content.startswith("number7 ")
+            id for id, content in contents.items() if content.startswith("number7 ")
         ]
         assert engine.maintenance.check(deep=True) == []
 
@@ -101,12 +101,12 @@ def test_writing_goes_on_when_there_is_room_again(
     if small_disk is None:
         _limit_pages(monkeypatch)
     engine = open_engine((small_disk or tmp_path) / "memories.db")
-    kept = _fill(engine)
+    contents = _fill(engine)
     ballast.unlink()
     if small_disk is None:
         engine.store._database.connection().pragma("max_page_count", 10_000)  # type: ignore[attr-defined]
     added = engine.remember(f"later {LARGE}")
-    assert engine.store.memories([*kept, added.id]).keys() == {*kept, added.id}
+    assert engine.store.memories([*contents, added.id]).keys() == {*contents, added.id}
 
 
 @pytest.mark.needs("mount")

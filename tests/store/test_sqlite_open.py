@@ -202,9 +202,9 @@ def test_a_store_in_a_folder_that_may_only_be_read_is_read_and_refuses_writes(
             return str(error)
         return "written"
 
-    told = _as_a_stranger(read_and_write)
+    output = _as_a_stranger(read_and_write)
     common_folder.chmod(0o755)
-    assert told == f"the store {path} is read-only"
+    assert output == f"the store {path} is read-only"
     assert {each.name for each in common_folder.iterdir()} == {"memories.db", "memories.db.ledger"}
 
 
@@ -243,9 +243,9 @@ def test_an_old_store_that_may_only_be_read_is_refused(common_folder: Path) -> N
     for name in common_folder.iterdir():
         name.chmod(0o444)
     common_folder.chmod(0o555)
-    told = _as_a_stranger(lambda: _refusal(path))
+    output = _as_a_stranger(lambda: _refusal(path))
     common_folder.chmod(0o755)
-    assert "before the first release" in told
+    assert "before the first release" in output
 
 
 def _as_a_stranger(act: Callable[[], str]) -> str:
@@ -263,9 +263,9 @@ def _as_a_stranger(act: Callable[[], str]) -> str:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        told = pipe.read()
+        output = pipe.read()
     os.waitpid(child, 0)
-    return told
+    return output
 
 
 def test_a_damaged_derived_page_does_not_keep_a_store_with_free_pages_from_opening(

@@ -119,9 +119,9 @@ def test_an_id_of_another_owner_does_not_stop_an_erasure_from_copies(
     for memory in (hers, his):
         file.for_owner(memory.owner).apply([Add(memory)], batch="one")
     file.maintenance.backup(tmp_path / "copy.backup")
-    kept = file.maintenance.restore(tmp_path / "copy.backup")
-    assert kept is not None
-    assert file.maintenance.erase_from_copies([hers.id, his.id], "bob") == [kept]
+    copy = file.maintenance.restore(tmp_path / "copy.backup")
+    assert copy is not None
+    assert file.maintenance.erase_from_copies([hers.id, his.id], "bob") == [copy]
 
 
 def test_a_full_table_of_conversations_is_not_swept_at_every_new_one(
@@ -132,12 +132,12 @@ def test_a_full_table_of_conversations_is_not_swept_at_every_new_one(
     monkeypatch.setattr(usage, "MOST_CONVERSATIONS", 20)
     alice, draft = file.for_owner("alice"), make_memory("one")
     alice.apply([Add(replace(draft, owner="alice"))], batch="one")
-    kept = []
+    remaining = []
     for number in range(26):
         now += timedelta(minutes=1)
         alice.usage.injected(f"talk {number}", [Use(draft.id, 1, draft.content_hash)])
-        kept.append(len(alice.usage.conversations(limit=100)))
-    assert kept[19:] == [20, 21, 22, 20, 21, 22, 20]
+        remaining.append(len(alice.usage.conversations(limit=100)))
+    assert remaining[19:] == [20, 21, 22, 20, 21, 22, 20]
 
 
 def test_the_conversations_of_another_owner_take_no_place(

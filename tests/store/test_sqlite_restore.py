@@ -43,14 +43,14 @@ def test_an_open_engine_restores_over_damage(open_engine: Callable[..., LocalEng
     path = engine.store._database.path  # type: ignore[attr-defined]
     data = path.read_bytes()
     path.write_bytes(data.replace(b"the otter sleeps", b"the otter sl\xc3\xc3ps"))
-    kept = engine.upkeep.restore_backup(backup)
-    assert kept is not None and (kept / path.name).is_file()
+    copy = engine.upkeep.restore_backup(backup)
+    assert copy is not None and (copy / path.name).is_file()
     assert _texts(engine) == {"the heron fishes at dawn"}
     assert [hit.memory.content for hit in engine.recall("heron").hits] == ["the heron fishes at dawn"]
     assert engine.recall("otter").hits == ()
     engine.remember("the crane arrives in March")
     assert engine.upkeep.inspect(deep=True).findings == ()
-    assert str(kept) in engine.erase(engine.remember("the swan sleeps").id).remaining_copies
+    assert str(copy) in engine.erase(engine.remember("the swan sleeps").id).remaining_copies
 
 
 def test_a_store_that_cannot_be_opened_is_restored(open_engine: Callable[..., LocalEngine], backup: Path) -> None:
@@ -60,9 +60,9 @@ def test_a_store_that_cannot_be_opened_is_restored(open_engine: Callable[..., Lo
     path.write_bytes(JUNK)
     with pytest.raises(StoreUnavailable):
         open_engine()
-    restored, kept = restore_memory(backup, settings=settings)
+    restored, copy = restore_memory(backup, settings=settings)
     with restored:
-        assert kept is not None and (kept / path.name).read_bytes() == JUNK
+        assert copy is not None and (copy / path.name).read_bytes() == JUNK
         assert _texts(restored) == {"the heron fishes at dawn"}
 
 
@@ -151,14 +151,14 @@ def _state(open_engine: Callable[..., LocalEngine], home: Path) -> str:
         assert (home / "memories.db-wal").read_bytes() == JUNK[:500]
         return "old"
     assert engine.maintenance.check(deep=True) == []
-    found = _texts(engine)
+    texts = _texts(engine)
     engine.close()
-    assert found in ({"the heron fishes at dawn"}, {"the heron fishes at dawn", "the otter sleeps at noon"})
-    if len(found) == 1 and list(home.glob("memories.db.damaged-*")):
+    assert texts in ({"the heron fishes at dawn"}, {"the heron fishes at dawn", "the otter sleeps at noon"})
+    if len(texts) == 1 and list(home.glob("memories.db.damaged-*")):
         [aside] = home.glob("memories.db.damaged-*")
         assert (aside / "memories.db").read_bytes() == JUNK
         assert (aside / "memories.db-wal").read_bytes() == JUNK[:500]
-    return "old" if len(found) == 2 else "restored"
+    return "old" if len(texts) == 2 else "restored"
 
 
 # A database that is replaced while a process has it open

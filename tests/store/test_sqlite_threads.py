@@ -30,7 +30,7 @@ def test_threads_share_one_engine(open_engine: Callable[..., LocalEngine]) -> No
 
     def live(name: int) -> list[str]:
         start.wait()
-        kept = []
+        connections = []
         for number in range(8):
             id = engine.remember(f"heron number{name}x{number}").id
             assert [hit.memory.id for hit in engine.recall(f"number{name}x{number}").hits] == [id]
@@ -38,14 +38,14 @@ def test_threads_share_one_engine(open_engine: Callable[..., LocalEngine]) -> No
             if number % 4 == 3:
                 engine.forget(id)
             else:
-                kept.append(id)
-        return kept
+                connections.append(id)
+        return connections
 
     with ThreadPoolExecutor(THREADS) as pool:
-        kept = [id for ids in pool.map(live, range(THREADS)) for id in ids]
-    assert len(set(kept)) == THREADS * 6
-    assert {memory.id for memory in engine.browse(limit=1000).memories} == set(kept)
-    assert {hit.memory.id for hit in engine.recall("heron", limit=200).hits} == set(kept)
+        connections = [id for ids in pool.map(live, range(THREADS)) for id in ids]
+    assert len(set(connections)) == THREADS * 6
+    assert {memory.id for memory in engine.browse(limit=1000).memories} == set(connections)
+    assert {hit.memory.id for hit in engine.recall("heron", limit=200).hits} == set(connections)
     assert engine.upkeep.inspect(deep=True).findings == ()
 
 
@@ -78,7 +78,7 @@ def test_an_engine_closed_by_one_thread_is_closed_for_all(open_engine: Callable[
 
 def test_a_closed_engine_refuses_instead_of_opening_its_file_again(open_engine: Callable[..., LocalEngine]) -> None:
     engine = open_engine(model="bundled")
-    kept = engine.remember("the harbour pilot is called Ida").id
+    id = engine.remember("the harbour pilot is called Ida").id
     assert engine.recall("harbour pilot").hits
     path, other = sqlite_path(engine.settings.store.url), engine.acting_as("someone")
     engine.close()
@@ -86,7 +86,7 @@ def test_a_closed_engine_refuses_instead_of_opening_its_file_again(open_engine: 
     uses: list[Callable[[], object]] = [
         lambda: engine.remember("written too late"),
         lambda: engine.recall("harbour pilot"),
-        lambda: other.get(kept),
+        lambda: other.get(id),
         lambda: list(engine.store.versions()),
         engine.store.census,
         engine.lexical.behind,
@@ -100,7 +100,7 @@ def test_a_closed_engine_refuses_instead_of_opening_its_file_again(open_engine: 
                     ran()
     # SQLite removes its log when the last connection goes.
     assert not path.with_name(path.name + "-wal").exists()
-    assert [memory.id for memory in open_engine().browse().memories] == [kept]
+    assert [memory.id for memory in open_engine().browse().memories] == [id]
 
 
 @pytest.mark.parametrize("inside", ["snapshot", "writing", "noting", "reading"])
@@ -188,10 +188,10 @@ def test_a_check_finds_nothing_missing_while_another_process_writes(
 
     connection.exec_trace = write_before
     try:
-        found = maintenance.check(connection, deep=True)
+        problems = maintenance.check(connection, deep=True)
     finally:
         connection.exec_trace = None
-    assert found == [] and next(numbers) > 3
+    assert problems == [] and next(numbers) > 3
 
 
 def test_cached_answers_follow_every_writer(open_engine: Callable[..., LocalEngine]) -> None:
@@ -225,17 +225,17 @@ def test_cached_answers_follow_every_writer(open_engine: Callable[..., LocalEngi
 def test_cached_answers_outlive_counts_of_use(open_engine: Callable[..., LocalEngine]) -> None:
     engine, other = open_engine(), open_engine()
     id, store = engine.remember("heron").id, engine.store
-    asked: list[str] = []
+    statements: list[str] = []
 
     def note(_cursor: object, sql: str, _bindings: object) -> bool:
-        asked.append(sql)
+        statements.append(sql)
         return True
 
     assert store.documents.all("note") == {}
     cast("Any", store)._database.connection().exec_trace = note
     store.usage.injected("talk", [Use(id, 1)])
-    asked.clear()
-    assert store.documents.all("note") == {} and asked == ["PRAGMA data_version"]
+    statements.clear()
+    assert store.documents.all("note") == {} and statements == ["PRAGMA data_version"]
     # What another connection wrote before such a note is still found after it.
     other.store.documents.put("note", {"theirs": Document(1)})
     store.usage.injected("talk", [Use(id, 1)])

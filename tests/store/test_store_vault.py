@@ -102,9 +102,9 @@ def test_auto_takes_the_keyring_where_there_is_one(engine: LocalEngine, monkeypa
 
 
 def test_a_key_file_of_ones_own(engine: LocalEngine, tmp_path: Path) -> None:
-    place = tmp_path / "stick" / "my.key"
-    again(engine, key=str(place)).seal("a", 1, TEXT)
-    assert place.exists()
+    key_path = tmp_path / "stick" / "my.key"
+    again(engine, key=str(key_path)).seal("a", 1, TEXT)
+    assert key_path.exists()
     # The document knows where it is.
     assert again(engine).seal("a", 1, TEXT).blob
 

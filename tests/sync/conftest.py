@@ -30,8 +30,8 @@ def stores(folder: Path) -> Iterator[Stores]:
 @pytest.fixture
 def server_stores(folder: Path, postgres_url: str) -> Iterator[Stores]:
     """The same with the server's memories in Postgres."""
-    with opened(folder / "postgres", server=postgres_url) as found:
-        yield found
+    with opened(folder / "postgres", server=postgres_url) as stores:
+        yield stores
 
 
 @pytest.fixture

@@ -99,19 +99,19 @@ class History:
         return f"note {next(self._texts)}"
 
     def _pick(self, side: str, number: int, *, closed: bool = False, gone: bool = False) -> Memory | None:
-        found = [
+        memories = [
             each
             for id, each in sorted(self.world.latest(side).items())
             if (each.sensitivity is not Sensitivity.OPEN) is closed and (each.known_to is not None) is gone
         ]
-        return found[number % len(found)] if found else None
+        return memories[number % len(memories)] if memories else None
 
     def _note(self, side: str, id: str, content: str, *, stands: bool, before: Memory | None) -> None:
         parents = set() if before is None else {(before.content, before.known_to is None)}
         if side != "server":
-            found = Notes(self.world.engines[side].store).conflicts([id]).get(id)
+            conflict = Notes(self.world.engines[side].store).conflicts([id]).get(id)
             # Who changes a memory that is in conflict answers to both versions.
-            parents |= {(found["record"]["content"], not found["record"]["forgotten"])} if found else set()
+            parents |= {(conflict["record"]["content"], not conflict["record"]["forgotten"])} if conflict else set()
         self.ledger.labels.setdefault(id, []).append(Label(content, stands, frozenset(parents)))
 
     def _remember(self, side: str, text: str, **details: Any) -> str:
@@ -126,13 +126,13 @@ class History:
 
     def _twin(self, side: str, number: int) -> None:
         """The text of a memory of another side, written here too."""
-        found = self._pick(SIDES[number % 3], number)
+        memory = self._pick(SIDES[number % 3], number)
         # A text that came by an edit may be there twice, as in one store.
-        if found is not None and found.version == 1:
-            id = self._remember(side, found.content)
+        if memory is not None and memory.version == 1:
+            id = self._remember(side, memory.content)
             if id not in self.ledger.labels:
-                self.ledger.twins |= {id, found.id}
-                self._note(side, id, found.content, stands=True, before=None)
+                self.ledger.twins |= {id, memory.id}
+                self._note(side, id, memory.content, stands=True, before=None)
 
     def _hide(self, side: str, _: int) -> None:
         text = f"hidden {self._text()}"
@@ -140,34 +140,34 @@ class History:
         self._remember(side, text, sensitivity=Sensitivity.PRIVATE)
 
     def _edit(self, side: str, number: int) -> None:
-        found = self._pick(side, number)
-        if found is not None:
+        memory = self._pick(side, number)
+        if memory is not None:
             text = self._text()
-            self._note(side, found.id, text, stands=True, before=found)
-            self.world.engines[side].edit(found.id, content=text)
+            self._note(side, memory.id, text, stands=True, before=memory)
+            self.world.engines[side].edit(memory.id, content=text)
 
     def _forget(self, side: str, number: int) -> None:
-        found = self._pick(side, number)
-        if found is not None:
-            self._note(side, found.id, found.content, stands=False, before=found)
-            self.world.engines[side].forget(found.id)
+        memory = self._pick(side, number)
+        if memory is not None:
+            self._note(side, memory.id, memory.content, stands=False, before=memory)
+            self.world.engines[side].forget(memory.id)
 
     def _erase(self, side: str, number: int) -> None:
-        found = self._pick(side, number, gone=bool(number % 2))
-        if found is not None:
-            self.ledger.erased.add(found.id)
-            self.world.engines[side].store.erase([found.id], batch="erase")
+        memory = self._pick(side, number, gone=bool(number % 2))
+        if memory is not None:
+            self.ledger.erased.add(memory.id)
+            self.world.engines[side].store.erase([memory.id], batch="erase")
 
     def _close(self, side: str, number: int) -> None:
-        found = self._pick(side, number)
-        if found is not None:
-            self.ledger.closed.add(found.id)
-            self.world.engines[side].edit(found.id, sensitivity=Sensitivity.PRIVATE)
+        memory = self._pick(side, number)
+        if memory is not None:
+            self.ledger.closed.add(memory.id)
+            self.world.engines[side].edit(memory.id, sensitivity=Sensitivity.PRIVATE)
 
     def _open(self, side: str, number: int) -> None:
-        found = self._pick(side, number, closed=True)
-        if found is not None and found.content not in self.ledger.private:
-            self.world.engines[side].edit(found.id, sensitivity=Sensitivity.OPEN)
+        memory = self._pick(side, number, closed=True)
+        if memory is not None and memory.content not in self.ledger.private:
+            self.world.engines[side].edit(memory.id, sensitivity=Sensitivity.OPEN)
 
     def _ends(self, side: str, number: int) -> tuple[str, str] | None:
         one, two = self._pick(side, number), self._pick(side, number // 2 + 3)
@@ -184,16 +184,16 @@ class History:
         self._link(side, number, LinkKind.SUPERSEDES)
 
     def _unlink(self, side: str, number: int) -> None:
-        if found := sorted(self.world.links(side)):
-            source, kind, target = found[number % len(found)]
+        if links := sorted(self.world.links(side)):
+            source, kind, target = links[number % len(links)]
             self.world.engines[side].unlink(source, LinkKind(kind), target)
 
     def _resolve(self, side: str, number: int) -> None:
         engine = self.world.engines[side]
-        found = notes.conflicts(engine.store)
-        if not found:
+        conflicts = notes.conflicts(engine.store)
+        if not conflicts:
             return
-        chosen = found[number % len(found)]
+        chosen = conflicts[number % len(conflicts)]
         mine, theirs = chosen.old, chosen.new
         if mine is not None:
             both = {(each.content, each.known_to is None) for each in (mine, theirs)}
@@ -263,16 +263,16 @@ class History:
             if id in self.ledger.erased:
                 continue
             current = {
-                (found.content, found.known_to is None)
+                (memory.content, memory.known_to is None)
                 for side in SIDES
-                if (found := self.world.latest(side).get(id)) is not None
+                if (memory := self.world.latest(side).get(id)) is not None
             }
             assert current, f"{id} is gone"
             answered = {parent for label in labels for parent in label.parents}
             leaves = {label.key for label in labels} - answered
-            kept = current
+            state = current
             if id in self.ledger.closed:
-                kept = {(each.content, True) for side in SIDES for each in self.world.engines[side].store.history(id)}
+                state = {(each.content, True) for side in SIDES for each in self.world.engines[side].store.history(id)}
                 leaves = {(content, True) for content, _ in leaves}
             gone = {leaf for leaf in leaves if not leaf[1]}
             if any(not stands for _, stands in current):
@@ -280,7 +280,7 @@ class History:
                 leaves = (leaves - gone) | set(sorted(gone & current)[:1])
             if id in self.ledger.twins:
                 continue
-            assert leaves <= kept, (id, leaves, kept)
+            assert leaves <= state, (id, leaves, state)
             if id not in self.ledger.closed:
                 assert (id in conflicts) is (len(leaves) > 1), (id, leaves)
 
@@ -297,5 +297,5 @@ def live(stores: Stores, operations: Sequence[tuple[str, str, int]]) -> History:
 
 def tell(history: History) -> None:
     """What happened in a history, shown by --hypothesis-show-statistics."""
-    for name, found in {"conflict": history.world.conflicts(), **vars(history.ledger)}.items():
-        event(f"{name}: {'some' if found else 'none'}")
+    for name, problems in {"conflict": history.world.conflicts(), **vars(history.ledger)}.items():
+        event(f"{name}: {'some' if problems else 'none'}")

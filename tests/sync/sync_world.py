@@ -134,18 +134,18 @@ Stores = dict[str, tuple[config.Settings, Store]]
 @contextmanager
 def opened(folder: Path, **addresses: str) -> Iterator[Stores]:
     """Three stores; every history has owners of its own in them."""
-    found: Stores = {}
+    stores: Stores = {}
     for name in SIDES:
         environment = {"TRISKELE_HOME": str(folder / name), "TRISKELE_RECALL_MODEL": "none"}
         environment |= {"TRISKELE_PRIVACY_KEY": "file", "TRISKELE_PROJECT": "garden"}
         environment |= {"TRISKELE_STORE": addresses[name]} if name in addresses else {}
         chosen = config.load(environment)
         chosen.home.mkdir(parents=True)
-        found[name] = chosen, factory.open_store(chosen, limits=LIMITS if name == "server" else None)
+        stores[name] = chosen, factory.open_store(chosen, limits=LIMITS if name == "server" else None)
     try:
-        yield found
+        yield stores
     finally:
-        for _, store in found.values():
+        for _, store in stores.values():
             store.close()
 
 

@@ -24,8 +24,10 @@ def test_memories_travel_with_all_that_they_say(world: World) -> None:
         created_at="2024-05-02T10:00:00Z",
     ).id  # fmt: skip
     world.settle()
-    told = {name: states.latest(world.engines[name].store, [id])[id] for name in ("a", "b", "server")}
-    values = [replace(each, known_from=told["a"].known_from, owner=told["a"].owner) for each in told.values()]
+    memories = {name: states.latest(world.engines[name].store, [id])[id] for name in ("a", "b", "server")}
+    values = [
+        replace(each, known_from=memories["a"].known_from, owner=memories["a"].owner) for each in memories.values()
+    ]
     assert values[0] == values[1] == values[2]
     assert b.store.journal(id=id)[-1].actor == "sync:user"
     assert world.sync("a") == SyncReport(0, 0, {}, ())
@@ -58,9 +60,9 @@ def test_an_edit_on_a_stale_base_is_a_conflict_with_both_versions(world: World) 
     a.edit(id, content="the gate is red")
     b.edit(id, content="the gate is blue")
     world.settle()
-    [found] = sync_notes.conflicts(b.store)
-    assert found.old is not None
-    assert (found.old.content, found.new.content) == ("the gate is blue", "the gate is red")
+    [conflict] = sync_notes.conflicts(b.store)
+    assert conflict.old is not None
+    assert (conflict.old.content, conflict.new.content) == ("the gate is blue", "the gate is red")
     assert world.standing("server") == ["the gate is red"]
     assert not sync_notes.conflicts(a.store)
     report = world.sync("b")
@@ -170,13 +172,13 @@ def test_an_edit_on_the_server_is_not_lost_when_a_laptop_turns_the_memory_privat
 
 def test_the_same_text_on_both_laptops_is_one_memory(world: World) -> None:
     a, b = world.engines["a"], world.engines["b"]
-    kept, other = a.remember("bees like lavender").id, b.remember("bees like lavender").id
+    id, other = a.remember("bees like lavender").id, b.remember("bees like lavender").id
     linked = b.remember("lavender is purple").id
     b.link(linked, LinkKind.SEE_ALSO, other)
     world.settle()
     for name in ("a", "b", "server"):
         assert world.standing(name) == ["bees like lavender", "lavender is purple"]
-        assert (linked, "see-also", kept) in world.links(name)
+        assert (linked, "see-also", id) in world.links(name)
 
 
 def test_a_lost_reply_is_recognised_whatever_was_done_since(world: World) -> None:
@@ -220,18 +222,18 @@ def test_projects_are_matched_by_remote_and_not_by_name(world: World) -> None:
     b.remember("bob's api has nine routes", project="api")
     a.remember("a plain name", project="notes")
     world.settle()
-    told = {name: {each.content: each.project for each in world.latest(name).values()} for name in world.engines}
-    assert told["a"] == {
+    projects = {name: {each.content: each.project for each in world.latest(name).values()} for name in world.engines}
+    assert projects["a"] == {
         "ada's api has two routes": "api",
         "bob's api has nine routes": "bob/api",
         "a plain name": "notes",
     }
-    assert told["b"] == {
+    assert projects["b"] == {
         "ada's api has two routes": "ada/api",
         "bob's api has nine routes": "api",
         "a plain name": "notes",
     }
-    assert told["server"] == told["a"]
+    assert projects["server"] == projects["a"]
     # A clone on the other laptop finds what was pulled.
     assert ("git:github.com/ada/api", "ada/api") in {(place.key, place.project) for place in b.store.folders()}
 

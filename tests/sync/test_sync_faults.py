@@ -74,8 +74,8 @@ def test_a_change_while_a_withdrawal_is_carried_out_is_not_lost(
     monkeypatch.setattr(sync_receiver, "token_of", compared)
     world.settle()
     assert sync_receiver.token_of is states.token_of and id not in world.latest("server")
-    kept = {each.content for each in a.store.history(id)}
-    assert kept == ({"the fox comes at five", "the fox comes at six"} if change == "edit" else set())
+    contents = {each.content for each in a.store.history(id)}
+    assert contents == ({"the fox comes at five", "the fox comes at six"} if change == "edit" else set())
     assert (id in world.latest("b")) is (change == "edit")
 
 
@@ -172,11 +172,11 @@ def test_a_link_that_the_server_does_not_close_stays_agreed_on(world: World) -> 
 
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_a_server_that_repeats_a_cursor_is_left(world: World, is_reset: bool) -> None:
-    wire, asked = Wire(world.server), list[str]()
+    wire, requests = Wire(world.server), list[str]()
 
     def repeating(cursor: str, user: str = "") -> PulledPage:
-        asked.append(cursor)
-        assert len(asked) < 10
+        requests.append(cursor)
+        assert len(requests) < 10
         return PulledPage(items=(), cursor=cursor, is_end=False, is_reset=is_reset, user=world.server.store.owner)
 
     wire.pull = repeating  # type: ignore[method-assign]

@@ -43,14 +43,14 @@ class SharingHistory(History):
         self.received: set[str] = set()
 
     def _give(self, side: str, number: int) -> None:
-        if (found := self._pick(side, number)) is not None:
+        if (memory := self._pick(side, number)) is not None:
             access = "write" if number % 2 else "read"
-            self.world.server.store.shares.share("memory", found.id, "user", self.friend_name, access=access)
+            self.world.server.store.shares.share("memory", memory.id, "user", self.friend_name, access=access)
 
     def _end(self, _: str, number: int) -> None:
         shares = self.world.server.store.shares
-        if given := shares.given():
-            chosen = given[number % len(given)]
+        if shared := shares.given():
+            chosen = shared[number % len(shared)]
             shares.unshare("memory", chosen.target, "user", self.friend_name)
 
     def _receive(self, _: str, number: int) -> None:
@@ -82,12 +82,12 @@ class SharingHistory(History):
         assert not any("of the friend" in each for each in self.world.heard)
         server = self.world.latest("server")
         shares = self.world.server.store.shares
-        given = {each.target for each in shares.given()}
-        assert given <= server.keys()
-        assert all(server[id].sensitivity is Sensitivity.OPEN for id in given)
+        targets = {each.target for each in shares.given()}
+        assert targets <= server.keys()
+        assert all(server[id].sensitivity is Sensitivity.OPEN for id in targets)
         has = {each.id for each in self.friend.store.shares.received()}
-        assert has == given
-        for id in given:
+        assert has == targets
+        for id in targets:
             _, last = max(self.friend.store.versions([id]), key=lambda each: each[1].version)
             assert (last.content, last.known_to is None) == (server[id].content, server[id].known_to is None)
             assert last.shared_by == self.owner
@@ -95,8 +95,8 @@ class SharingHistory(History):
 
 @pytest.fixture
 def sharing_stores(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iterator[Stores]:
-    with opened(tmp_path_factory.mktemp("sharing"), server=postgres_url) as found:
-        yield found
+    with opened(tmp_path_factory.mktemp("sharing"), server=postgres_url) as stores:
+        yield stores
 
 
 @pytest.fixture

@@ -77,12 +77,12 @@ words = st.text(alphabet="abcXYZ", min_size=1, max_size=3)
 
 @given(st.lists(st.lists(words, min_size=1, max_size=3).map(" ".join), max_size=8), st.lists(words, max_size=20))
 def test_one_pass_agrees_with_trying_every_name_at_every_place(names: list[str], text: list[str]) -> None:
-    known = {key(name.lower()) for name in names}
-    expected, place = [], 0
+    keys = {key(name.lower()) for name in names}
+    expected, start = [], 0
     texts = [word.lower() for word in text]
-    while place < len(texts):
-        runs = [" ".join(texts[place : place + size]) for size in (3, 2, 1) if place + size <= len(texts)]
-        match = next((run for run in runs if run in known), None)
+    while start < len(texts):
+        runs = [" ".join(texts[start : start + size]) for size in (3, 2, 1) if start + size <= len(texts)]
+        match = next((run for run in runs if run in keys), None)
         expected += [match] if match else []
-        place += match.count(" ") + 1 if match else 1
+        start += match.count(" ") + 1 if match else 1
     assert found([name.lower() for name in names], " ".join(texts)) == expected

@@ -84,8 +84,8 @@ def test_mentions_contain_whole_names(text: str, names: set[str]) -> None:
 
 
 def test_a_first_word_is_a_name_where_the_text_says_so() -> None:
-    found = mentions("Restarted the server. Berlin was quiet, so we left Berlin.")
-    assert [mention.text for mention in found] == ["Berlin", "Berlin"]
+    mentioned = mentions("Restarted the server. Berlin was quiet, so we left Berlin.")
+    assert [mention.text for mention in mentioned] == ["Berlin", "Berlin"]
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_mentions_contain_identifiers_and_dates(text: str, kind: Kind, found: st
 
 
 def test_labels_are_mentions_without_a_place() -> None:
-    found = mentions("nothing here", ["argo-cd", "deploy"], "rollout, blue green")
-    assert [(m.text, m.kind, m.start) for m in found] == [
+    mentioned = mentions("nothing here", ["argo-cd", "deploy"], "rollout, blue green")
+    assert [(m.text, m.kind, m.start) for m in mentioned] == [
         ("argo-cd", Kind.TAG, -1),
         ("deploy", Kind.TAG, -1),
         ("rollout", Kind.KEYWORD, -1),
@@ -150,10 +150,10 @@ def test_keywords_without_commas_are_words() -> None:
 
 @given(st.text(max_size=300))
 def test_every_mention_stands_where_it_says(text: str) -> None:
-    found = mentions(text)
-    assert all(text[m.start : m.end] == m.text for m in found)
-    assert all(0 < len(m.text) <= MAX_NAME_CHARACTERS for m in found)
-    assert found == mentions(text)
+    mentioned = mentions(text)
+    assert all(text[m.start : m.end] == m.text for m in mentioned)
+    assert all(0 < len(m.text) <= MAX_NAME_CHARACTERS for m in mentioned)
+    assert mentioned == mentions(text)
 
 
 # Patterns that go back and forth would take minutes for these; the time limit of the tests ends them.

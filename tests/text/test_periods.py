@@ -175,8 +175,8 @@ QUESTIONS = {
 
 @pytest.mark.parametrize(("question", "label"), QUESTIONS.items())
 def test_a_question_names_its_period(question: str, label: str) -> None:
-    found = periods.question_period(question, NOW, UTC)
-    assert found is not None and periods.label(found, UTC) == label
+    period = periods.question_period(question, NOW, UTC)
+    assert period is not None and periods.label(period, UTC) == label
 
 
 TIMELESS = [
@@ -290,8 +290,8 @@ SINCE = {
 
 @pytest.mark.parametrize(("text", "days"), SINCE.items())
 def test_a_memory_says_when_it_holds(text: str, days: str) -> None:
-    found = periods.validity(text, NOW, UTC)
-    assert found is not None and periods.describe(found, UTC) == days
+    period = periods.validity(text, NOW, UTC)
+    assert period is not None and periods.describe(period, UTC) == days
 
 
 @pytest.mark.parametrize(

@@ -118,11 +118,11 @@ def test_any_content_leaves_the_folder_its_own_name(tmp_path: Path, content: byt
 def test_only_the_beginning_of_a_huge_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = _pointing(tmp_path / "huge", b"gitdir: /x")
     os.truncate(folder / ".git", 1 << 40)
-    asked: list[int] = []
+    calls: list[int] = []
     read = os.read
-    monkeypatch.setattr(os, "read", lambda descriptor, size: (asked.append(size), read(descriptor, size))[1])
+    monkeypatch.setattr(os, "read", lambda descriptor, size: (calls.append(size), read(descriptor, size))[1])
     assert folders.discover(folder).name == "huge"
-    assert asked and max(asked) < 8192
+    assert calls and max(calls) < 8192
 
 
 def test_loops_of_links_end(tmp_path: Path) -> None:
@@ -224,9 +224,9 @@ def test_the_remote_is_read_from_the_beginning_of_the_configuration(
 @pytest.mark.needs("git")
 def test_a_worktree_has_the_remote_and_the_root_of_its_repository(victim: Path) -> None:
     _git("remote", "add", "origin", "https://ada:s3cret@github.com/acme/victim.git", folder=victim)
-    place = folders.discover(victim.parent / "branch")
-    assert place == folders.discover(victim)
-    assert place.keys == (f"path:{victim}", "git:github.com/acme/victim")
+    folder = folders.discover(victim.parent / "branch")
+    assert folder == folders.discover(victim)
+    assert folder.keys == (f"path:{victim}", "git:github.com/acme/victim")
 
 
 @pytest.mark.slow

@@ -23,13 +23,13 @@ def pairs(half: int) -> list[tuple[bool, bool]]:
 
 
 def is_same(one: str, other: str, evidence: str) -> bool:
-    known = Names({one: key(one)})
+    names = Names({one: key(one)})
     for acronym, expansion in expansions(evidence):
-        concept, _ = known.resolve(acronym)
-        known.add(acronym, concept)
-        known.add(expansion, concept)
+        concept, _ = names.resolve(acronym)
+        names.add(acronym, concept)
+        names.add(expansion, concept)
     # The other name may have been known first: then its concept is this one's.
-    return known.resolve(other)[0] == known.resolve(one)[0]
+    return names.resolve(other)[0] == names.resolve(one)[0]
 
 
 @pytest.mark.parametrize(("half", "least_precision", "least_recall"), [(0, 0.98, 1.0), (1, 0.97, 0.96)])
