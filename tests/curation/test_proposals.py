@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from triskele.curation.apply import changes_of
 from triskele.curation.curator import LEAST_A_DAY, Curator
-from triskele.curation.decide import PairDecision
+from triskele.curation.decide import PairDecision, changes_of
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.replies.rooms import Rationale

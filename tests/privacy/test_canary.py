@@ -85,7 +85,7 @@ def test_every_writer_of_memories_is_listed() -> None:
     sample = {"edge/cli/showcase.py", "bench/harness.py"}
     assert writers - sample == {
         "engine/local.py",
-        "curation/apply.py",
+        "curation/decide.py",
         "engine/workplace.py",
         "curation/proposals.py",
         "engine/undo.py",

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from triskele.config import APPLY, OFF
-from triskele.curation.apply import changes_of, retired
-from triskele.curation.decide import NEAREST, NearMemory, PairDecision, related
+from triskele.curation.decide import NEAREST, NearMemory, PairDecision, changes_of, related, retired
 from triskele.curation.proposals import Proposals
 from triskele.curation.wording import content, forms, words
 from triskele.errors import Conflict, NotFound

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from triskele.curation.apply import changes_of
-from triskele.curation.decide import PairDecision
+from triskele.curation.decide import PairDecision, changes_of
 from triskele.errors import AmbiguousId, BadInput, Conflict, NotFound
 from triskele.ingest import with_told_period
 from triskele.replies.rooms import Proposal, Rationale
