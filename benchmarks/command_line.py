@@ -1,4 +1,4 @@
-"""How long warm commands take, in multiples of `python -c pass`, in a throw-away store.
+"""What warm commands cost in processor time, in multiples of `python -c pass`, in a throw-away store.
 
 python benchmarks/command_line.py
 TRISKELE_BENCH_DATA=folder python benchmarks/command_line.py related [SIZE]
@@ -22,16 +22,26 @@ RUNS = 20
 PROGRAM = str(Path(sys.executable).with_name("triskele"))
 
 
-def milliseconds(command: list[str], environ: dict[str, str]) -> float:
-    """The median wall time of a command."""
-    times = []
+def milliseconds(commands: dict[str, list[str]], environ: dict[str, str]) -> dict[str, float]:
+    """The median processor time of each command, run in turns."""
+    times: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(RUNS):
-        # An add of a new text each time.
-        arguments = [part.format(number=number) for part in command]
-        began = time.perf_counter()
-        subprocess.run(arguments, env=environ, check=True, capture_output=True, stdin=subprocess.DEVNULL)
-        times.append((time.perf_counter() - began) * 1000)
-    return statistics.median(times)
+        for name, command in commands.items():
+            # An add of a new text each time.
+            arguments = [part.format(number=number) for part in command]
+            times[name].append(_processor_ms(arguments, environ))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def _processor_ms(command: list[str], environ: dict[str, str]) -> float:
+    nothing = subprocess.DEVNULL
+    with subprocess.Popen(command, env=environ, stdin=nothing, stdout=subprocess.PIPE, stderr=nothing) as child:
+        assert child.stdout is not None
+        child.stdout.read()
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0, command
+    return (used.ru_utime + used.ru_stime) * 1000
 
 
 def related(size: int) -> None:
@@ -101,18 +111,23 @@ def main() -> None:
 def commands_alone() -> None:
     """Print the medians with the resident process and without it."""
     with tempfile.TemporaryDirectory() as folder:
-        environ = {**os.environ, "TRISKELE_HOME": folder, "TRISKELE_PROJECT": "shop"}
+        # Commands that cannot keep compiled modules start slower than those of users.
+        usual = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TRISKELE_"))}
+        environ = {**usual, "TRISKELE_HOME": folder, "TRISKELE_PROJECT": "shop"}
         subprocess.run([PROGRAM, "add", "We deploy with Argo CD"], env=environ, check=True, capture_output=True)
         listed = subprocess.run([PROGRAM, "list"], env=environ, check=True, capture_output=True, text=True).stdout
         id = listed.splitlines()[1].split()[0]
-        commands = {
-            "recall": [PROGRAM, "recall", "how do we deploy?"],
-            "add": [PROGRAM, "add", "fact number {number}"],
-            "show": [PROGRAM, "show", id],
-            "list": [PROGRAM, "list"],
+        lines = {
+            "recall": ["recall", "how do we deploy?"],
+            "add": ["add", "fact number {number}"],
+            "show": ["show", id],
+            "list": ["list"],
+            "history": ["history"],
+            "stats": ["stats"],
         }
-        nothing = milliseconds([sys.executable, "-c", "pass"], environ)
-        print(f"python -c pass: {nothing:.0f} ms")
+        commands = {name: [PROGRAM, *words] for name, words in lines.items()}
+        commands |= {f"{name} --json": [*command, "--json"] for name, command in commands.items() if name != "add"}
+        commands |= {"--version": [PROGRAM, "--version"], "pass": [sys.executable, "-c", "pass"]}
         for state in ("resident", "in process"):
             if state == "resident":
                 subprocess.run([PROGRAM, "recall", "warm"], env=environ, check=True, capture_output=True)
@@ -120,9 +135,9 @@ def commands_alone() -> None:
             else:
                 subprocess.run([PROGRAM, "serve", "--stop"], env=environ, check=False, capture_output=True)
                 environ["TRISKELE_AGENTS_BACKGROUND"] = "false"
-            for name, command in commands.items():
-                took = milliseconds(command, environ)
-                print(f"{state}: {name} {took:.0f} ms, {took / nothing:.1f} × python -c pass")
+            medians = milliseconds(commands, environ)
+            for name, spent in medians.items():
+                print(f"{state}: {name} {spent:.0f} ms, {spent / medians['pass']:.1f} × python -c pass", flush=True)
 
 
 if __name__ == "__main__":
