@@ -158,8 +158,8 @@ def test_two_logits_are_read_as_their_difference(copied: Callable[..., Path]) ->
         node("Neg", ["length"], "less"),
         node("Concat", ["less", "length"], "logits", axis=1),
     ]
-    found = ExportedCrossEncoder(copied(nodes)).score("q", ["a", "a a a"])
-    np.testing.assert_allclose(found, [4.0, 8.0])
+    scores = ExportedCrossEncoder(copied(nodes)).score("q", ["a", "a a a"])
+    np.testing.assert_allclose(scores, [4.0, 8.0])
 
 
 def test_shapes_that_are_no_scores_are_refused(copied: Callable[..., Path]) -> None:

@@ -67,23 +67,23 @@ def time() -> Time:
 
 @pytest.fixture
 def open_door(server: loopback.Loopback, book: Book, time: Time) -> Iterator[Callable[..., EgressClient]]:
-    made: list[EgressClient] = []
+    clients: list[EgressClient] = []
 
     def open_one(**details: Any) -> EgressClient:
         values = {"url": server.url, "words": WORDS, "key": loopback.KEY} | details
-        made.append(EgressClient({"here": Endpoint(**values)}, book, pause=time.pause, clock=lambda: time.now))
-        return made[-1]
+        clients.append(EgressClient({"here": Endpoint(**values)}, book, pause=time.pause, clock=lambda: time.now))
+        return clients[-1]
 
     yield open_one
-    for door in made:
+    for door in clients:
         door.close()
 
 
 @pytest.fixture
 def cleared(make_memory: Callable[..., Memory]) -> ClearedText:
-    found = clear_memory(make_memory(TEXT))
-    assert found is not None
-    return found
+    clearance = clear_memory(make_memory(TEXT))
+    assert clearance is not None
+    return clearance
 
 
 def ask(door: EgressClient, *texts: object, path: str = "/echo", **fields: object) -> Any:

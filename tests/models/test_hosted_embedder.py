@@ -21,8 +21,8 @@ EVERY = sorted(SERVICES)
 
 
 def right(text: str) -> Any:
-    found = np.array(loopback.vector(text))
-    return found / np.linalg.norm(found)
+    vector = np.array(loopback.vector(text))
+    return vector / np.linalg.norm(vector)
 
 
 ROLES = {
@@ -40,9 +40,9 @@ def test_questions_and_texts_come_back_as_unit_vectors_in_order(
     embedder, server = hosted(service)
     as_query, as_document = ROLES[service]
     texts = [f"note {number}" for number in range(5)]
-    found = embedder.encode_documents(clear(*texts))
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, [right(as_document.format(text)) for text in texts], atol=1e-6)
+    vectors = embedder.encode_documents(clear(*texts))
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, [right(as_document.format(text)) for text in texts], atol=1e-6)
     (question,) = clear("which note?")
     np.testing.assert_allclose(embedder.encode_query(question), right(as_query.format("which note?")), atol=1e-6)
     assert sum(bill.tokens for bill in book.bills) == sum(map(len, texts)) + len("which note?")
@@ -54,9 +54,9 @@ def test_questions_and_texts_come_back_as_unit_vectors_in_order(
 def test_texts_go_in_batches(hosted: Start, clear: Clear, service: str, most: int) -> None:
     embedder, server = hosted(service)
     texts = [f"note {number}" for number in range(most + 1)]
-    found = embedder.encode_documents(clear(*texts))
+    vectors = embedder.encode_documents(clear(*texts))
     assert len(server.seen) == 2
-    np.testing.assert_allclose(found[-1], right(ROLES[service][1].format(texts[-1])), atol=1e-6)
+    np.testing.assert_allclose(vectors[-1], right(ROLES[service][1].format(texts[-1])), atol=1e-6)
 
 
 def test_a_batch_is_bounded_in_characters(hosted: Start, clear: Clear) -> None:
@@ -219,10 +219,10 @@ def test_prompts_can_be_set(hosted: Start, clear: Clear) -> None:
 
 def test_long_texts_are_read_by_windows_and_averaged(hosted: Start, clear: Clear) -> None:
     embedder, server = hosted("openai", window_characters=4)
-    found = embedder.encode_documents(clear("aaaabb", "c"))
+    vectors = embedder.encode_documents(clear("aaaabb", "c"))
     assert server.seen[0].body["input"] == ["aaaa", "bb", "c"]
     mixed = 4 * right("aaaa") + 2 * right("bb")
-    np.testing.assert_allclose(found, [mixed / np.linalg.norm(mixed), right("c")], atol=1e-6)
+    np.testing.assert_allclose(vectors, [mixed / np.linalg.norm(mixed), right("c")], atol=1e-6)
     embedder.encode_query(clear("aaaabb")[0])
     assert server.seen[1].body["input"] == ["aaaa"]
     embedder.encode_documents(clear("x" * 1000))

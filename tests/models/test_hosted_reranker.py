@@ -78,8 +78,8 @@ def clear(make_memory: Callable[..., Memory]) -> Callable[..., Any]:
 @pytest.mark.parametrize("service", EVERY)
 def test_scores_come_back_in_the_order_of_the_texts(start: Start, clear: Callable[..., Any], service: str) -> None:
     encoder, server = start(service)
-    found = encoder.score(clear("who?"), [clear("a"), clear("ccc"), clear("bb")])
-    assert found.tolist() == pytest.approx([0.01, 0.03, 0.02])
+    scores = encoder.score(clear("who?"), [clear("a"), clear("ccc"), clear("bb")])
+    assert scores.tolist() == pytest.approx([0.01, 0.03, 0.02])
     assert server.seen[0].body == {"model": "rerank-tiny", "query": "who?", "documents": ["a", "ccc", "bb"]}
 
 

@@ -69,11 +69,11 @@ def folder(tmp_path: Path) -> Path:
 def test_vectors_are_unit_and_prompts_are_those_of_the_family(library: Library, folder: Path) -> None:
     model = HubEmbedder(folder, "intfloat/e5-small")
     assert library.opened == [], "nothing heavy before the first text"
-    found = model.encode_documents(["heron", "grey heron"])
+    vectors = model.encode_documents(["heron", "grey heron"])
     model.encode_query("heron?")
     assert library.read == ["passage: heron", "passage: grey heron", "query: heron?"]
-    np.testing.assert_allclose([np.linalg.norm(one.sentence) for one in found], 1, atol=1e-6)
-    assert found[0].tokens.shape == (0, 0) and model.token_dimensions == 0
+    np.testing.assert_allclose([np.linalg.norm(one.sentence) for one in vectors], 1, atol=1e-6)
+    assert vectors[0].tokens.shape == (0, 0) and model.token_dimensions == 0
     assert model.encode_documents([]) == []
     assert len(library.opened) == 1
 

@@ -35,9 +35,9 @@ def test_the_number_of_windows_is_bounded() -> None:
 
 def test_batches_hold_one_length_within_the_budget_and_lose_nothing() -> None:
     windows = [TokenWindow(number, 0, 5 + number % 7) for number in range(100)]
-    found = list(batches(windows, budget=40))
-    assert sorted(window.text for batch in found for window in batch) == list(range(100))
-    for batch in found:
+    groups = list(batches(windows, budget=40))
+    assert sorted(window.text for batch in groups for window in batch) == list(range(100))
+    for batch in groups:
         assert len({window.length for window in batch}) == 1
         assert sum(window.length for window in batch) <= 40
 

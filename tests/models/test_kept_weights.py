@@ -50,12 +50,12 @@ def test_kept_weights_outlive_the_package(
     expected = BundledEmbedder(package).encode_query("anything").sentence
     keep_weights(tmp_path / "home")
     keep_weights(tmp_path / "home")
-    kept = _kept(tmp_path / "home")
-    assert kept is not None and kept.stat().st_mode & 0o077 == 0
-    assert os.path.samefile(kept / GRAPH_FILE, package / GRAPH_FILE) == can_link
+    folders = _kept(tmp_path / "home")
+    assert folders is not None and folders.stat().st_mode & 0o077 == 0
+    assert os.path.samefile(folders / GRAPH_FILE, package / GRAPH_FILE) == can_link
     shutil.rmtree(package)
-    assert (BundledEmbedder(kept).encode_query("anything").sentence == expected).all()
-    assert sorted(path.suffix for path in kept.iterdir()) == [".json", ".json", ".onnx"]
+    assert (BundledEmbedder(folders).encode_query("anything").sentence == expected).all()
+    assert sorted(path.suffix for path in folders.iterdir()) == [".json", ".json", ".onnx"]
 
 
 def test_a_copy_that_the_disk_does_not_hold_leaves_nothing(
@@ -95,12 +95,12 @@ def test_copies_do_not_take_the_last_of_a_disk(package: Path, tmp_path: Path, mo
 
 def test_a_folder_that_was_half_written_is_written_again(package: Path, tmp_path: Path) -> None:
     keep_weights(tmp_path / "home")
-    kept = _kept(tmp_path / "home")
-    assert kept is not None
-    (kept / MANIFEST_FILE).rename(kept / f"{MANIFEST_FILE}.part")
+    folders = _kept(tmp_path / "home")
+    assert folders is not None
+    (folders / MANIFEST_FILE).rename(folders / f"{MANIFEST_FILE}.part")
     assert _kept(tmp_path / "home") is None
     keep_weights(tmp_path / "home")
-    assert _kept(tmp_path / "home") == kept
+    assert _kept(tmp_path / "home") == folders
 
 
 def test_weights_that_were_written_over_are_not_taken_for_the_earlier_ones(package: Path, tmp_path: Path) -> None:
@@ -114,11 +114,11 @@ def test_weights_that_were_written_over_are_not_taken_for_the_earlier_ones(packa
 @pytest.mark.parametrize("is_missing", [True, False])
 def test_incomplete_weights_are_ignored(package: Path, tmp_path: Path, file: str, is_missing: bool) -> None:
     keep_weights(tmp_path / "home")
-    kept = _kept(tmp_path / "home")
-    assert kept is not None
-    (kept / file).unlink()
+    folders = _kept(tmp_path / "home")
+    assert folders is not None
+    (folders / file).unlink()
     if not is_missing:
-        shutil.copyfile(package / MANIFEST_FILE, kept / file)
+        shutil.copyfile(package / MANIFEST_FILE, folders / file)
     assert _kept(tmp_path / "home") is None
 
 
@@ -141,6 +141,6 @@ def test_names_of_other_releases_are_latest_first(package: Path, tmp_path: Path)
 def test_the_owners_of_a_server_share_weights_that_answer_and_none_stay_loaded(package: Path) -> None:
     first, second = embedder_in(package), embedder_in(package)
     assert first is second and first is not bundled.bundled()
-    known = ref(first)
+    reference = ref(first)
     del first, second
-    assert known() is None
+    assert reference() is None

@@ -35,10 +35,10 @@ Run = Callable[..., CommandLlm]
 
 def chat(content: object = ANSWER, ended: object = "stop", **message: object) -> dict[str, Any]:
     """A chat completion object."""
-    said = {"role": "assistant", "content": content, "refusal": None} | message
+    reply = {"role": "assistant", "content": content, "refusal": None} | message
     head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "tiny"}
     return head | {
-        "choices": [{"index": 0, "message": said, "logprobs": None, "finish_reason": ended}],
+        "choices": [{"index": 0, "message": reply, "logprobs": None, "finish_reason": ended}],
         "usage": {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16},
     }
 
@@ -76,8 +76,8 @@ def as_anthropic(handler: loopback.Handler) -> None:
     """A turn, since the key stands in another header than the loopback server looks for."""
     seen = handler.state.seen[-1]
     if handler.headers.get("x-api-key") != loopback.KEY or "Authorization" in seen.headers:
-        said = {"type": "authentication_error", "message": f"invalid x-api-key {seen.headers}"}
-        handler.reply(401, {"type": "error", "error": said})
+        problem = {"type": "authentication_error", "message": f"invalid x-api-key {seen.headers}"}
+        handler.reply(401, {"type": "error", "error": problem})
     elif (handler.headers.get("anthropic-version"), seen.path) != ("2023-06-01", "/v1/messages") or not _is_asked_well(
         seen.body, "max_tokens"
     ):
@@ -88,9 +88,9 @@ def as_anthropic(handler: loopback.Handler) -> None:
 
 @pytest.fixture
 def question() -> ClearedText:
-    found = clear_question(TEXT, Quotes.of(()))
-    assert found is not None
-    return found
+    clearance = clear_question(TEXT, Quotes.of(()))
+    assert clearance is not None
+    return clearance
 
 
 @pytest.fixture
@@ -334,8 +334,8 @@ def test_a_command_sees_the_text_in_its_input_alone(
     code = "import json; print(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd(), os.getsid(0) == os.getpid()]))"
     arguments, environment, folder, leads = json.loads(ask(run(code, tricky, ""), PROMPT, question, most_tokens=999))
     assert arguments == [tricky, ""] and not (tmp_path / "pwned").exists()
-    kept = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR"}
-    assert set(environment) - {"__CF_USER_TEXT_ENCODING"} <= kept and environment["PATH"] == os.environ["PATH"]
+    variables = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR"}
+    assert set(environment) - {"__CF_USER_TEXT_ENCODING"} <= variables and environment["PATH"] == os.environ["PATH"]
     assert TEXT not in repr(environment) and loopback.KEY not in repr(environment)
     assert folder == os.sep and leads
 
@@ -425,15 +425,15 @@ def test_nothing_of_a_command_lives_on(run: Run, question: ClearedText, tmp_path
 def test_a_command_has_the_time_that_the_settings_give(
     run: Run, question: ClearedText, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[float] = []
+    times: list[float] = []
 
     def at_once(seconds: float, work: Callable[[], Any]) -> Any:
-        given.append(seconds)
+        times.append(seconds)
         return work()
 
     monkeypatch.setattr("triskele.models.llm.within", at_once)
     assert ask(run("print('done')", timeout_s=7), PROMPT, question) == "done"
-    assert given == [7]
+    assert times == [7]
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ def test_weights_that_ship_have_the_number_of_their_release() -> None:
 
 def _fields(message: bytes) -> dict[int, list[bytes]]:
     """The fields of a protocol buffer that hold bytes, by number."""
-    found: dict[int, list[bytes]] = {}
+    contents: dict[int, list[bytes]] = {}
     at = 0
 
     def number() -> int:
@@ -88,13 +88,13 @@ def _fields(message: bytes) -> dict[int, list[bytes]]:
         key = number()
         if key & 7 == 2:
             size = number()
-            found.setdefault(key >> 3, []).append(message[at : at + size])
+            contents.setdefault(key >> 3, []).append(message[at : at + size])
             at += size
         elif key & 7 == 0:
             number()
         else:
             at += 4
-    return found
+    return contents
 
 
 @pytest.mark.parametrize("file", [GRAPH_FILE, TOKENIZER_FILE])

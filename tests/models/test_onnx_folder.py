@@ -45,14 +45,14 @@ def build(tmp_path: Path) -> Build:
         folder = tmp_path / name
         tiny_onnx.write(folder / "onnx" / "model.onnx", nodes, {"table": TABLE}, outputs, **details)
         shutil.copy(MODEL_FOLDER / "tokenizer.json", folder)
-        known = {"config.json": {"hidden_size": SIZE, "max_position_embeddings": 40}, **(files or {})}
+        documents = {"config.json": {"hidden_size": SIZE, "max_position_embeddings": 40}, **(files or {})}
         if pooling is not None:
             names = {"mean": "mean_tokens", "cls": "cls_token", "last": "lasttoken"}
             modes = {f"pooling_mode_{value}": key == pooling for key, value in names.items()}
-            known["1_Pooling/config.json"] = {"word_embedding_dimension": SIZE, **modes}
-        for place, content in known.items():
-            (folder / place).parent.mkdir(exist_ok=True)
-            (folder / place).write_text(json.dumps(content))
+            documents["1_Pooling/config.json"] = {"word_embedding_dimension": SIZE, **modes}
+        for path, content in documents.items():
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_text(json.dumps(content))
         return folder
 
     return make
@@ -74,11 +74,11 @@ def test_mean_pooling_with_token_vectors(build: Build) -> None:
     model = ExportedEmbedder(build())
     assert (model.dimensions, model.token_dimensions) == (SIZE, SIZE)
     text = "The heron, unaffordably grey"
-    (found,) = model.encode_documents([text])
-    np.testing.assert_allclose(found.sentence, unit(rows(text).mean(axis=0)), atol=1e-5)
-    np.testing.assert_allclose(found.tokens, [unit(TABLE[number]) for number in ids(text)], atol=1e-5)
-    np.testing.assert_array_equal(found.token_ids, ids(text))
-    np.testing.assert_array_equal(found.spans, bundled().encode_query(text).spans)
+    (encoded,) = model.encode_documents([text])
+    np.testing.assert_allclose(encoded.sentence, unit(rows(text).mean(axis=0)), atol=1e-5)
+    np.testing.assert_allclose(encoded.tokens, [unit(TABLE[number]) for number in ids(text)], atol=1e-5)
+    np.testing.assert_array_equal(encoded.token_ids, ids(text))
+    np.testing.assert_array_equal(encoded.spans, bundled().encode_query(text).spans)
 
 
 @pytest.mark.parametrize(("pooling", "place"), [("cls", 0), ("last", -1)])
@@ -90,10 +90,10 @@ def test_pooling_by_one_token_gives_no_token_vectors(build: Build, pooling: str,
     ]
     model = ExportedEmbedder(build(pooling=pooling, nodes=position))
     assert model.token_dimensions == 0
-    (found,) = model.encode_documents(["grey heron"])
+    (encoded,) = model.encode_documents(["grey heron"])
     words = rows("grey heron")
-    np.testing.assert_allclose(found.sentence, unit(words[place] + words.mean(axis=0)), atol=1e-5)
-    assert found.tokens.shape == (0, 0) and len(found.token_ids) == len(found.spans) == 0
+    np.testing.assert_allclose(encoded.sentence, unit(words[place] + words.mean(axis=0)), atol=1e-5)
+    assert encoded.tokens.shape == (0, 0) and len(encoded.token_ids) == len(encoded.spans) == 0
 
 
 def test_a_graph_may_give_the_vector_itself(build: Build) -> None:
@@ -109,8 +109,8 @@ def test_a_graph_may_give_the_vector_itself(build: Build) -> None:
     )
     with pytest.raises(ModelUnavailable, match="pooling to graph"):
         ExportedEmbedder(folder, Family(pooling="mean")).encode_query("a")
-    found = ExportedEmbedder(folder, Family(pooling="graph")).encode_query("grey heron")
-    np.testing.assert_allclose(found.sentence, unit(rows("grey heron").sum(axis=0)), atol=1e-5)
+    encoded = ExportedEmbedder(folder, Family(pooling="graph")).encode_query("grey heron")
+    np.testing.assert_allclose(encoded.sentence, unit(rows("grey heron").sum(axis=0)), atol=1e-5)
 
 
 FAMILIES = [
@@ -154,23 +154,23 @@ def test_the_folder_knows_better_than_its_name_and_the_user_best(build: Build) -
 def test_windows_of_a_long_text_have_the_prompt(build: Build) -> None:
     model = ExportedEmbedder(build("e5-tiny"))
     words = "one two three four five six seven eight nine ten".split() * 9
-    (found,) = model.encode_documents([" ".join(words)])
+    (encoded,) = model.encode_documents([" ".join(words)])
     room = 38 - 2 - len(ids("passage:"))
     windows = [words[start : start + room] for start in range(0, 90, room)]
     mean = sum(len(w) * unit(rows("passage:", " ".join(w)).mean(axis=0)) for w in windows)
-    np.testing.assert_allclose(found.sentence, unit(mean), atol=1e-5)
-    assert len(found.tokens) == len(found.spans) == len(found.token_ids) == 90
+    np.testing.assert_allclose(encoded.sentence, unit(mean), atol=1e-5)
+    assert len(encoded.tokens) == len(encoded.spans) == len(encoded.token_ids) == 90
     assert len(model.encode_query(" ".join(words)).tokens) == 38 - 2 - len(ids("query:"))
 
 
 def test_batches_do_not_change_vectors(build: Build) -> None:
     model = ExportedEmbedder(build("e5-tiny"))
     texts = ["", " ", "heron", "grey heron", "a\ud800b", "[SEP] [CLS]", "x " * 300, "漢字", "\x00"]
-    for text, found in zip(texts, model.encode_documents(texts), strict=True):
+    for text, encoded in zip(texts, model.encode_documents(texts), strict=True):
         (alone,) = model.encode_documents([text])
-        np.testing.assert_allclose(found.sentence, alone.sentence, atol=1e-6)
-        np.testing.assert_allclose(np.linalg.norm(found.sentence), 1, atol=1e-5)
-        assert len(found.tokens) == len(found.token_ids) == len(found.spans)
+        np.testing.assert_allclose(encoded.sentence, alone.sentence, atol=1e-6)
+        np.testing.assert_allclose(np.linalg.norm(encoded.sentence), 1, atol=1e-5)
+        assert len(encoded.tokens) == len(encoded.token_ids) == len(encoded.spans)
     assert model.encode_documents([]) == []
 
 
@@ -284,8 +284,8 @@ def test_names_lead_to_models(build: Build, tmp_path: Path) -> None:
     weights = build("hub-model")
     (weights / "onnx" / "model.onnx").unlink()
     (weights / "model.safetensors").write_bytes(b"w")
-    found = local_embedder(str(weights))
-    assert isinstance(found, PairedEmbedder) and isinstance(found.sentences, HubEmbedder)
+    embedder = local_embedder(str(weights))
+    assert isinstance(embedder, PairedEmbedder) and isinstance(embedder.sentences, HubEmbedder)
     (tmp_path / "empty").mkdir()
     for name in (str(tmp_path / "empty"), str(tmp_path / "absent"), "./absent", "absent", "a/b/c"):
         with pytest.raises(BadInput, match=r"unknown model|no model in"):
@@ -295,13 +295,13 @@ def test_names_lead_to_models(build: Build, tmp_path: Path) -> None:
 def test_a_model_without_tokens_borrows_those_of_the_bundled_one(build: Build) -> None:
     folder = build("bge-small-en")
     (folder / "1_Pooling" / "config.json").unlink()
-    found, alone = local_embedder(str(folder)), ExportedEmbedder(folder)
-    assert (found.dimensions, found.token_dimensions) == (SIZE, bundled().token_dimensions)
-    assert found.fingerprint == f"{alone.fingerprint}+{bundled().fingerprint}"
-    asked = found.encode_query("grey heron")
-    np.testing.assert_array_equal(asked.sentence, alone.encode_query("grey heron").sentence)
-    np.testing.assert_array_equal(asked.tokens, bundled().encode_query("grey heron").tokens)
-    told = found.encode_documents(["heron", "grey mill"])
-    assert [len(one.tokens) for one in told] == [len(one.spans) for one in told] == [1, 2]
-    np.testing.assert_array_equal(told[1].sentence, alone.encode_documents(["grey mill"])[0].sentence)
-    assert found.encode_documents([]) == []
+    embedder, alone = local_embedder(str(folder)), ExportedEmbedder(folder)
+    assert (embedder.dimensions, embedder.token_dimensions) == (SIZE, bundled().token_dimensions)
+    assert embedder.fingerprint == f"{alone.fingerprint}+{bundled().fingerprint}"
+    query = embedder.encode_query("grey heron")
+    np.testing.assert_array_equal(query.sentence, alone.encode_query("grey heron").sentence)
+    np.testing.assert_array_equal(query.tokens, bundled().encode_query("grey heron").tokens)
+    documents = embedder.encode_documents(["heron", "grey mill"])
+    assert [len(one.tokens) for one in documents] == [len(one.spans) for one in documents] == [1, 2]
+    np.testing.assert_array_equal(documents[1].sentence, alone.encode_documents(["grey mill"])[0].sentence)
+    assert embedder.encode_documents([]) == []

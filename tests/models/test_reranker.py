@@ -37,39 +37,39 @@ def by_length(texts: Sequence[str]) -> list[int]:
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    found = threading.Event()
-    yield found
-    found.set()
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 def test_the_best_score_comes_first_with_the_agreement() -> None:
-    found = Reranker(Fake(by_length)).rerank("q", {7: "a", 8: "bb", 9: "ccc"})
-    assert found.order == (9, 8, 7)
-    assert found.scores == {7: 1.0, 8: 2.0, 9: 3.0}
-    assert found.agreement == Agreement(tau=-1.0, kept=1.0)
-    assert found.missing == ""
+    reranked = Reranker(Fake(by_length)).rerank("q", {7: "a", 8: "bb", 9: "ccc"})
+    assert reranked.order == (9, 8, 7)
+    assert reranked.scores == {7: 1.0, 8: 2.0, 9: 3.0}
+    assert reranked.agreement == Agreement(tau=-1.0, kept=1.0)
+    assert reranked.missing == ""
 
 
 def test_only_the_head_is_read_and_the_rest_follows_as_it_was() -> None:
     encoder = Fake(by_length)
     texts: dict[int, str | None] = {row: "x" * row for row in range(40)}
-    found = Reranker(encoder).rerank("q", texts)
+    reranked = Reranker(encoder).rerank("q", texts)
     assert len(encoder.read) == 1 and len(encoder.read[0]) == DEPTH == 30
-    assert found.order == (*range(29, -1, -1), *range(30, 40))
+    assert reranked.order == (*range(29, -1, -1), *range(30, 40))
     assert Reranker(encoder, depth=3).rerank("q", texts).order[:4] == (2, 1, 0, 3)
 
 
 def test_rows_that_may_not_be_read_keep_their_places() -> None:
     encoder = Fake(by_length)
-    found = Reranker(encoder).rerank("q", {1: "a", 2: None, 3: "ccc", 4: None, 5: "bb"})
-    assert found.order == (3, 2, 5, 4, 1)
+    reranked = Reranker(encoder).rerank("q", {1: "a", 2: None, 3: "ccc", 4: None, 5: "bb"})
+    assert reranked.order == (3, 2, 5, 4, 1)
     assert encoder.read == [["a", "ccc", "bb"]]
 
 
 def test_a_question_that_may_not_be_read_changes_nothing() -> None:
     encoder = Fake(by_length)
-    found = Reranker(encoder).rerank(None, {1: "a", 2: "bb"})
-    assert found.order == (1, 2) and "may not read the question" in found.missing and encoder.read == []
+    reranked = Reranker(encoder).rerank(None, {1: "a", 2: "bb"})
+    assert reranked.order == (1, 2) and "may not read the question" in reranked.missing and encoder.read == []
 
 
 @pytest.mark.parametrize("texts", [{}, {1: "a"}, {1: "a", 2: None}])
@@ -87,9 +87,9 @@ def test_score_within_ends_at_its_time(gate: threading.Event) -> None:
     encoder = Fake(slow)
     judge = Reranker(encoder, timeout_s=0.05)
     for _ in range(6):
-        found = judge.rerank("q", {1: "a", 2: "bb"})
-        assert found.order == (1, 2) and found.agreement is None
-        assert "longer than 0.05 s" in found.missing
+        reranked = judge.rerank("q", {1: "a", 2: "bb"})
+        assert reranked.order == (1, 2) and reranked.agreement is None
+        assert "longer than 0.05 s" in reranked.missing
     assert len(encoder.read) == 4, "what was left behind is bounded"
 
 
@@ -105,8 +105,8 @@ def test_a_failure_leaves_the_ranking() -> None:
 
     judge = Reranker(Fake(fail))
     for _ in range(9):
-        found = judge.rerank("q", {1: "a", 2: "bb"})
-        assert (found.order, found.missing) == ((1, 2), "out of order")
+        reranked = judge.rerank("q", {1: "a", 2: "bb"})
+        assert (reranked.order, reranked.missing) == ((1, 2), "out of order")
 
 
 def test_equal_scores_keep_the_order() -> None:

@@ -47,12 +47,12 @@ def team(team_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def judged(team: LocalEngine, trained_cross_encoder: Path) -> list[Judged]:
     """Every second question of the half that nobody learned from, for the sake of time."""
     judge = Reranker(ExportedCrossEncoder(trained_cross_encoder), timeout_s=60)
-    found = []
+    ranks = []
     for query in trained.questions("test")[::2]:
         hits = trained.head(team, query)
         texts: dict[int, str | None] = {place: hit.memory.content for place, hit in enumerate(hits)}
-        found.append(Judged(query, hits, judge.rerank(query.text, texts)))
-    return found
+        ranks.append(Judged(query, hits, judge.rerank(query.text, texts)))
+    return ranks
 
 
 def _loss(network: Network, lesson: Lesson) -> float:
@@ -72,15 +72,15 @@ def _small_lesson() -> tuple[Network, Lesson]:
 @pytest.mark.parametrize("name", ["turn", "mix", "shift", "out"])
 def test_gradients_are_those_of_small_steps(name: str) -> None:
     network, lesson = _small_lesson()
-    found = network.gradients(*lesson)[name]
-    for place in np.ndindex(found.shape):
-        step = np.zeros_like(found)
-        step[place] = 1e-5
+    gradient = network.gradients(*lesson)[name]
+    for position in np.ndindex(gradient.shape):
+        step = np.zeros_like(gradient)
+        step[position] = 1e-5
         above, below = (
             _loss(network.learned({**network.weights, name: network.weights[name] + sign * step}), lesson)
             for sign in (1, -1)
         )
-        assert found[place] == pytest.approx((above - below) / 2e-5, rel=1e-4, abs=1e-7)
+        assert gradient[position] == pytest.approx((above - below) / 2e-5, rel=1e-4, abs=1e-7)
 
 
 def test_learning_lowers_the_loss() -> None:
@@ -95,24 +95,24 @@ def test_the_exported_graph_gives_the_scores_of_the_network(
     texts += ["", "berthd", "[SEP]", "短信验证", "🛶", "\ud800"]
     encoder = ExportedCrossEncoder(trained_cross_encoder)
     for question in ("who maintains ledgerline?", "berthd gRPC port", "🛶", ""):
-        asked = np.array(trained.ids(question), dtype=np.int64)
+        question_ids = np.array(trained.ids(question), dtype=np.int64)
         read = padded([trained.ids(text.replace("\ud800", "\ufffd")) for text in texts])
-        found = encoder.score(question, texts)
-        np.testing.assert_allclose(found, trained_network.scores(asked, read), atol=1e-4)
+        encoder_scores = encoder.score(question, texts)
+        np.testing.assert_allclose(encoder_scores, trained_network.scores(question_ids, read), atol=1e-4)
     assert np.ptp(encoder.score("who maintains ledgerline?", texts)) > 0.1
 
 
 def test_unseen_questions_are_ordered_better_than_by_chance(judged: list[Judged]) -> None:
     """How often what answers is above what does not: 0.5 by chance, and by a network before it has learned."""
-    found = []
+    margins = []
     for one in judged:
         right = one.right()
         scores = one.verdict.scores
-        others = [score for place, score in scores.items() if place not in right]
-        if right and others:
-            found.append(auroc([scores[place] for place in right], others))
-    assert len(found) > 40
-    assert np.mean(found) > 0.7
+        wrong_scores = [score for place, score in scores.items() if place not in right]
+        if right and wrong_scores:
+            margins.append(auroc([scores[place] for place in right], wrong_scores))
+    assert len(margins) > 40
+    assert np.mean(margins) > 0.7
 
 
 def test_rerank_cross_reorders_hits_and_reports_agreement(judged: list[Judged]) -> None:

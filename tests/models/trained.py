@@ -116,8 +116,8 @@ def ids(text: str) -> list[int]:
 
 def untrained() -> Network:
     """The bundled model's words, most of what tells them apart kept; rare words of the memories tell more."""
-    found = tiny_onnx.read(MODEL_FOLDER / "minilm.onnx", ("words", "words.scale"))
-    table = found["words"].astype(np.float32) * found["words.scale"]
+    tensors = tiny_onnx.read(MODEL_FOLDER / "minilm.onnx", ("words", "words.scale"))
+    table = tensors["words"].astype(np.float32) * tensors["words.scale"]
     table -= table.mean(axis=0)
     table /= np.linalg.norm(table, axis=1, keepdims=True)
     _, directions = np.linalg.eigh(table.T @ table)
@@ -150,14 +150,14 @@ def learn(network: Network, given: Sequence[Lesson]) -> Network:
     square = {name: np.zeros_like(value) for name, value in network.weights.items()}
     start = network.weights["turn"]
     order = np.concatenate([chance.permutation(len(given)) for _ in range(EPOCHS)])
-    for step, place in enumerate(order.tolist(), start=1):
-        found = network.gradients(*given[place])
+    for step, lesson in enumerate(order.tolist(), start=1):
+        gradients = network.gradients(*given[lesson])
         # A hundred questions say little of thousands of numbers: words stay near to where they were.
-        found["turn"] = found["turn"] + TURN_DECAY * (network.weights["turn"] - start)
+        gradients["turn"] = gradients["turn"] + TURN_DECAY * (network.weights["turn"] - start)
         weights = {}
         for name, value in network.weights.items():
-            mean[name] = 0.9 * mean[name] + 0.1 * found[name]
-            square[name] = 0.999 * square[name] + 0.001 * found[name] ** 2
+            mean[name] = 0.9 * mean[name] + 0.1 * gradients[name]
+            square[name] = 0.999 * square[name] + 0.001 * gradients[name] ** 2
             pace = (mean[name] / (1 - 0.9**step)) / (np.sqrt(square[name] / (1 - 0.999**step)) + 1e-8)
             weights[name] = (value - (TURN_RATE if name == "turn" else RATE) * pace).astype(np.float32)
         network = network.learned(weights)

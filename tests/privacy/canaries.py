@@ -90,9 +90,9 @@ def _shapes(secret: str, raw: bytes) -> Iterator[tuple[str, bytes]]:
     yield "reversed", secret[::-1].encode()
     yield "hex", raw.hex().encode()
     yield "hex", raw.hex().upper().encode()
-    for place in range(3):
-        yield "base64", _inner_base64(raw, place)
-        yield "base64", _inner_base64(raw, place).replace(b"+", b"-").replace(b"/", b"_")
+    for number in range(3):
+        yield "base64", _inner_base64(raw, number)
+        yield "base64", _inner_base64(raw, number).replace(b"+", b"-").replace(b"/", b"_")
     yield "url", quote(secret, safe="").encode()
     yield "url", quote(secret).encode()
     yield "url", quote_plus(secret).encode()
@@ -131,15 +131,15 @@ class Canaries:
 
     def in_bytes(self, data: bytes, place: str = "bytes") -> list[Sighting]:
         """Every sighting in the data."""
-        found: dict[Sighting, None] = {}
+        sightings: dict[Sighting, None] = {}
         for shift in range(LEAST):
             words = np.frombuffer(data[shift : shift + (len(data) - shift) // LEAST * LEAST], dtype="<u8")
             for index in np.flatnonzero(np.isin(words, self._starts)):
                 offset = int(index) * LEAST + shift
                 for shape, number, name in self._needles[int(words[index])]:
                     if data.startswith(shape, offset):
-                        found[Sighting(number, name, f"{place}@{offset}")] = None
-        return list(found)
+                        sightings[Sighting(number, name, f"{place}@{offset}")] = None
+        return list(sightings)
 
     def in_text(self, text: str, place: str = "text") -> list[Sighting]:
         """Every sighting in a text, such as a log."""
@@ -147,35 +147,35 @@ class Canaries:
 
     def in_folder(self, folder: Path) -> list[Sighting]:
         """Every sighting in the files below a folder and in their names."""
-        found: list[Sighting] = []
+        sightings: list[Sighting] = []
         for path in sorted(folder.rglob("*")):
-            found += self.in_text(str(path.relative_to(folder)), f"name of {path}")
+            sightings += self.in_text(str(path.relative_to(folder)), f"name of {path}")
             if path.is_file() and not path.is_symlink():
-                found += self.in_file(path)
-        return found
+                sightings += self.in_file(path)
+        return sightings
 
     def in_file(self, path: Path) -> list[Sighting]:
         """Every sighting in a file, read in pieces that overlap."""
-        found: dict[Sighting, None] = {}
+        sightings: dict[Sighting, None] = {}
         with path.open("rb") as file:
             kept, start = b"", 0
             while piece := file.read(_CHUNK):
                 data = kept + piece
                 for sighting in self.in_bytes(data, str(path)):
                     name, _, offset = sighting.place.rpartition("@")
-                    found[Sighting(sighting.number, sighting.shape, f"{name}@{start + int(offset)}")] = None
+                    sightings[Sighting(sighting.number, sighting.shape, f"{name}@{start + int(offset)}")] = None
                 kept = data[-self._longest :]
                 start += len(data) - len(kept)
-        return list(found)
+        return list(sightings)
 
     def in_processes(self, pids: Iterable[int] = ()) -> list[Sighting]:
         """Every sighting in the arguments and environment of this process and of those with these ids."""
-        found = self.in_text("\0".join(sys.argv), "own arguments")
-        found += self.in_text("\0".join(f"{name}={value}" for name, value in os.environ.items()), "own environment")
+        sightings = self.in_text("\0".join(sys.argv), "own arguments")
+        sightings += self.in_text("\0".join(f"{name}={value}" for name, value in os.environ.items()), "own environment")
         for pid in pids:
             for part in ("cmdline", "environ"):
-                found += self.in_bytes(_of_process(pid, part), f"{part} of {pid}")
-        return found
+                sightings += self.in_bytes(_of_process(pid, part), f"{part} of {pid}")
+        return sightings
 
 
 def children(pid: int) -> list[int]:

@@ -67,8 +67,8 @@ class Capture:
         hidden = [canary for canary in make(count * 5 // 2, seed=21) if not canary.found_by_rule]
         self.privates = Canaries(hidden)
         # What a rule finds, or what quotes another secret, would never leave, open or not.
-        place = "archived beneath oaken rafters, lighthouse lantern room, seventh staircase"
-        told = (replace(each, memory=f"{place}, {each.number}: {each.secret}") for each in make(60, seed=22))
+        phrase = "archived beneath oaken rafters, lighthouse lantern room, seventh staircase"
+        told = (replace(each, memory=f"{phrase}, {each.number}: {each.secret}") for each in make(60, seed=22))
         later = [canary for canary in told if canary.secret.isalnum() and not find(canary.memory)]
         self.sealed_later, self.closed_later = later[:SEALED_LATER], later[SEALED_LATER : SEALED_LATER + CLOSED_LATER]
         self.later = Canaries([*self.sealed_later, *self.closed_later])
@@ -115,9 +115,9 @@ class Capture:
 
     @property
     def outside(self) -> HostedServices:
-        found = self.engine.models.services()
-        assert found is not None
-        return found
+        services = self.engine.models.services()
+        assert services is not None
+        return services
 
     @property
     def reviewer(self) -> CandidateReranker:
@@ -131,9 +131,9 @@ class Capture:
         for step in steps:
             with self._noted():
                 step()
-            if is_hasty and (found := self._wrong()):
+            if is_hasty and (problems := self._wrong()):
                 self.engine.close()
-                return found
+                return problems
         self.engine.close()
         return self._wrong() + self._in_places()
 
@@ -202,9 +202,9 @@ class Capture:
     def _told(self, how: str, commands: Sequence[Sequence[str]], vectors: Sequence[bytes]) -> list[str]:
         """What is said to whoever closes memories, whose vectors lie in a file before and in none after it."""
         were_there = self._in_files(vectors)
-        told = [self._run(*command) for command in commands]
+        outputs = [self._run(*command) for command in commands]
         self.facts[f"no file tells what was {how}"] = were_there and not self._in_files(vectors)
-        return told
+        return outputs
 
     def _in_files(self, vectors: Sequence[bytes]) -> bool:
         files = b"".join(path.read_bytes() for path in self.home.rglob("dense-*/**/*") if path.is_file())
@@ -217,8 +217,8 @@ class Capture:
         ways = self._ways(dict(enumerate([*memories[:10], *memories[-10:]])))
         ways[1](HARMLESS[1])
         before = len(self.server.seen)
-        asked = [*self.secrets.canaries, *self.privates.canaries, *self.later.canaries]
-        for number, canary in enumerate(asked):
+        planted = [*self.secrets.canaries, *self.privates.canaries, *self.later.canaries]
+        for number, canary in enumerate(planted):
             for place, question in enumerate(QUESTIONS.values()):
                 ways[(number + place) % len(ways)](question(canary))
             if len(self.server.seen) > before + ENOUGH:
@@ -310,24 +310,24 @@ class Capture:
     def _wrong(self) -> list[Sighting]:
         """What left and should not have, and what should hold and does not."""
         captured, recorded = self.server.captured, self.recorded.read_bytes()
-        found = [Sighting(-1, name, "facts") for name, holds in self.facts.items() if not holds]
+        sightings = [Sighting(-1, name, "facts") for name, holds in self.facts.items() if not holds]
         for kit in (self.secrets, self.privates, self.strangers):
-            found += kit.in_bytes(captured, "capture") + kit.in_bytes(recorded, "command")
+            sightings += kit.in_bytes(captured, "capture") + kit.in_bytes(recorded, "command")
         bodies = [seen.body for seen in self.server.seen[self._after :]] if self._after else []
-        found += self.later.in_text(json.dumps(bodies, ensure_ascii=False), "capture after closing")
-        found += self.later.in_bytes(recorded, "command")
+        sightings += self.later.in_text(json.dumps(bodies, ensure_ascii=False), "capture after closing")
+        sightings += self.later.in_bytes(recorded, "command")
         if self._has_arrived(TWIN) or loopback.KEY.encode() in recorded:
-            found.append(Sighting(-1, "raw", "capture: the text of a private memory, or a key"))
-        return found
+            sightings.append(Sighting(-1, "raw", "capture: the text of a private memory, or a key"))
+        return sightings
 
     def _in_places(self) -> list[Sighting]:
         """What is seen on this machine where it must not be; private texts may be in the store's own files."""
-        found: list[Sighting] = []
+        sightings: list[Sighting] = []
         for kit in (self.secrets, self.privates):
-            found += kit.in_text("\n".join([*self.said, *self.failures]), "said") + kit.in_processes()
-            found += kit.in_folder(self.out) + kit.in_folder(self.temporary)
-        found += self.secrets.in_text("\n".join(self.shown), "shown")
-        return found + self.secrets.in_folder(self.home) + Canaries(self.sealed_later).in_folder(self.home)
+            sightings += kit.in_text("\n".join([*self.said, *self.failures]), "said") + kit.in_processes()
+            sightings += kit.in_folder(self.out) + kit.in_folder(self.temporary)
+        sightings += self.secrets.in_text("\n".join(self.shown), "shown")
+        return sightings + self.secrets.in_folder(self.home) + Canaries(self.sealed_later).in_folder(self.home)
 
 
 _PATHS = ("embeddings", "rerank", "chat/completions")

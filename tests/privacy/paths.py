@@ -179,10 +179,10 @@ class Walk:
             self.said += [out.decode(), err.decode()]
 
     def _look(self) -> list[Sighting]:
-        found = self.kit.in_text("\n".join(self.said), "said")
+        sightings = self.kit.in_text("\n".join(self.said), "said")
         for folder in (self.home, self.out, self.temporary):
-            found += self.kit.in_folder(folder)
-        return found + self.kit.in_processes(children(os.getpid()))
+            sightings += self.kit.in_folder(folder)
+        return sightings + self.kit.in_processes(children(os.getpid()))
 
 
 def _added(walk: Walk, canaries: Sequence[Canary], _: str) -> None:
@@ -285,8 +285,8 @@ def _learned(walk: Walk, canaries: Sequence[Canary], name: str) -> None:
     for number, lead in enumerate(("Remember that ", "From now on we use this: ")):
         folder = walk.sources / f"{name} {number}"
         folder.mkdir()
-        told = [replace(canary, memory=f"{lead}{canary.memory}") for canary in canaries]
-        learn(walk.engine, _transcript(folder, told), dial="all", project="garden")
+        spoken = [replace(canary, memory=f"{lead}{canary.memory}") for canary in canaries]
+        learn(walk.engine, _transcript(folder, spoken), dial="all", project="garden")
 
 
 def _export_with_secrets(folder: Path, canaries: Sequence[Canary]) -> Path:

@@ -48,8 +48,8 @@ def doctor(*options: str) -> str:
 
 
 def told() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(doctor("--json"))
-    return found
+    report: dict[str, Any] = json.loads(doctor("--json"))
+    return report
 
 
 def test_without_settings_nothing_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,18 +72,18 @@ def test_doctor_counts_sent_texts_by_day_and_endpoint(engine: LocalEngine, serve
     engine.upkeep.embed()
     engine.models.embed_hosted()
     engine.recall("who bakes the cake", rerank="cross")
-    found = {day["endpoint"]: day for day in told()["left"]}
-    read = found["hosted"]
+    by_endpoint = {day["endpoint"]: day for day in told()["left"]}
+    read = by_endpoint["hosted"]
     assert (read["requests"], read["texts"], read["characters"]) == (1, 3, sum(map(len, TEXTS)))
     assert (read["host"], read["day"]) == ("127.0.0.1", timestamps.now().date().isoformat())
     assert read["tokens"] == sum(map(len, TEXTS))
-    assert found["hosted questions"]["texts"] == 1
+    assert by_endpoint["hosted questions"]["texts"] == 1
     # The question goes with every text in one request.
-    assert found["rerank"]["texts"] == found["rerank"]["requests"] * (1 + len(TEXTS))
-    assert sum(day["requests"] for day in found.values()) == len(server.seen)
-    said = doctor()
-    assert f"3 texts, {read['characters']} characters to 127.0.0.1 (hosted), 1 request" in said
-    assert not any(text in said or text in json.dumps(told()) for text in TEXTS)
+    assert by_endpoint["rerank"]["texts"] == by_endpoint["rerank"]["requests"] * (1 + len(TEXTS))
+    assert sum(day["requests"] for day in by_endpoint.values()) == len(server.seen)
+    output = doctor()
+    assert f"3 texts, {read['characters']} characters to 127.0.0.1 (hosted), 1 request" in output
+    assert not any(text in output or text in json.dumps(told()) for text in TEXTS)
 
 
 def test_counts_of_sent_texts_outlive_the_settings(engine: LocalEngine, tmp_path: Path) -> None:
@@ -164,14 +164,14 @@ def test_concurrent_counts_lose_nothing(tmp_path: Path, together: Callable[[Path
     together(path, times)
     unbound = SqliteStore(path, busy_timeout_s=60.0)
     store = unbound.for_owner("me")
-    found = days(store)
+    counts = days(store)
     unbound.close()
-    assert {day.endpoint for day in found} == {"far"}
+    assert {day.endpoint for day in counts} == {"far"}
     done = counters * times
-    assert sum(day.requests for day in found) == done
-    assert sum(day.texts for day in found) == 2 * done and sum(day.characters for day in found) == 30 * done
-    assert sum(day.tokens for day in found) == 5 * done
-    assert sum(day.cost for day in found) == pytest.approx(0.25 * done)
+    assert sum(day.requests for day in counts) == done
+    assert sum(day.texts for day in counts) == 2 * done and sum(day.characters for day in counts) == 30 * done
+    assert sum(day.tokens for day in counts) == 5 * done
+    assert sum(day.cost for day in counts) == pytest.approx(0.25 * done)
 
 
 def test_account_holds_the_first_and_last_time(engine: LocalEngine) -> None:
@@ -179,6 +179,6 @@ def test_account_holds_the_first_and_last_time(engine: LocalEngine) -> None:
     ledger = StoreLedger(engine.store)
     for host in ("far.example", "near.example", "far.example"):
         ledger.leaving(Departure("far", host, timestamps.now(), 1, 1, 5, frozenset({memory.id})))
-    found = {each.host: each for each in sent(engine.store, memory.id)}
-    assert set(found) == {"far.example", "near.example"}
-    assert found["far.example"].first < found["near.example"].first < found["far.example"].last
+    hosts = {each.host: each for each in sent(engine.store, memory.id)}
+    assert set(hosts) == {"far.example", "near.example"}
+    assert hosts["far.example"].first < hosts["near.example"].first < hosts["far.example"].last

@@ -85,9 +85,9 @@ def test_files_and_their_names_are_searched(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "deep" / "wal").write_bytes(b"\0" * 980 + token.secret.encode() + b"\0" * 3000)
     (tmp_path / other.secret).write_bytes(b"")
     (tmp_path / "packed.gz").write_bytes(gzip.compress(b"harmless"))
-    found = KIT.in_folder(tmp_path)
-    assert {sighting.number for sighting in found} == {0, 7}
-    assert any(sighting.place.endswith("wal@980") for sighting in found)
+    sightings = KIT.in_folder(tmp_path)
+    assert {sighting.number for sighting in sightings} == {0, 7}
+    assert any(sighting.place.endswith("wal@980") for sighting in sightings)
 
 
 def test_arguments_and_environment_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,9 +97,9 @@ def test_arguments_and_environment_are_searched(monkeypatch: pytest.MonkeyPatch)
     with subprocess.Popen(wait, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "X": other}) as child:
         assert child.stdout is not None and child.stdout.readline() == b"up\n"
         assert child.pid in children(os.getpid())
-        found = KIT.in_processes([child.pid])
+        sightings = KIT.in_processes([child.pid])
         child.communicate(b"\n")
-    assert {(sighting.number, sighting.place.split()[0]) for sighting in found} >= {(0, "cmdline"), (7, "environ")}
+    assert {(sighting.number, sighting.place.split()[0]) for sighting in sightings} >= {(0, "cmdline"), (7, "environ")}
     monkeypatch.setenv("OWN", own)
     assert {sighting.number for sighting in KIT.in_processes()} == {9}
     assert KIT.in_processes([child.pid]) == KIT.in_processes(), "a process that has ended has nothing to show"

@@ -38,9 +38,9 @@ def _all_ways_around(cleared: ClearedText) -> list[Callable[[], Any]]:
         return object.__new__(ClearedText).text
 
     def bare_and_filled() -> Any:
-        made = object.__new__(ClearedText)
-        object.__setattr__(made, "_ClearedText__text", "secret")
-        return made.text
+        forged = object.__new__(ClearedText)
+        object.__setattr__(forged, "_ClearedText__text", "secret")
+        return forged.text
 
     def subclass() -> Any:
         return type("Mine", (ClearedText,), {})

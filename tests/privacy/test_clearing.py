@@ -70,7 +70,7 @@ def test_a_name_that_only_private_memories_know_is_a_quotation(open_engine: Call
     clearing = engine.models.egress_policy
     assert clearing.question("where does Torvald live?")[0] is None
     assert clearing.question("where does the cat live?")[0] is not None
-    known = engine.remember("Torvald writes the minutes of every meeting")
+    stored = engine.remember("Torvald writes the minutes of every meeting")
     assert clearing.question("where does Torvald live?")[0] is not None
-    engine.erase(known.id)
+    engine.erase(stored.id)
     assert clearing.question("where does Torvald live?")[0] is None

@@ -36,20 +36,20 @@ def _covers(sample: secret_samples.Sample) -> bool:
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_find_reaches_its_recall_and_precision(half: int) -> None:
-    found = sum(_covers(sample) for sample in GUILTY if sample.half == half)
+    covered = sum(_covers(sample) for sample in GUILTY if sample.half == half)
     false = sum(bool(find(sample.text)) for sample in INNOCENT if sample.half == half)
     all_of_them = sum(sample.half == half for sample in GUILTY)
-    assert found / all_of_them >= 0.95
-    assert found / (found + false) >= 0.95
+    assert covered / all_of_them >= 0.95
+    assert covered / (covered + false) >= 0.95
 
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_find_reads_encoded_forms_tools_and_languages(half: int) -> None:
     samples = [sample for sample in FORMS if sample.half == half]
-    found = [_covers(sample) for sample in samples if sample.kind]
+    covered = [_covers(sample) for sample in samples if sample.kind]
     false = sum(bool(find(sample.text)) for sample in samples if sample.kind is None)
-    assert sum(found) / len(found) >= 0.93
-    assert sum(found) / (sum(found) + false) >= 0.99
+    assert sum(covered) / len(covered) >= 0.93
+    assert sum(covered) / (sum(covered) + false) >= 0.99
 
 
 @pytest.mark.parametrize(
@@ -256,8 +256,8 @@ def test_a_locked_private_key_is_one_too() -> None:
 
 def test_one_wrong_digit_makes_a_card_innocent() -> None:
     card = secret_samples.fill("‹luhn:4:16›")
-    for place in range(1, 16):
-        changed = card[:place] + str((int(card[place]) + 1) % 10) + card[place + 1 :]
+    for position in range(1, 16):
+        changed = card[:position] + str((int(card[position]) + 1) % 10) + card[position + 1 :]
         assert _kinds(f"card {changed}") == []
     assert _kinds(f"card {card}") == ["card"]
     assert _kinds(f"order {card}") == []
@@ -266,8 +266,8 @@ def test_one_wrong_digit_makes_a_card_innocent() -> None:
 def test_one_wrong_character_makes_an_iban_innocent() -> None:
     account = secret_samples.fill("‹iban:DE›")
     assert _kinds(account) == ["iban"]
-    for place in range(4, 22):
-        changed = account[:place] + str((int(account[place]) + 1) % 10) + account[place + 1 :]
+    for position in range(4, 22):
+        changed = account[:position] + str((int(account[position]) + 1) % 10) + account[position + 1 :]
         assert _kinds(changed) == []
 
 

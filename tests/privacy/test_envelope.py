@@ -34,9 +34,9 @@ def test_the_document_opens_the_vault_again() -> None:
 
 def test_every_flipped_bit_of_a_blob_is_noticed() -> None:
     blob = OPEN.seal("a", 1, TEXT)
-    for place in range(len(blob) * 8):
+    for bit in range(len(blob) * 8):
         flipped = bytearray(blob)
-        flipped[place // 8] ^= 1 << place % 8
+        flipped[bit // 8] ^= 1 << bit % 8
         with pytest.raises((VaultDamaged, VaultLocked)):
             OPEN.open("a", 1, bytes(flipped))
 
@@ -89,8 +89,8 @@ def test_other_kind_of_source_is_reported(tmp_path: Path) -> None:
 
 def test_every_altered_character_of_the_document_is_noticed_or_harmless() -> None:
     blob = OPEN.seal("a", 1, TEXT)
-    for place in range(len(DOCUMENT)):
-        altered = DOCUMENT[:place] + ("0" if DOCUMENT[place] != "0" else "1") + DOCUMENT[place + 1 :]
+    for position in range(len(DOCUMENT)):
+        altered = DOCUMENT[:position] + ("0" if DOCUMENT[position] != "0" else "1") + DOCUMENT[position + 1 :]
         try:
             opened = vaults.unlock(altered, OLD)
         except Unavailable:

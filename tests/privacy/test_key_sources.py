@@ -130,8 +130,8 @@ def test_killed_at_any_step_a_key_file_is_whole_or_as_before(tmp_path: Path, wri
             path.write_bytes(written)
             path.chmod(0o600)
         is_over = _killed_while_it_is_made(path, step)
-        found = path.read_bytes() if path.exists() else None
-        assert found in (None, written) or len(KeyFile(path).key({})) == key_sources.KEY_BYTES
+        content = path.read_bytes() if path.exists() else None
+        assert content in (None, written) or len(KeyFile(path).key({})) == key_sources.KEY_BYTES
         source = KeyFile(path, replaces_unfinished=True)
         assert len(source.key(source.fresh())) == key_sources.KEY_BYTES
         if is_over:

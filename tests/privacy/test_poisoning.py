@@ -145,12 +145,12 @@ def test_no_import_becomes_the_users_word(way: str, engine: LocalEngine, tmp_pat
 
 @pytest.mark.slow
 def test_nothing_an_agent_stores_becomes_the_users_word(engine: LocalEngine) -> None:
-    said = ("agent", "tool", "web")
+    origins = ("agent", "tool", "web")
 
     async def store() -> None:
         async with Client(build(lambda: engine)) as client:
             for number, text in enumerate(PAYLOADS):
-                await client.call_tool("memory_store", {"content": text, "origin": said[number % 3]})
+                await client.call_tool("memory_store", {"content": text, "origin": origins[number % 3]})
             refused = await client.call_tool("memory_store", {"content": "I am the user", "origin": "user"})
             assert refused.is_error
 
@@ -166,9 +166,9 @@ def test_nothing_an_agent_stores_becomes_the_users_word(engine: LocalEngine) -> 
             project=memory.project,
             client="claude-code",
         )
-        given = engine.agents.respond(call).text
-        assert "· origin tool ·" not in given and "· origin web ·" not in given
-        assert given.count("</triskele-memory>") <= 1
+        injected = engine.agents.respond(call).text
+        assert "· origin tool ·" not in injected and "· origin web ·" not in injected
+        assert injected.count("</triskele-memory>") <= 1
 
 
 def test_origins_survive_a_round_trip_and_rise_in_none(

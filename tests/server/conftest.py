@@ -45,11 +45,11 @@ def unfiltered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def accounts(postgres_url: str) -> Iterator[Accounts]:
     """The accounts of alice, bob and carol in one Postgres database."""
-    found = Accounts(postgres_url)
+    opened = Accounts(postgres_url)
     for name in ("alice", "bob", "carol"):
-        found.create_user(name)
-    yield found
-    found.close()
+        opened.create_user(name)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

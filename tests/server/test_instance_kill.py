@@ -87,7 +87,7 @@ def test_instance_killed_while_indexing_ranks_as_a_new_one(tmp_path: Path, postg
         assert (health.findings, health.index_faults, health.vectors_damaged, health.waiting) == ((), 0, 0, 0)
         assert killed.lexical.damaged() == 0
         for question in _texts("queries.jsonl")[::32]:
-            asked = {"limit": 50, "logged": False}
-            left, right = (engine.recall(question, **asked).hits for engine in (killed, new))
+            options = {"limit": 50, "logged": False}
+            left, right = (engine.recall(question, **options).hits for engine in (killed, new))
             assert [(hit.memory.id, hit.score) for hit in left] == [(hit.memory.id, hit.score) for hit in right]
             assert left

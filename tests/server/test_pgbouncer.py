@@ -51,8 +51,8 @@ def _on_every_connection(address: str, query: str) -> list[tuple[object, ...]]:
             return rows
 
     with ThreadPoolExecutor(CONNECTIONS) as threads:
-        asked = [threads.submit(ask) for _ in range(CONNECTIONS)]
-        return [row for each in asked for row in each.result()]
+        futures = [threads.submit(ask) for _ in range(CONNECTIONS)]
+        return [row for each in futures for row in each.result()]
 
 
 def test_pooled_connections_keep_owners_apart(address: str, make_memory: Callable[..., Memory], tmp_path: Path) -> None:

@@ -21,21 +21,21 @@ from triskele.text import timestamps
 
 @pytest.fixture
 def accounts(postgres_url: str) -> Iterator[Accounts]:
-    found = Accounts(postgres_url)
-    yield found
-    found.close()
+    database = Accounts(postgres_url)
+    yield database
+    database.close()
 
 
 def test_create_key_returns_a_key_that_verifies(accounts: Accounts, postgres_url: str) -> None:
     accounts.create_user("ada", quotas=Quotas(memories=5))
-    text, made = accounts.create_key("ada", label="laptop", scopes=("write", "read"))
-    found = accounts.verify(text)
-    assert found is not None and found.user == accounts.user("ada") and found.key == made
-    assert (made.scopes, found.user.quotas.memories) == (("read", "write"), 5)
+    text, key = accounts.create_key("ada", label="laptop", scopes=("write", "read"))
+    verified = accounts.verify(text)
+    assert verified is not None and verified.user == accounts.user("ada") and verified.key == key
+    assert (key.scopes, verified.user.quotas.memories) == (("read", "write"), 5)
     with psycopg.connect(postgres_url) as connection:
         connection.execute("SELECT set_config('triskele.accounts', 'on', true)")
-        kept = str(connection.execute("SELECT * FROM triskele.keys").fetchall())
-    assert text.split("_", 2)[2] not in kept and made.id in kept
+        rows = str(connection.execute("SELECT * FROM triskele.keys").fetchall())
+    assert text.split("_", 2)[2] not in rows and key.id in rows
 
 
 @pytest.mark.parametrize("change", ["", "x", "tsk_", "tsk_zz_a", "tsk_000000000000_abc"])
@@ -45,20 +45,20 @@ def test_foreign_key_is_rejected(accounts: Accounts, change: str) -> None:
 
 def test_wrong_expired_and_revoked_keys_are_rejected(accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
     accounts.create_user("ada")
-    text, made = accounts.create_key("ada", expires_at=timestamps.now() + timedelta(days=1))
+    text, key = accounts.create_key("ada", expires_at=timestamps.now() + timedelta(days=1))
     other, _ = accounts.create_key("ada")
     assert accounts.verify(text) is not None
     assert accounts.verify(text[:-1]) is None
-    assert accounts.verify(f"tsk_{made.id}_{other.split('_', 2)[2]}") is None
+    assert accounts.verify(f"tsk_{key.id}_{other.split('_', 2)[2]}") is None
     later = timestamps.now() + timedelta(days=2)
     with monkeypatch.context() as patched:
         patched.setattr(timestamps, "now", lambda: later)
         assert accounts.verify(text) is None
         assert accounts.verify(other) is not None
-    assert accounts.revoke_key(made.id).revoked_at is not None
+    assert accounts.revoke_key(key.id).revoked_at is not None
     assert accounts.verify(text) is None
     with pytest.raises(NotFound):
-        accounts.revoke_key(made.id, user="eve")
+        accounts.revoke_key(key.id, user="eve")
     with pytest.raises(BadInput, match="expired already"):
         accounts.create_key("ada", expires_at=timestamps.now())
 

@@ -44,10 +44,10 @@ def open_as(tmp_path: Path) -> Iterator[Open]:
 
 
 def _indexes(engine: LocalEngine) -> DatabaseIndexes:
-    found = engine.models.database(engine.semantic())
-    assert found is not None
-    found.catch_up()
-    return found
+    indexes = engine.models.database(engine.semantic())
+    assert indexes is not None
+    indexes.catch_up()
+    return indexes
 
 
 def _ids(engine: LocalEngine, question: str, **options: Any) -> list[str]:
@@ -74,13 +74,13 @@ def test_database_corpus_ranks_as_the_local_corpus(
     by_database.apply([Add(memory, verbatim=True) for _, memory in by_file.store.versions()])
     by_database.apply([Connect(link) for link in by_file.store.all_links()])
     by_database.upkeep.embed()
-    asked = {"limit": 20, "all_projects": True, "logged": False}
-    expected = {question: by_file.recall(question, **asked).hits for question in _questions()}
+    options = {"limit": 20, "all_projects": True, "logged": False}
+    expected = {question: by_file.recall(question, **options).hits for question in _questions()}
     # So few are compared vector by vector; then the index has to find them.
     for limit in (database.EXACT_LIMIT, 0):
         monkeypatch.setattr(database, "EXACT_LIMIT", limit)
         for question, hits in expected.items():
-            found = by_database.recall(question, **asked).hits
+            found = by_database.recall(question, **options).hits
             assert [hit.memory.id for hit in found] == [hit.memory.id for hit in hits], question
             assert [hit.score for hit in found] == pytest.approx([hit.score for hit in hits], abs=1e-4)
             assert [hit.reason for hit in found] == [hit.reason for hit in hits]
@@ -88,28 +88,28 @@ def test_database_corpus_ranks_as_the_local_corpus(
 
 def test_database_corpus_finds_a_memory_at_once(open_as: Open, postgres_url: str) -> None:
     engine = open_as("first", postgres_url)
-    kept = engine.remember("herons nest in the old mill").id
-    assert _ids(engine, "where do herons nest?") == [kept]
-    engine.edit(kept, content="storks nest in the old mill")
+    id = engine.remember("herons nest in the old mill").id
+    assert _ids(engine, "where do herons nest?") == [id]
+    engine.edit(id, content="storks nest in the old mill")
     assert engine.recall("who nests in the mill?").hits[0].memory.content == "storks nest in the old mill"
     assert _ids(engine, "herons", legs=["lexical"]) == []
-    engine.forget(kept)
+    engine.forget(id)
     assert _ids(engine, "storks in the mill") == []
 
 
 def test_database_corpus_follows_other_instances(open_as: Open, postgres_url: str) -> None:
     reader, writer = open_as("first", postgres_url), open_as("second", postgres_url, "local")
     assert _ids(reader, "herons") == []
-    kept = writer.remember("herons nest in the old mill").id
+    id = writer.remember("herons nest in the old mill").id
     writer.upkeep.embed()
     assert _rows(postgres_url, "SELECT * FROM postings") == []
-    assert _ids(reader, "where do herons nest?") == [kept]
+    assert _ids(reader, "where do herons nest?") == [id]
     assert _rows(postgres_url, "SELECT count(*) FROM embeddings WHERE embedding IS NOT NULL") == [(1,)]
 
 
 def test_erase_leaves_no_word_and_no_vector(open_as: Open, postgres_url: str) -> None:
     engine = open_as("first", postgres_url)
-    kept = engine.remember("herons nest in the old mill").id
+    id = engine.remember("herons nest in the old mill").id
     engine.upkeep.embed()
     _ids(engine, "herons")
     before = _rows(postgres_url, "SELECT * FROM corpora"), sorted(_rows(postgres_url, "SELECT * FROM terms"))
@@ -124,7 +124,7 @@ def test_erase_leaves_no_word_and_no_vector(open_as: Open, postgres_url: str) ->
     for table in TABLES:
         assert "uillback" not in str(_rows(postgres_url, f"SELECT * FROM {table}")), table
     assert _rows(postgres_url, "SELECT count(*) FROM embeddings") == [(1,)]
-    assert _ids(engine, "Quillback the heron") == [kept]
+    assert _ids(engine, "Quillback the heron") == [id]
 
 
 def test_pending_and_secret_memories_are_found_by_words(open_as: Open, postgres_url: str) -> None:
@@ -179,9 +179,9 @@ def test_words_in_narrow_scopes_score_as_in_the_local_corpus(
         for limit in (20, 0):
             monkeypatch.setattr(database, "EXACT_LIMIT", limit)
             _indexes(engine).sizes.clear()
-            found = _indexes(engine).open_corpus(scope).search(terms, limit=5)
-            assert [hit.row for hit in found] == [hit.row for hit in expected], (project, limit)
-            assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-4)
+            hits = _indexes(engine).open_corpus(scope).search(terms, limit=5)
+            assert [hit.row for hit in hits] == [hit.row for hit in expected], (project, limit)
+            assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-4)
 
 
 def test_hnsw_index_serves_large_scopes(open_as: Open, postgres_url: str) -> None:
@@ -197,8 +197,8 @@ def test_hnsw_index_serves_large_scopes(open_as: Open, postgres_url: str) -> Non
         connection.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
         planned = str(connection.execute(f"EXPLAIN {statement}", bindings).fetchall())
     assert "Index Scan using embedding_" in planned
-    [[made]] = _rows(postgres_url, "SELECT indexdef FROM pg_indexes WHERE indexname LIKE 'embedding\\_%'")
-    assert "m='16'" in made and "ef_construction='64'" in made and "halfvec_cosine_ops" in made
+    [[definition]] = _rows(postgres_url, "SELECT indexdef FROM pg_indexes WHERE indexname LIKE 'embedding\\_%'")
+    assert "m='16'" in definition and "ef_construction='64'" in definition and "halfvec_cosine_ops" in definition
 
 
 def test_another_analyzer_rewrites_the_words(open_as: Open, postgres_url: str) -> None:
@@ -213,13 +213,13 @@ def test_another_analyzer_rewrites_the_words(open_as: Open, postgres_url: str) -
 
 def test_restored_backup_is_indexed_again(open_as: Open, postgres_url: str, tmp_path: Path) -> None:
     engine = open_as("first", postgres_url)
-    kept = engine.remember("herons nest in the old mill").id
+    id = engine.remember("herons nest in the old mill").id
     engine.upkeep.embed()
     _ids(engine, "herons")
     engine.upkeep.backup(tmp_path / "one.backup")
     engine.remember("storks nest on the roof")
     engine.upkeep.restore_backup(tmp_path / "one.backup")
-    assert _ids(engine, "who nests where?") == [kept]
+    assert _ids(engine, "who nests where?") == [id]
     assert _rows(postgres_url, "SELECT count(*) FROM embeddings") == [(1,)]
     assert "stork" not in str(_rows(postgres_url, "SELECT * FROM terms"))
 
@@ -230,9 +230,9 @@ def test_restored_backup_is_indexed_again(open_as: Open, postgres_url: str, tmp_
     + [(version, False, False) for version in ("0.8.3", "0.8.6", "0.10.0", "1.0")],
 )
 def test_judge_refuses_or_warns_of_old_pgvector(version: str, is_refused: bool, is_warned: bool) -> None:
-    found = vector_extension.judge(version, "public")
-    assert (bool(found.problem), bool(found.warning)) == (is_refused, is_warned)
-    assert version in (found.problem or found.warning or version)
+    verdict = vector_extension.judge(version, "public")
+    assert (bool(verdict.problem), bool(verdict.warning)) == (is_refused, is_warned)
+    assert version in (verdict.problem or verdict.warning or version)
 
 
 def test_doctor_reports_missing_pgvector_and_the_local_corpus_serves(
@@ -240,11 +240,11 @@ def test_doctor_reports_missing_pgvector_and_the_local_corpus_serves(
 ) -> None:
     monkeypatch.setattr(vector_extension, "EXTENSION", "vector_of_nobody")
     engine = open_as("first", postgres_url)
-    kept = engine.remember("herons nest in the old mill").id
-    assert _ids(engine, "where do herons nest?") == [kept]
+    id = engine.remember("herons nest in the old mill").id
+    assert _ids(engine, "where do herons nest?") == [id]
     assert _rows(postgres_url, "SELECT * FROM postings") == []
-    [said] = engine.upkeep.inspect().corpus_notes
-    assert said.startswith("pgvector is not installed") and said.endswith("the local corpus is used")
+    [note] = engine.upkeep.inspect().corpus_notes
+    assert note.startswith("pgvector is not installed") and note.endswith("the local corpus is used")
     shown = rendered(health_view(engine.upkeep.inspect(), deep=False), 1000, colored=False)
     assert "the local corpus is used" in shown
 

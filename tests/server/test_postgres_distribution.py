@@ -55,9 +55,9 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
         def watched(self: Any, query: Any, values: Any = None, *rest: Any, **details: Any) -> Any:
             if isinstance(query, str) and query.lstrip().upper().startswith(_EXPLAINED):
-                given = list(values or ()) if is_many else values
-                seen.setdefault(query, given[0] if is_many and given else given)
-                values = given
+                bindings = list(values or ()) if is_many else values
+                seen.setdefault(query, bindings[0] if is_many and bindings else bindings)
+                values = bindings
             return execute(self, query, values, *rest, **details)
 
         monkeypatch.setattr(kind, name, watched)
@@ -184,8 +184,8 @@ def _unbound(node: dict[str, Any], owned: set[str]) -> Iterator[str]:
     table = node.get("Relation Name")
     children = node.get("Plans", [])
     if table in owned and node["Node Type"] != "ModifyTable":
-        told = " ".join(json.dumps([each.get(name) for name in _CONDITIONS]) for each in (node, *children))
-        if not _BOUND.search(told):
-            yield f"{node['Node Type']} of {table}: {told}"
+        conditions = " ".join(json.dumps([each.get(name) for name in _CONDITIONS]) for each in (node, *children))
+        if not _BOUND.search(conditions):
+            yield f"{node['Node Type']} of {table}: {conditions}"
     for child in children:
         yield from _unbound(child, owned)

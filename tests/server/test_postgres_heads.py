@@ -120,14 +120,14 @@ def test_recall_completes_the_index_of_an_opened_model(open_as: Open, monkeypatc
     engine = open_as("first")
     engine.remember("Releases go to the cluster by Argo CD")
     engine.upkeep.embed()
-    known = engine.semantic()
-    assert known is not None
+    semantic = engine.semantic()
+    assert semantic is not None
 
     class Other:
         fingerprint = "other@1"
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(known.embedder, name)
+            return getattr(semantic.embedder, name)
 
     monkeypatch.setattr(local, "local_embedder", lambda _: Other())
     model_switch.put_in_force(engine.store, "other", "bundled", {})
@@ -175,16 +175,16 @@ def test_heads_accept_lower_numbers_of_another_database(
 ) -> None:
     memories = [make_memory(str(number)) for number in range(2)]
     stores = []
-    for made in (1, 9):
+    for count in (1, 9):
         store, owner = _owner(new_postgres(), tmp_path)
         owner.apply(list(map(Add, memories)), batch="one")
         [row, *_] = [row for row, _ in owner.names.unread()]
         # Each link and each name takes a number.
-        for number in range(made):
+        for number in range(count):
             link = _link(*memories, kind=LinkKind.SEE_ALSO)
             owner.apply([Connect(link)], batch=str(number))
             owner.apply([Disconnect(link)], batch=str(number))
-            owner.names.save({row: [Named(f"name {made} {number}", "n", "Name", False, "name")]})
+            owner.names.save({row: [Named(f"name {count} {number}", "n", "Name", False, "name")]})
         stores.append((store, owner))
     (few, source), (many, target) = stores
     source.apply([Add(third := make_memory("three")), Connect(_link(third, memories[0]))], batch="last")

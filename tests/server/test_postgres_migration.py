@@ -103,16 +103,16 @@ def test_owned_tables_force_row_level_security(postgres_url: str) -> None:
             " LEFT JOIN pg_policies p ON p.schemaname = nspname AND p.tablename = relname AND policyname = 'own_rows'"
             " WHERE nspname = 'triskele' AND relkind = 'r' AND attname = 'owner' AND relname <> 'owners'"
         ).fetchall()
-        others = connection.execute(
+        columns = connection.execute(
             "SELECT tablename, policyname, permissive, cmd FROM pg_policies"
             " WHERE schemaname = 'triskele' AND policyname <> 'own_rows'"
         ).fetchall()
     assert {name for name, *_ in rows} == set(TABLES)
     assert all(is_forced and using and using == check for _, is_forced, using, check in rows)
     # Whatever else a policy allows, it allows to read, and of memories nothing.
-    assert {table for table, _, permissive, _ in others if permissive == "PERMISSIVE"} == ALSO_READ
-    assert {command for *_, permissive, command in others if permissive == "PERMISSIVE"} == {"SELECT"}
-    assert {table for table, _, permissive, _ in others if permissive == "RESTRICTIVE"} == {"versions"}
+    assert {table for table, _, permissive, _ in columns if permissive == "PERMISSIVE"} == ALSO_READ
+    assert {command for *_, permissive, command in columns if permissive == "PERMISSIVE"} == {"SELECT"}
+    assert {table for table, _, permissive, _ in columns if permissive == "RESTRICTIVE"} == {"versions"}
 
 
 def test_failed_migration_leaves_nothing_and_is_retried(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,11 +68,11 @@ def test_stores_and_instances_rank_alike(
     monkeypatch.setattr(BundledEmbedder, "encode_documents", _refuse)
     second = open_as("second", postgres_url)
     for question in _questions():
-        asked = {"limit": 50, "all_projects": True, "logged": False}
-        expected = by_file.recall(question, **asked)
+        options = {"limit": 50, "all_projects": True, "logged": False}
+        expected = by_file.recall(question, **options)
         assert len(expected.hits) > 5
         for engine in (first, second):
-            answer = engine.recall(question, **asked)
+            answer = engine.recall(question, **options)
             assert _ranking(answer) == [(hit.memory.id, hit.score) for hit in expected.hits], question
             assert answer.missing == expected.missing
 
@@ -81,13 +81,13 @@ def test_instances_see_writes_and_vectors_of_each_other(open_as: Open, postgres_
     first, second = open_as("first", postgres_url), open_as("second", postgres_url)
     for engine in (first, second):
         engine.recall("how is the service deployed?")
-    kept = first.remember("Releases go to the cluster by Argo CD")
+    outcome = first.remember("Releases go to the cluster by Argo CD")
     first.upkeep.embed()
     answers = [engine.recall("how do releases get to the cluster?") for engine in (first, second)]
-    assert [[hit.memory.id for hit in answer.hits] for answer in answers] == [[kept.id], [kept.id]]
+    assert [[hit.memory.id for hit in answer.hits] for answer in answers] == [[outcome.id], [outcome.id]]
     assert answers[0].hits[0].score == pytest.approx(answers[1].hits[0].score, abs=1e-6)
     assert "late" in answers[1].hits[0].legs
-    second.erase(kept.id)
+    second.erase(outcome.id)
     assert [engine.recall("how do releases get to the cluster?").hits for engine in (first, second)] == [(), ()]
 
 
@@ -103,8 +103,10 @@ def test_unwritable_index_is_read_from_the_database(
     semantic = second.semantic()
     assert semantic is not None
     monkeypatch.setattr(type(semantic.tokens), "_has_caught_up", lambda _: False)
-    found = [[(hit.memory.id, hit.score) for hit in each.recall("who waters plants?").hits] for each in (first, second)]
-    assert found[0] == found[1] != []
+    answers = [
+        [(hit.memory.id, hit.score) for hit in each.recall("who waters plants?").hits] for each in (first, second)
+    ]
+    assert answers[0] == answers[1] != []
     assert not semantic.tokens.path.exists()
 
 
@@ -123,7 +125,7 @@ def test_owners_have_separate_indexes(postgres_url: str, tmp_path: Path) -> None
 def test_erase_reaches_rows_and_files_of_every_instance(open_as: Open, postgres_url: str, tmp_path: Path) -> None:
     first, second = open_as("first", postgres_url), open_as("second", postgres_url)
     gone = first.remember("Zebrafinches nest in the Quillback tower")
-    kept = first.remember("Releases go out by Argo CD")
+    outcome = first.remember("Releases go out by Argo CD")
     first.upkeep.embed()
     question = "where do birds nest, how do releases go out?"
     for engine in (first, second):
@@ -142,7 +144,7 @@ def test_erase_reaches_rows_and_files_of_every_instance(open_as: Open, postgres_
         sql = "SELECT dead_tuple_count FROM pgstattuple('triskele.versions')"
         assert connection.execute(sql).fetchall() == [(0,)]
     for engine in (first, second):
-        assert [hit.memory.id for hit in engine.recall(question).hits] == [kept.id]
+        assert [hit.memory.id for hit in engine.recall(question).hits] == [outcome.id]
         semantic = engine.semantic()
         assert semantic is not None
         for index in (semantic.dense, semantic.tokens):

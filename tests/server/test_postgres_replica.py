@@ -326,16 +326,16 @@ def test_position_header_leads_another_instance(open_as: Open, url: str, followi
 def test_threads_share_the_position_of_an_owner(
     url: str, following: PostgresProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Position.__init__
+    make_position = Position.__init__
 
     def made_slowly(position: Position, *given: Any) -> None:
-        made(position, *given)
+        make_position(position, *given)
         time.sleep(0.05)
 
     monkeypatch.setattr(Position, "__init__", made_slowly)
     with closing(Connections(url, read_url=_at(following, url))) as opened, ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: opened.written["alice"], range(8)))
-    assert len({id(position) for position in found}) == 1
+        positions = list(pool.map(lambda _: opened.written["alice"], range(8)))
+    assert len({id(position) for position in positions}) == 1
 
 
 def _client(engine: LocalEngine) -> TestClient:

@@ -73,9 +73,9 @@ def test_recall_finds_shared_memories_until_unshare(open_as: Open, corpus: str) 
     for engine in (bob, elsewhere):
         engine.upkeep.embed()
         for legs in ({"lexical"}, {"dense"}, {"lexical", "graph"}, None):
-            found = engine.recall("the heron of Holm Bridge", legs=legs, logged=False)
-            assert found.hits[0].memory.id == heron, legs
-            assert found.hits[0].memory.shared_by == "alice"
+            answer = engine.recall("the heron of Holm Bridge", legs=legs, logged=False)
+            assert answer.hits[0].memory.id == heron, legs
+            assert answer.hits[0].memory.shared_by == "alice"
         bridge = engine.concepts.show("Holm Bridge")
         assert {each.id for each in (*bridge.subject_of, *bridge.mentioned_in)} == {heron, otter}
         assert {each.id for each in engine.browse().memories if each.shared_by} == {heron, otter}
@@ -231,16 +231,16 @@ def test_export_and_duplicates_leave_out_shared_memories(open_as: Open, tmp_path
     alice, bob = open_as("alice"), open_as("bob")
     heron = alice.remember(HERON)
     _shares(alice).share("memory", heron.id, "user", "bob")
-    kept = bob.remember(HERON)
-    assert kept.action is Action.ADDED
+    outcome = bob.remember(HERON)
+    assert outcome.action is Action.ADDED
     assert (
-        Curator(bob).related(bob.store.history(kept.id)[-1])
+        Curator(bob).related(bob.store.history(outcome.id)[-1])
         == []
-        == Curator(bob).related_by_words(bob.store.history(kept.id)[-1])
+        == Curator(bob).related_by_words(bob.store.history(outcome.id)[-1])
     )
     report = export_memories(bob, tmp_path / "bob.jsonl")
     text = (tmp_path / "bob.jsonl").read_text(encoding="utf-8")
-    assert report.written == 1 and kept.id in text and heron.id not in text
+    assert report.written == 1 and outcome.id in text and heron.id not in text
 
 
 @pytest.mark.parametrize("corpus", ["local"], indirect=True)
@@ -268,9 +268,9 @@ def test_archive_holds_only_own_memories(open_as: Open, tmp_path: Path) -> None:
 def test_confidence_ignores_untrusted_successors(open_as: Open, supersedes: bool) -> None:
     alice, bob = open_as("alice"), open_as("bob")
     question = "at which early hour does the orchard shop deploy its apple catalogue pages?"
-    told = "The orchard shop deploys its apple catalogue pages at an early hour"
-    old = alice.remember(f"{told}: eight").id
-    new = alice.remember(f"{told}: nine", supersedes=old if supersedes else None).id
+    text = "The orchard shop deploys its apple catalogue pages at an early hour"
+    old = alice.remember(f"{text}: eight").id
+    new = alice.remember(f"{text}: nine", supersedes=old if supersedes else None).id
     bob.remember("Early trains are late in May")
     bob.remember("The dentist has moved to Bregenz")
     for engine in (alice, bob):

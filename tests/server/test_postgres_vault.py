@@ -56,9 +56,9 @@ def test_owners_have_keys_outside_the_database(
     wraps = {}
     for owner in ("alice", "bob"):
         with _engine(postgres_url, tmp_path, owner) as engine:
-            kept = engine.remember(SECRET, sensitivity="secret")
+            outcome = engine.remember(SECRET, sensitivity="secret")
         with _engine(postgres_url, tmp_path, owner) as engine:
-            assert engine.reveal(kept.id).text == SECRET
+            assert engine.reveal(outcome.id).text == SECRET
             wraps[owner] = engine.store.documents.get("vault", "keys")
     assert wraps["alice"] != wraps["bob"]
     assert key not in "".join(wraps.values())
@@ -89,11 +89,11 @@ def test_rotate_key_changes_the_key_source(
     (tmp_path / "config.toml").write_text(f"[privacy]\n{_by_file(key, monkeypatch, tmp_path)}\n")
     monkeypatch.setenv(KEY_VARIABLE, key)
     with _engine(postgres_url, tmp_path, "alice") as engine:
-        kept = engine.remember(SECRET, sensitivity="secret")
+        outcome = engine.remember(SECRET, sensitivity="secret")
         assert engine.vault.rotate("environment", renew=True).source == "environment"
     (tmp_path / "vault.key").unlink()
     with _engine(postgres_url, tmp_path, "alice") as engine:
-        assert engine.reveal(kept.id).text == SECRET
+        assert engine.reveal(outcome.id).text == SECRET
 
 
 def test_key_command_comes_only_from_the_settings_file(tmp_path: Path) -> None:
