@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 
 def stop_words() -> frozenset[str]:
     """Those of recall, without importing its other modules."""
-    spec = importlib.util.spec_from_file_location("text", ROOT / "src" / "triskele" / "base" / "text.py")
+    spec = importlib.util.spec_from_file_location("text", ROOT / "src" / "triskele" / "text" / "words.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.STOP_WORDS
