@@ -185,6 +185,14 @@ def save(model: Encoder, folder: Path) -> None:
     save_file({name: value.half().contiguous() for name, value in state.items()}, folder / "trained.safetensors")
 
 
+def learned_state(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a folder of trained or of whole weights, with the projection, in full precision."""
+    if (folder / "trained.safetensors").exists():
+        return {name: value.float() for name, value in load_file(folder / "trained.safetensors").items()}
+    state = {name: value.float() for name, value in load_file(folder / "model.safetensors").items()}
+    return state | {"projection": torch.from_numpy(np.load(folder / "projection.npy"))}
+
+
 def load(base: Path, parts: Sequence[tuple[Path, float]] = ()) -> Encoder:
     """The published weights averaged with trained ones, each with its share."""
     state = {name: value.float() for name, value in load_file(base / "model.safetensors").items()}
@@ -192,7 +200,7 @@ def load(base: Path, parts: Sequence[tuple[Path, float]] = ()) -> Encoder:
     rest = 1 - sum(share for _, share in parts)
     mixed, mixed_projection = dict(state), rest * projection
     for folder, share in parts:
-        learned = {name: value.float() for name, value in load_file(folder / "trained.safetensors").items()}
+        learned = learned_state(folder)
         mixed_projection = mixed_projection + share * learned.pop("projection")
         mixed |= {name: mixed[name] + share * (value - state[name]) for name, value in learned.items()}
     config = json.loads((base / "config.json").read_text())

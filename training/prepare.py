@@ -4,6 +4,7 @@
 
 OUT holds every text once as BERT token ids (`tokens`, `offsets`), the pool of passages that negatives are mined
 from (`pool`: text, speaker) and the pairs (`pairs`, columns in columns.PAIR). Text ids 0 to 2 are markers.
+OUT.sources.json names each source with its licence (training.subset chooses by them).
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class Collection:
         source, question = row["source"], row["q"].strip()
         spoken = source.startswith(SPOKEN)
         name, said = augment.split_speaker(row["d"].strip()) if spoken else ("", row["d"].strip())
-        number = self.sources.setdefault(source, len(self.sources))
+        # A source may hold texts under several licences.
+        number = self.sources.setdefault(f"{source} {row.get('licence', '')}", len(self.sources))
         text, speaker = self.texts.add(said), self.texts.speaker(name)
         origin = self.pool.setdefault((text, speaker), len(self.pool))
         kind = DIALOGUE if name else SHORT if source.startswith(NATURAL) else PLAIN

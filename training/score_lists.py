@@ -1,9 +1,10 @@
-"""Lists without context, scored by trained cross-encoders.
+"""Lists without context, scored by trained cross-encoders or by nothing but which passage is the positive.
 
-    python -m training.score_lists DATA.npz NEGATIVES.npy OUT CROSS_FOLDER... [--lists 196608] [--limit PAIRS]
+    python -m training.score_lists DATA.npz NEGATIVES.npy OUT [CROSS_FOLDER ...] [--lists 196608] [--limit PAIRS]
 
-The mean of the logits is kept. Of sources made by rules a share is left out, and pairs that only make sense behind
-their context all. A cross-encoder's folder holds its word vectors too (training.from_graph).
+The mean of the logits is kept; without a cross-encoder the positive has all weight. Of sources made by rules a share
+is left out, and pairs that only make sense behind their context all. A cross-encoder's folder holds its word vectors
+too (training.from_graph).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from training.columns import CHAIN
 
 BY_RULES, KEPT_SHARE = ("_synth", "ict"), 0.6
 LISTED, BUDGET = 9, 262_144
+UNTAUGHT = 8.0  # the logit of the positive if nothing scores
 
 
 def chosen(data: store.Data, sources: list[str], generator: torch.Generator) -> Tensor:
@@ -40,6 +42,9 @@ def scored(
     for part in order.split(2048):
         candidates = builder.build(part, LISTED)
         logits = [cross.score(model, builder.data.texts, candidates, BUDGET) for model in models]
+        if not models:
+            logits = [torch.zeros(candidates.shape[:2])]
+            logits[0][:, 0] = UNTAUGHT
         scores.append(torch.stack(logits).mean(0).half().cpu())
         made.append(candidates.to(torch.int32).cpu())
     return torch.cat(made).numpy(), torch.cat(scores).numpy()
@@ -50,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Score lists by cross-encoders.")
     for name in ("data", "negatives", "out"):
         parser.add_argument(name, type=Path)
-    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("models", type=Path, nargs="*")
     parser.add_argument("--lists", type=int, default=196_608)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--seed", type=int, default=1)

@@ -78,6 +78,7 @@ def rows() -> list[dict[str, str]]:
                 "q": f"{topic} configuration",
                 "d": f"To configure {topic}, run the command with {i}.",
                 "source": "k8s_docs",
+                "licence": "CC-BY-4.0",
             }
         )
     return made
