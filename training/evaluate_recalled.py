@@ -1,8 +1,9 @@
 """Compare encoders by the scores of recall: words, sentence and late interaction alone and in their mix.
 
-    python -m training.evaluate_recalled EVAL.npz START_FOLDER OUT.json shipped FOLDER:SHARE[+FOLDER:SHARE ...] ...
+    python -m training.evaluate_recalled EVAL.npz START_FOLDER OUT.json shipped FOLDER[:SHARE][+FOLDER:SHARE ...] ...
 
-Passages have two bits a dimension; `float:` before a name leaves their vectors whole. Neighbouring turns, the graph and
+Passages have two bits a dimension; `float:` before a name leaves their vectors whole; a folder without a share is whole
+weights. Neighbouring turns, the graph and
 speakers do not count. OUT.json is read by training.compare; a line also says how similar the sentence vectors are.
 """
 
@@ -24,14 +25,17 @@ from training.metrics import DEPTH, metrics
 from training.recalled_encoder import stop_words, tokenizer
 from training.store import TextStore
 
-CONVERSATIONS = ("locomo", "realtalk", "beam_100k")
+CONVERSATIONS = ("locomo", "realtalk", "beam_100k", "memorycode", "proactive_turns", "prefeval_turns")
+PROMPTS = ("memorycode", "vehicle", "proactive", "proactive_turns", "prefeval_turns")
 KINDS = ("lexical", "dense", "late", "mix")
 WEIGHTS = {False: as_recalled.ALONE, True: as_recalled.IN_CONVERSATION}
 WINDOW, QUERY_TOKENS, WIDTH = 254, 64, 192
 
 
 def open_model(name: str, start: Path, device: str) -> encoder.Encoder:
-    """`shipped`, or trained weights by their shares."""
+    """`shipped`, whole weights, or trained ones by their shares."""
+    if (Path(name) / "model.safetensors").exists():
+        return encoder.load(Path(name)).to(device, loop.dtype(device)).eval()
     shares = [] if name == "shipped" else [part.rpartition(":") for part in name.split("+")]
     model = encoder.load(start, [(Path(folder), float(share)) for folder, _, share in shares])
     return model.to(device, loop.dtype(device)).eval()
@@ -104,7 +108,11 @@ def main() -> None:
             totals.append([100 * np.mean(rows, 0)[1] for rows in results.values()])
             print(f"{name:24} {which:20} {means} cosines {cosines.mean():.3f} {cosines.std():.3f}", flush=True)
             report.setdefault(str(which), {})[name] = results
-        print(f"{name:24} macro {dict(zip(results, np.mean(totals, 0).round(2).tolist(), strict=True))}", flush=True)
+        prompts = np.isin(arrays["sets"], PROMPTS)
+        for what, chosen in (("questions", ~prompts), ("prompts", prompts)):
+            if chosen.any():
+                means = np.mean(np.array(totals)[chosen], 0).round(2).tolist()
+                print(f"{name:24} macro of {what} {dict(zip(KINDS, means, strict=True))}", flush=True)
         Path(out).write_text(json.dumps(report))
 
 

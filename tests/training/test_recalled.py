@@ -14,14 +14,18 @@ from safetensors.numpy import load_file
 
 from training import (
     as_recalled,
+    average,
     encoder,
     export,
     from_graph,
+    macro,
     mine,
+    projection,
     recalled_encoder,
     score_lists,
     store,
     student,
+    subset,
     teacher,
 )
 from triskele.index.token_vectors import against_bits, packed, unpacked
@@ -83,3 +87,24 @@ def test_commands_end_to_end(monkeypatch, tmp_path: Path, data: Path, bert: Path
     out = tmp_path / "encoder"
     run(monkeypatch, recalled_encoder, data, scored, bert, out, "--steps", 3, "--batch", 4)
     assert not torch.equal(encoder.load(bert, [(out, 1.0)]).projection, encoder.load(bert).projection)
+
+
+def test_training_without_a_teacher_begins_from_averaged_weights(
+    monkeypatch, tmp_path: Path, data: Path, bert: Path
+) -> None:
+    chosen, negatives, scored, start = (tmp_path / name for name in ("chosen.npz", "negatives.npy", "scored", "start"))
+    run(monkeypatch, subset, data, chosen, "--permissive", "--without", "squad")
+    monkeypatch.setattr(projection, "DIMENSIONS", 8)
+    run(monkeypatch, average, bert, start, f"{bert}:0.5")
+    run(monkeypatch, projection, chosen, start)
+    run(monkeypatch, mine, chosen, start, negatives)
+    run(monkeypatch, score_lists, chosen, negatives, scored, "--lists", 8)
+    assert (np.load(scored / "scores.npy").argmax(1) == 0).all()
+    out = tmp_path / "encoder"
+    run(monkeypatch, recalled_encoder, chosen, scored, start, out, "--steps", 3, "--batch", 4)
+    assert not torch.equal(encoder.load(start, [(out, 1.0)]).projection, encoder.load(start).projection)
+
+
+def test_macro_is_the_mean_over_sets_not_over_questions() -> None:
+    few, many = np.full(4, 3.0), np.full(400, 1.0)
+    assert macro.macro([few, many]) == [2.0, 2.0, 2.0]
