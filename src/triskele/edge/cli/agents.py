@@ -18,6 +18,7 @@ import click
 from triskele import config
 from triskele.edge.cli.commands import command
 from triskele.edge.cli.config import store_setting
+from triskele.edge.cli.demo import store_samples
 from triskele.edge.cli.emit import Document, emit
 from triskele.edge.cli.invocation import Invocation, standard_input
 from triskele.edge.cli.options import together
@@ -169,7 +170,6 @@ def memory_tool(invocation: Invocation, client: str) -> None:
 
 def _serve_demo(invocation: Invocation, http: str) -> None:
     """Serve from a database that goes away."""
-    from triskele.edge.cli.demo import store_samples
     from triskele.server.demo import demo_environment, what_to_try
 
     address = listener.http_address(http, is_public=True)

@@ -81,12 +81,10 @@ def import_(
     names the files that were read.
     """
     # Imported here, as below: the help of a command needs no store.
-    from triskele.exchange.archive import recognises
-    from triskele.exchange.claude_notes import named_source
-    from triskele.exchange.transfer import choose, files_of
+    from triskele.exchange import archive, claude_notes, transfer
 
     target_project = written_project(project, everywhere)
-    if format == _ARCHIVE or (format is None and recognises(source)):
+    if format == _ARCHIVE or (format is None and archive.recognises(source)):
         if target_project is not None:
             raise BadInput("an archive keeps the projects of its memories: import it without a project")
         _import_archive(invocation, source, dry_run=dry_run, keep_origin=keep_origin, all_owners=all_owners)
@@ -94,17 +92,17 @@ def import_(
     if all_owners:
         raise BadInput("only an archive can hold several owners: import this file without --all-owners")
     with invocation.open_existing(at_store=True) if dry_run else invocation.open(at_store=True) as engine:
-        path = resolved(named_source(source, Path.cwd()))
+        path = resolved(claude_notes.named_source(source, Path.cwd()))
         options: dict[str, Any] = {"dry_run": dry_run, "project": target_project, "keep_origin": keep_origin}
         if (store := connect.local(engine)) is None:
-            report = engine.import_memories(path, format=choose(path, format), **options)
+            report = engine.import_memories(path, format=transfer.choose(path, format), **options)
         else:
             with progress_bar("Importing") as progress:
                 report = store.import_memories(path, format=format, progress=progress, **options)
             if not dry_run:
                 with progress_bar("Embedding", total=store.stats().jobs.embed) as progress, suppress(ModelUnavailable):
                     store.upkeep.embed(progress=progress)
-        files = [str(file.relative_to(path)) for file in files_of(path)] if path.is_dir() else []
+        files = [str(file.relative_to(path)) for file in transfer.files_of(path)] if path.is_dir() else []
         emit(
             invocation,
             report,

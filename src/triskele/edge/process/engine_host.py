@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from triskele import config
 from triskele.config import CONFIG_FILE, Settings, file_of, is_same_store
 from triskele.edge.hook.client import NO_CHOICE
+from triskele.edge.install.config_files import TokenFile
 from triskele.edge.process import connect
 from triskele.errors import BadInput, StoreClosed, StoreUnavailable, TriskeleError
 from triskele.models.bundled import MODEL_FOLDER
@@ -36,7 +37,7 @@ _INSTALLER_S = 3.0
 # What clients have agreed on when they connected, and what threads of the process hold.
 _STANDING = ("home", "store", "index", "server", "sync")
 # What answers the first hook.
-_ANSWERING = ("triskele.agents.respond", "triskele.edge.install.config_files")
+_ANSWERING = "triskele.agents.respond"
 
 
 class SettingsWatch:
@@ -172,7 +173,7 @@ class EngineHost:
             # Its connection is open when the first hook comes.
             engine.stats()
             return
-        store.models.warm_up(*(partial(import_module, name) for name in _ANSWERING))
+        store.models.warm_up(partial(import_module, _ANSWERING))
         store.answer("what is known", limit=1, local_only=True)
         import_module("triskele.edge.http.dispatch")
         self._begin_to_sync()
@@ -263,8 +264,6 @@ class EngineHost:
         """The client that a token was installed for."""
         if not token:
             return None
-        from triskele.edge.install.config_files import TokenFile
-
         return TokenFile.of(self._settings.home).client_of(token)
 
     def close(self) -> None:

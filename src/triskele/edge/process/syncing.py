@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from triskele.edge.error_messages import error_line
 from triskele.edge.process import connect
 from triskele.errors import Conflict, TriskeleError
+from triskele.server.operations import BY_METHOD, SyncRoom
 from triskele.sync.loop import SyncReport
 from triskele.sync.states import Outgoing, PulledPage, PushReply
 from triskele.text.files import file_lock
@@ -39,8 +40,6 @@ class HttpSyncServer:
         return page
 
     def _sent(self, name: str, **options: Any) -> Any:
-        from triskele.server.operations import BY_METHOD, SyncRoom
-
         return self._server.send(BY_METHOD[getattr(SyncRoom, name)], options)
 
 
