@@ -33,7 +33,8 @@ from triskele.store.sqlite import schema
 from triskele.sync.states import FINGERPRINTED, Record
 from triskele.types import SPOKEN, Memory, Origin, Query, Role, Scope, Sensitivity
 
-TEMPLATES = Path(triskele.__file__).parent / "edge" / "web" / "templates"
+ROOT, SOURCE = Path(__file__).parent.parent, Path(triskele.__file__).parent
+TEMPLATES = SOURCE / "edge" / "web" / "templates"
 MEMORY = [field.name for field in fields(Memory)]
 # What the store says about a memory, not its writer.
 OF_THE_STORE = {"id", "content", "owner", "updated_at", "version", "known_from", "known_to", "content_hash"}
@@ -201,6 +202,14 @@ def test_fusion_has_a_row() -> None:
     names = set(get_args(FusionName)) - {"default"}
     check(missing_from("METHODS of recall/fusion.py", names, METHODS))
     check(missing_from("FusionName of requests.py", METHODS, names))
+
+
+def test_contributing_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    names = re.findall(r"`([\w/.*-]+\.(?:py|html|toml))`", text)
+    assert names
+    gone = [name for name in names if not (list(ROOT.glob(name)) or list(SOURCE.glob(name)))]
+    assert not gone, f"{gone[0]} has moved: name its new place in CONTRIBUTING.md"
 
 
 def test_missing_place_is_named() -> None:
