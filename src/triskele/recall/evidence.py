@@ -93,7 +93,7 @@ def evidence(question: Question, corpus: Corpus, scores: Scores) -> Scores:
     places, sums = scores.ordered
     facts = corpus.facts(scores.rows[places])
     shares = {
-        SPEAKER: lambda: by_speaker(question.query.text, facts, corpus),
+        SPEAKER: lambda: by_user(facts) if question.is_request else by_speaker(query.text, facts, corpus),
         TIME: lambda: by_time(query.period, facts),
     }
     columns = []
@@ -122,7 +122,7 @@ def speaker_rows(question: Question, corpus: Corpus, rows: Ints, speakers: Ints)
     names, text = corpus.speakers(distinct(speakers).tolist()), question.query.text
     if (speaker := speaker_asked(text, names)) is None:
         return None
-    weights = question.downweighted(asking_spans(text, {speaker: names[speaker]}), 0.0)
+    weights = question.reweighted(asking_spans(text, {speaker: names[speaker]}), 0.0)
     return SpeakerRows(frozenset(rows[speakers == speaker].tolist()), weights)
 
 
@@ -134,7 +134,7 @@ def fuse(question: Question, corpus: Corpus, scores: Scores) -> Candidates:
     if scores.turns is None:
         return Candidates(_with_speaker_matches(question, corpus, ranked), question.missing)
     ranked = estimate_unembedded(ranked, scores)
-    if scores.in_conversation:
+    if scores.turns.sessions.max(initial=-1) >= 0:
         ranked = limit_pieces_per_text(ranked, corpus)
     dense = scores.rankings[1].scores
     nearest = float(dense[0]) if len(dense) else 1.0
@@ -286,6 +286,11 @@ def role_asked(text: str) -> Role | None:
     if _ASSISTANT.search(text) and not _REQUEST.search(text):
         return Role.ASSISTANT
     return Role.USER if _FIRST_PERSON.search(text) else None
+
+
+def by_user(facts: Facts) -> Floats | None:
+    """Whether each candidate is in the words of the user, which state the rules; None if no roles are known."""
+    return _shares(facts.roles, _ROLES.index(Role.USER)) if (facts.roles >= 0).any() else None
 
 
 def by_speaker(text: str, facts: Facts, corpus: Corpus) -> Floats | None:

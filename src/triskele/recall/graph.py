@@ -89,7 +89,7 @@ def graph(question: Question, corpus: Corpus, scores: Scores) -> Scores:
     if question.plan.fusion != DEFAULT:
         rankings = [*scores.rankings, graph_ranking(question, corpus, scores.rankings)]
         return textbook_fusion(plan.fusion, rankings, FusionConfig.of(question))
-    if scores.late_weights is None:
+    if scores.late_weights is None or question.is_request:
         return scores
     # Names weigh as little here as in late interaction.
     question = replace(question, token_weights=scores.late_weights)

@@ -58,7 +58,7 @@ def _without_names(question: Question, corpus: Corpus, scores: Scores) -> Floats
     if SPEAKER not in question.plan.evidence or not share or speakers.max(initial=-1) < 0:
         return question.token_weights
     spans = evidence.name_spans(question.query.text, corpus.speakers(distinct(speakers).tolist()))
-    return question.downweighted(spans, 1 - share * (1 - evidence.NAME_SHARE)) if spans else question.token_weights
+    return question.reweighted(spans, 1 - share * (1 - evidence.NAME_SHARE)) if spans else question.token_weights
 
 
 def with_rows(question: Question, corpus: Corpus, scores: Scores, rows: Collection[int]) -> Scores:
@@ -96,8 +96,7 @@ def _completed(late: Doubles, cosines: Doubles) -> Doubles:
 
 def interact(question: Question, weights: Floats, rows: Ints, corpus: Corpus, turns: Turns | None = None) -> LateScores:
     """Score rows by the weighted mean, over the tokens, of their best match; turns that are not passed are read."""
-    assert question.encoding is not None
-    tokens = question.encoding.tokens
+    tokens, weights = question.with_rule_words(weights)
     if turns is None:
         turns = Turns.of(corpus.facts(rows, reach=question.reach))
     is_next = turns.neighbours >= 0
@@ -110,10 +109,10 @@ def interact(question: Question, weights: Floats, rows: Ints, corpus: Corpus, tu
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         scores = ((1 - OWN_SHARE) * best + OWN_SHARE * own) @ weights
     scores *= np.minimum(counts / np.float32(FEW_TOKENS), 1) ** np.float32(BREVITY_POWER)
-    if question.plan.context:
+    if question.reach:
         scores = _with_session(scores, turns.sessions)
     scores[counts == 0] = np.nan
-    return LateScores(scores, own)
+    return LateScores(scores, own[:, : len(question.token_weights)])
 
 
 def _with_turns(

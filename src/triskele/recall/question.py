@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from triskele.errors import ModelUnavailable
 from triskele.index.corpus import Bools, Corpus, Floats, Vectors, Words
 from triskele.models.embedder import Embedder, Encoding
+from triskele.recall.form import is_request, is_search, start_of_last_sentence
 from triskele.recall.plan import Plan
 from triskele.recall.scores import DENSE, LEXICAL, step
 from triskele.store.owner import OwnerStore
@@ -30,7 +31,11 @@ LEXICAL_ONLY = "searched by words only"
 WITHOUT_MODEL = f"{LEXICAL_ONLY}: no model is installed"
 # How many turns of a conversation on either side count for a candidate.
 REACH = 2
-_BARE_WORDS = 3
+# What a rule or a preference is written with. A request asks for these words too; together they count this share.
+RULE_WORDS = ("always", "never", "prefer", "usually", "avoid")
+RULE_SHARE = 0.4
+# The last sentence of a request says what is wanted, those before it tell the circumstances.
+LAST_SENTENCE = 3.0
 _IN_NO_TEXT = "\0"
 _LEAST_WEIGHT = 1e-6
 _STOP_WORD_SHARE = 0.15
@@ -41,7 +46,8 @@ _HAS_IDENTIFIER = re.compile(r"[\d_]").search
 _LETTERS = re.compile(r"\w*")
 _RUNS = re.compile(r"\w+").finditer
 _HAS_LETTER = re.compile(r"[^\W_]").search
-_WORD = re.compile(r"\w+")
+# By the fingerprint of a model.
+_rule_tokens: dict[str, Floats] = {}
 
 
 class Scorer(Protocol):
@@ -109,8 +115,9 @@ class Question:
     """A query with its plan, its terms and, if a model reads it, its encoding and the weight of each token.
 
     `terms` leave out stop words, `rarity` has these too. `unknown` are identifiers that no memory of the scope holds in
-    any spelling. `hosted` are the cosines of a hosted model. `reach` is how many turns on either
-    side count for a candidate. `missing` says why the model was not used.
+    any spelling. `hosted` are the cosines of a hosted model. `reach` is how many turns on either side count for a
+    candidate. `rule_tokens` are the vectors of the words of rules, for a request. `missing` says why the model was not
+    used.
     """
 
     query: Query
@@ -123,6 +130,8 @@ class Question:
     hosted: Vectors | None = None
     reach: int = REACH
     is_search: bool = False
+    is_request: bool = False
+    rule_tokens: Floats = field(default_factory=np.empty((0, 0), dtype=np.float32).copy)
     missing: tuple[str, ...] = ()
 
     @property
@@ -145,15 +154,24 @@ class Question:
         """The sum of the rarities: what a memory with every term could reach."""
         return sum(self.rarity[term] for term in self.terms)
 
+    def with_rule_words(self, weights: Floats) -> tuple[Floats, Floats]:
+        """The token vectors and their weights, with the words of rules if this is a request."""
+        assert self.encoding is not None
+        tokens, rules = self.encoding.tokens, self.rule_tokens
+        if not len(rules):
+            return tokens, weights
+        shares = np.full(len(rules), RULE_SHARE / len(rules), dtype=np.float32)
+        return np.concatenate([tokens, rules]), np.concatenate([(1 - RULE_SHARE) * weights, shares])
+
     def weight_between(self, start: int, stop: int) -> float:
         """The weight of the tokens between two positions in the text."""
         return float(self.token_weights[self._is_between(start, stop)].sum())
 
-    def downweighted(self, spans: Iterable[tuple[int, int]], share: float) -> Floats:
-        """The token weights if those in some spans count a share; unchanged if nothing would be left."""
+    def reweighted(self, spans: Iterable[tuple[int, int]], factor: float) -> Floats:
+        """The token weights with those in some spans multiplied; unchanged if nothing would be left."""
         weights = self.token_weights.copy()
         for start, stop in spans:
-            weights[self._is_between(start, stop)] *= share
+            weights[self._is_between(start, stop)] *= factor
         total = float(weights.sum())
         return weights / np.float32(total) if total > _LEAST_WEIGHT else self.token_weights
 
@@ -167,7 +185,8 @@ class Question:
 def read(query: Query, plan: Plan, corpus: Corpus, sources: Sources) -> Question:
     """Read a query: its identifiers as memories spell them, its terms, the time it names, its encoding."""
     text, unknown = query.text, frozenset[str]()
-    if TIME_HINT.search(text):
+    # A day that a request or remark mentions is no time of memories.
+    if TIME_HINT.search(text) and not is_request(text):
         query = replace(query, period=question_period(text, query.scope.as_of))
     if _HAS_IDENTIFIER(text):
         text, unknown = respelled(text, corpus)
@@ -184,8 +203,12 @@ def read_wording(
     # Late interaction needs the rarity of stop words too.
     words = analyzer.terms(text) if sources.embedder is not None else ()
     rarity = corpus.rarity(dict.fromkeys([*terms, *words]))
-    reach = REACH if plan.context else 0
-    question = Question(query, plan, tuple(terms), rarity, unknown, reach=reach, is_search=is_search(text))
+    request = is_request(text)
+    # The turns around a rule say little about what it applies to.
+    reach = REACH if plan.context and not request else 0
+    question = Question(
+        query, plan, tuple(terms), rarity, unknown, reach=reach, is_search=is_search(text), is_request=request
+    )
     needs_model = plan.needs_model and query.sort is Sort.RELEVANCE and has_letters
     if sources.embedder is None or not needs_model:
         return question
@@ -194,13 +217,20 @@ def read_wording(
     except ModelUnavailable as error:
         return replace(question, missing=(f"{LEXICAL_ONLY}: {error}",))
     weights = token_weights(text, encoding, analyzer, rarity)
-    return replace(question, encoding=encoding, token_weights=weights, hosted=sources.hosted)
+    question = replace(question, encoding=encoding, token_weights=weights, hosted=sources.hosted)
+    if not request:
+        return question
+    start = start_of_last_sentence(text)
+    weights = question.reweighted([(start, len(text))], LAST_SENTENCE) if start else weights
+    return replace(question, token_weights=weights, rule_tokens=_encoded_rule_words(sources.embedder))
 
 
-def is_search(text: str) -> bool:
-    """Whether a text is a few words, none of them a stop word."""
-    words = _WORD.findall(text.lower())
-    return 0 < len(words) <= _BARE_WORDS and STOP_WORDS.isdisjoint(words) and "?" not in text
+def _encoded_rule_words(embedder: Embedder) -> Floats:
+    """The token vectors of the words that rules are written with."""
+    if embedder.fingerprint not in _rule_tokens:
+        vectors = [embedder.encode_query(word).tokens for word in RULE_WORDS]
+        _rule_tokens[embedder.fingerprint] = np.concatenate(vectors)
+    return _rule_tokens[embedder.fingerprint]
 
 
 def respelled(text: str, corpus: Words) -> tuple[str, frozenset[str]]:
