@@ -105,8 +105,6 @@ VARIANTS = (
     recall("vectors", legs=["dense"]),
     recall("words graph", legs=["lexical", "graph"], rerank="late"),
     recall("vectors graph", legs=["dense", "graph"]),
-    plan("walk off", walk="off"),
-    plan("walk hops", walk="hops"),
     plan("context off", context=False),
     plan("evidence off", evidence=[]),
     plan("weights", weights={"lexical": 0.3, "dense": 0.3, "late": 0.4}),

@@ -181,7 +181,7 @@ class BruteForceCorpus:
         importance = [self._memories[row].importance if row in self._memories else 0.0 for row in listed]
         return Facts(
             np.array([self._sees(row) for row in listed], dtype=np.bool_),
-            np.array(importance, dtype=np.float32),
+            np.array(importance, dtype=np.float64),
             np.array([self._session(row) for row in listed], dtype=np.int64),
             np.array(beside, dtype=np.int64).reshape(len(listed), 2 * reach),
             np.array([self._speaker(row) for row in listed], dtype=np.int64),

@@ -11,9 +11,8 @@ import pytest
 from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.recall import confidence
-from triskele.recall.form import is_search
 from triskele.recall.plan import SHIPPED
-from triskele.recall.question import Question
+from triskele.recall.question import Question, is_search
 from triskele.recall.scores import Candidate, Candidates, Contribution, SpeakerRows
 from triskele.text import timestamps
 from triskele.types import LEAST_CONFIDENCE, Query, Scope

@@ -113,12 +113,10 @@ def test_what_repeats_the_first_is_passed_by_what_adds_to_it() -> None:
     assert (scores + added).argsort()[::-1].tolist() == [0, 2, 1]
 
 
-def test_news_needs_a_connection_a_match_and_a_footing() -> None:
+def test_novelty_needs_a_link_and_a_first_candidate_that_matches() -> None:
     seen, scores = matches([0.9, 0.5], [0.3, 0.9]), np.array([1.0, 0.7])
     unconnected = np.array([1.0, 0.0], dtype=np.float32)
     assert not graph.novelty_gains(HALVES, scores, seen, unconnected).any()
-    weak = matches([0.9, 0.5], [0.3, graph.MATCHED - 0.01])
-    assert not graph.novelty_gains(HALVES, scores, weak, np.ones(2, dtype=np.float32)).any()
-    least = graph.FOOTING_OF_NEWS[0]
+    least = graph.GATE[0]
     lost = matches([least, least - 0.1], [0.3, 0.9])
     assert not graph.novelty_gains(HALVES, scores, lost, np.ones(2, dtype=np.float32)).any()

@@ -12,8 +12,8 @@ import pytest
 
 from triskele import config
 from triskele.engine.local import LocalEngine
-from triskele.recall import question
-from triskele.recall.form import is_request, start_of_last_sentence
+from triskele.recall import late, question
+from triskele.recall.question import is_request, start_of_last_sentence
 from triskele.types import Add, Answer, Role
 
 RULE = "When you write code, always end the name of every function with _fn"
@@ -79,18 +79,17 @@ def first(answer: Answer) -> str:
     return answer.hits[0].memory.content
 
 
-def test_a_request_is_given_the_rule_before_what_resembles_it(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    memories = plain(RULE, RESEMBLING)
-    assert first(ask(TASK, memories)) == RULE
-    monkeypatch.setattr(question, "RULE_SHARE", 0.0)
-    assert first(ask(TASK, [])) == RESEMBLING
+def lead_of_rule(answer: Answer) -> float:
+    scores = {hit.memory.content: hit.score for hit in answer.hits}
+    return scores[RULE] / scores[RESEMBLING]
 
 
-def test_a_question_in_the_same_words_is_not(ask: Ask) -> None:
-    assert (
-        first(ask("Was a function written that computes a product of two vectors?", plain(RULE, RESEMBLING)))
-        == RESEMBLING
-    )
+def test_rules_count_more_for_a_request_than_for_a_question(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    lead = lead_of_rule(ask(TASK, plain(RULE, RESEMBLING)))
+    assert lead > 1
+    assert lead > 1.05 * lead_of_rule(ask("Does a function compute the cross product of two vectors?", []))
+    monkeypatch.setattr(late, "RULE_SHARE", 0.0)
+    assert lead > 1.05 * lead_of_rule(ask(TASK, []))
 
 
 def test_only_a_question_follows_connections(ask: Ask) -> None:

@@ -86,18 +86,16 @@ def test_a_hidden_resolution_is_not_attached(
 
 
 @pytest.mark.parametrize(("hidden", "scope"), LIMITS)
-@pytest.mark.parametrize("walk", ["pagerank", "hops"])
-def test_a_walk_does_not_pass_through_a_hidden_memory(
-    engine: LocalEngine, hidden: dict[str, Any], scope: dict[str, Any], walk: str
+@pytest.mark.parametrize("plan", [Plan(), Plan(legs=frozenset({"lexical", "graph"}), fusion="rrf", rerank="late")])
+def test_a_link_does_not_lead_to_a_hidden_memory(
+    engine: LocalEngine, hidden: dict[str, Any], scope: dict[str, Any], plan: Plan
 ) -> None:
-    near = "Invoices that fail are retried by Kestrel after an hour"
     far = "Marta Lindqvist works from the Tromsø office on Thursdays"
-    engine.remember(near)
-    engine.remember("Kestrel is the service that Marta Lindqvist maintains", **hidden)
-    engine.remember(far)
+    engine.remember("Kestrel is the service that Marta Lindqvist maintains")
+    engine.remember("Invoices that fail are retried by Kestrel after an hour")
+    engine.remember(far, **hidden)
     engine.upkeep.embed()
-    plan = Plan(legs=frozenset({"lexical", "graph"}), fusion="rrf", walk=walk, rerank="late")
-    asked = "what happens to invoices that fail?"
+    asked = "who looks after Kestrel?"
     assert far in contents(engine.ask(asked, plan))
     assert far not in contents(engine.ask(asked, plan, **scope))
 

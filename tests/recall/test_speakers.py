@@ -67,8 +67,8 @@ def test_role_asked(text: str, role: Role | None) -> None:
     assert evidence.role_asked(text) is role
 
 
-def test_a_named_speaker_is_preferred_and_an_unknown_one_counts_half() -> None:
-    assert shares("What does Ann drink?", [ANN, BOB, NOBODY]) == [1.0, 0.0, evidence.UNKNOWN_SHARE]
+def test_a_named_speaker_is_preferred_to_any_other_known_one() -> None:
+    assert shares("What does Ann drink?", [ANN, BOB, NOBODY]) == [1.0, 0.0, 1.0]
     assert shares("Is BOB's car red?", [ANN, BOB]) == [0.0, 1.0]
 
 
@@ -100,7 +100,7 @@ def test_two_named_speakers_or_none_prefer_nobody() -> None:
 
 
 def test_first_person_prefers_the_user() -> None:
-    assert shares("Where did I park?", [NOBODY] * 3, [USER, ASSISTANT, -1]) == [1.0, 0.0, evidence.UNKNOWN_SHARE]
+    assert shares("Where did I park?", [NOBODY] * 3, [USER, ASSISTANT, -1]) == [1.0, 0.0, 1.0]
 
 
 def test_memories_without_roles_are_all_alike() -> None:
@@ -126,18 +126,17 @@ def weights(text: str, said_by: list[int], before: list[int], plan: Plan | None 
     return [round(float(weight / token_weights.max()), 3) for weight in token_weights]
 
 
-def test_in_a_conversation_names_of_its_speakers_weigh_little() -> None:
-    share = evidence.NAME_SHARE
+def test_in_a_conversation_names_of_its_speakers_weigh_nothing() -> None:
     turns = [ANN, BOB], [10, 20]
-    assert weights("did Ann sail", *turns) == [1, share, 1]
-    assert weights("did BOB meet ann Miller", *turns) == [1, share, 1, share, share]
+    assert weights("did Ann sail", *turns) == [1, 0, 1]
+    assert weights("did BOB meet ann Miller", *turns) == [1, 0, 1, 0, 0]
     assert weights("did Carl sail", *turns) == [1, 1, 1]
     assert weights("did annual Bobby sail", *turns) == [1, 1, 1, 1]
 
 
 def test_names_weigh_less_by_the_share_of_turns_and_keep_their_weight_in_single_memories() -> None:
     assert weights("did Ann sail", [ANN, BOB], [-1, -1]) == [1, 1, 1]
-    assert weights("did Ann sail", [ANN, BOB], [10, -1]) == [1, (1 + evidence.NAME_SHARE) / 2, 1]
+    assert weights("did Ann sail", [ANN, BOB], [10, -1]) == [1, 0.5, 1]
     assert weights("did Ann sail", [NOBODY, NOBODY], [10, 20]) == [1, 1, 1]
     assert weights("did Ann sail", [ANN, BOB], [10, 20], Plan(evidence=frozenset({"time"}))) == [1, 1, 1]
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from triskele import config
-from triskele.engine.local import LocalEngine
 from triskele.index.corpus import Facts
 from triskele.recall import evidence
 from triskele.text import periods, timestamps
-from triskele.types import Add
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 
@@ -55,20 +51,3 @@ def test_evidence_falls_with_the_distance_from_the_period() -> None:
     assert inside == 1.0 > after > far
     assert after == pytest.approx(before, abs=0.05)
     assert far < 0.05
-
-
-def test_the_more_of_a_query_tells_of_time_the_more_it_counts(tmp_path: Path) -> None:
-    settings = config.load({"TRISKELE_HOME": str(tmp_path / "home")})
-    with LocalEngine(settings, tmp_path) as engine:
-        for month in (2, 4):
-            moment = datetime(2026, month, 10, tzinfo=UTC)
-            engine.apply([Add(engine.draft(f"The garden hose leaks, note {month}", created_at=moment, project=""))])
-        engine.upkeep.embed()
-        bare, long = (
-            engine.recall(text, project="", as_of=datetime(2026, 6, 1, tzinfo=UTC))
-            for text in ("What happened in February?", "Did the hose in the garden of my aunt leak in February?")
-        )
-    for answer in (bare, long):
-        assert answer.hits[0].memory.content.endswith("note 2")
-    bare_share, long_share = (each.hits[0].legs["time"].contribution / each.hits[0].score for each in (bare, long))
-    assert bare_share > long_share > 0

@@ -110,7 +110,7 @@ def test_graph_leg_uses_shared_memories_until_unshare(open_as: Open) -> None:
     bob.remember("Invoices that fail are retried by Kestrel after an hour")
     far = bob.remember("Marta Lindqvist works from the Tromsø office on Thursdays").id
     bridge = alice.remember("Kestrel is the service that Marta Lindqvist maintains").id
-    plan = Plan(legs=frozenset({"lexical", "graph"}), fusion="rrf", walk="hops", rerank="late")
+    plan = Plan(legs=frozenset({"lexical", "graph"}), fusion="rrf", rerank="late")
 
     def is_reached() -> bool:
         bob.upkeep.embed()

@@ -15,7 +15,7 @@ from triskele.agents import fence
 from triskele.errors import BadInput
 from triskele.index.corpus import is_said_by
 from triskele.recall.confidence import text_of
-from triskele.recall.form import is_search
+from triskele.recall.question import is_search
 from triskele.recall.scores import pack
 from triskele.replies.rooms import HookCall, InjectedMemory
 from triskele.store.access import StoreAccess

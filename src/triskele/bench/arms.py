@@ -68,11 +68,7 @@ ARMS = {
             about="the default without the dense leg",
             plan=Plan(legs=_WORDS | _GRAPH, rerank="late"),
         ),
-        Arm(
-            name="default-graph",
-            about="the default without graph walks; a title in the question counts",
-            plan=Plan(walk="off"),
-        ),
+        Arm(name="default-graph", about="the default without the graph", plan=Plan(legs=_BOTH)),
         Arm(name="default-late", about="the default without late interaction", plan=Plan(rerank="off")),
         Arm(name="default-context", about="the default without neighbouring turns", plan=Plan(context=False)),
         Arm(
@@ -158,6 +154,5 @@ _CHANGES: Mapping[str, Callable[[Plan, str], Plan]] = {
     "prior": lambda plan, value: replace(plan, prior=float(value)),
     "exact": lambda plan, value: replace(plan, exact=float(value)),
     "rerank": lambda plan, value: replace(plan, rerank=value),
-    "walk": lambda plan, value: replace(plan, walk=value),
     **{leg: _with_weight(leg) for leg in (*LEGS, "late")},
 }

@@ -31,11 +31,8 @@ from triskele.text import timestamps
 from triskele.text.words import STOP_WORDS
 from triskele.types import Period, Role, Sort
 
-# The share of its score that a candidate gains from evidence in full. With named speakers nothing changes from .16 on,
-# conversations with an assistant gain up to .35.
-BY_EVIDENCE: Mapping[str, float] = {SPEAKER: 0.25, TIME: 0.2}
-# Added to time for the part of the question that names it: “what happened in June” asks for little else.
-BY_TIME_WORDS = 0.8
+# The share of its score that a candidate gains from evidence in full.
+BY_EVIDENCE: Mapping[str, float] = {SPEAKER: 0.25, TIME: 0.4}
 # What a search for a speaker's name adds to the memories of that speaker: above what merely resembles the name, below a
 # text that holds it.
 BY_NAME = 0.4
@@ -46,17 +43,8 @@ EMBEDDED_MEAN, EMBEDDED_MEAN_BY_WORDS = 0.35, 0.5
 MOST_PIECES = 2
 REPEATED_SHARE = 0.5
 _CHECKED = 30
-# A memory without a speaker may be from anyone.
-UNKNOWN_SHARE = 0.5
-# A suggestion is recorded in two turns, the one that makes it and the one that answers it: both are evidence.
-ASSISTANT_SHARE = 0.4
-# The name of a person who takes part in a conversation says whose words are asked for, which is evidence. In texts it
-# is an address (“Thanks, Dave!”) or missing, so late interaction counts this share of its weight (docs/decisions/0008).
-NAME_SHARE = 0.25
-# People write about events days before and after they happen: outside the period evidence falls to 1/e within a week
-# and half the length of the period.
+# People write about events days before and after they happen: outside the period evidence falls to 1/e within a week.
 _WEEK = 7 * 86_400_000_000
-_OF_PERIOD = 0.5
 
 _ROLES = tuple(Role)
 _TOLD = (
@@ -102,17 +90,8 @@ def evidence(question: Question, corpus: Corpus, scores: Scores) -> Scores:
             added = np.zeros(len(scores.rows))
             added[places] = share * sums
             # Nothing counts as not scored.
-            columns.append(Column(name, np.where(added > 0, added, np.nan), _weight(name, question)))
+            columns.append(Column(name, np.where(added > 0, added, np.nan), BY_EVIDENCE[name]))
     return replace(scores, columns=(*scores.columns, *columns), by_speaker=by_name)
-
-
-def _weight(name: str, question: Question) -> float:
-    """The weight of full evidence; time weighs more the more of the question is about it."""
-    period = question.query.period
-    if name != TIME or period is None:
-        return BY_EVIDENCE[name]
-    start = max(question.query.text.find(period.words), 0)
-    return BY_EVIDENCE[TIME] + BY_TIME_WORDS * question.weight_between(start, start + len(period.words))
 
 
 def speaker_rows(question: Question, corpus: Corpus, rows: Ints, speakers: Ints) -> SpeakerRows | None:
@@ -299,9 +278,9 @@ def by_speaker(text: str, facts: Facts, corpus: Corpus) -> Floats | None:
     if (speaker := speaker_asked(text, names)) is not None:
         # “What did Ann say” asks for words of hers: a memory without a speaker that names her is about her.
         is_told = _telling(text, name_spans(text, {speaker: names[speaker]}))
-        return _shares(facts.speakers, speaker, 0.0 if is_told else UNKNOWN_SHARE)
+        return _shares(facts.speakers, speaker, if_unknown=not is_told)
     if (facts.roles >= 0).any() and (role := role_asked(text)) is not None:
-        return _shares(facts.roles, _ROLES.index(role)) * (ASSISTANT_SHARE if role is Role.ASSISTANT else 1.0)
+        return _shares(facts.roles, _ROLES.index(role))
     return None
 
 
@@ -310,8 +289,10 @@ def _calls(name: str) -> set[str]:
     return {" ".join(words), words[0]} if words else set()
 
 
-def _shares(codes: Ints, wanted: int, unknown: float = UNKNOWN_SHARE) -> Floats:
-    return np.where(codes == wanted, 1.0, np.where(codes < 0, unknown, 0.0)).astype(np.float32)
+def _shares(codes: Ints, wanted: int, *, if_unknown: bool = True) -> Floats:
+    """1 for a candidate of the one wanted, 0 for another; an unknown one may be from anyone."""
+    shares: Floats = ((codes == wanted) | ((codes < 0) & if_unknown)).astype(np.float32)
+    return shares
 
 
 def by_time(period: Period | None, facts: Facts) -> Floats | None:
@@ -327,6 +308,5 @@ def nearness(period: Period, facts: Facts) -> Floats:
         outside = np.maximum(outside, start - facts.times.astype(np.float64))
     if end is not None:
         outside = np.maximum(outside, facts.times.astype(np.float64) - end)
-    length = end - start if start is not None and end is not None else 0
-    near = np.exp(-outside / (_WEEK + _OF_PERIOD * length))
+    near = np.exp(-outside / _WEEK)
     return np.where(facts.times > 0, near, 0.0).astype(np.float32)

@@ -20,6 +20,8 @@ _DECAY = np.array([0.9, 0.85, 0.75, 0.7], dtype=np.float32)
 SESSION_SHARE = 0.4
 # The share of a turn's own match, which sets it apart from its neighbours.
 OWN_SHARE = 0.2
+# A request matches the words of rules too; together they count this share.
+RULE_SHARE = 0.4
 # A match of few tokens is weak evidence: below this many tokens it counts less.
 FEW_TOKENS = 14
 BREVITY_POWER = 0.1
@@ -40,7 +42,7 @@ class LateScores(NamedTuple):
 
 @step
 def late(question: Question, corpus: Corpus, scores: Scores) -> Scores:
-    """Step 5: score the pool token by token, in a conversation with little weight for the names of its speakers."""
+    """Step 5: score the pool token by token, in a conversation without the names of its speakers."""
     if question.plan.rerank == OFF or scores.turns is None:
         return scores
     weights = _without_names(question, corpus, scores)
@@ -52,13 +54,13 @@ def late(question: Question, corpus: Corpus, scores: Scores) -> Scores:
 
 
 def _without_names(question: Question, corpus: Corpus, scores: Scores) -> Floats:
-    """The token weights for late interaction: in conversations the names of those who speak weigh little."""
+    """The token weights for late interaction: in conversations the names of those who speak weigh nothing."""
     share = scores.in_conversation
     speakers = scores.turns.speakers if scores.turns is not None else np.empty(0, dtype=np.int64)
     if SPEAKER not in question.plan.evidence or not share or speakers.max(initial=-1) < 0:
         return question.token_weights
     spans = evidence.name_spans(question.query.text, corpus.speakers(distinct(speakers).tolist()))
-    return question.reweighted(spans, 1 - share * (1 - evidence.NAME_SHARE)) if spans else question.token_weights
+    return question.reweighted(spans, 1 - share) if spans else question.token_weights
 
 
 def with_rows(question: Question, corpus: Corpus, scores: Scores, rows: Collection[int]) -> Scores:
@@ -96,7 +98,11 @@ def _completed(late: Doubles, cosines: Doubles) -> Doubles:
 
 def interact(question: Question, weights: Floats, rows: Ints, corpus: Corpus, turns: Turns | None = None) -> LateScores:
     """Score rows by the weighted mean, over the tokens, of their best match; turns that are not passed are read."""
-    tokens, weights = question.with_rule_words(weights)
+    assert question.encoding is not None
+    tokens, rules = question.encoding.tokens, question.rule_tokens
+    if len(rules):
+        tokens = np.concatenate([tokens, rules])
+        weights = np.concatenate([(1 - RULE_SHARE) * weights, np.full(len(rules), RULE_SHARE / len(rules), np.float32)])
     if turns is None:
         turns = Turns.of(corpus.facts(rows, reach=question.reach))
     is_next = turns.neighbours >= 0

@@ -39,7 +39,6 @@ CONVERSATION_WEIGHTS: Mapping[str, float] = {LEXICAL: 0.04, DENSE: 0.10, LATE: 0
 # If the model splits the words of a question into pieces, it has no vectors for them: the lexical leg counts most.
 FOREIGN_WORD_WEIGHTS: Mapping[str, float] = {LEXICAL: 0.70, DENSE: 0.10, LATE: 0.20}
 NEIGHBOUR_SHARE = 0.2
-_MORE_IN_CONVERSATION = 0.5
 _FLUENT, _FRAGMENTED = 1.6, 3.0
 _WORD = re.compile(r"\w+")
 
@@ -188,12 +187,8 @@ def _best(question: Question, corpus: Corpus, lexical: Ranking, dense: Ranking) 
     if len(rows) <= most:
         return rows, Turns.of(corpus.facts(rows, reach=reach))
     both = textbook_fusion("zscore", [lexical, dense], FusionConfig(weights=METHODS["zscore"].weights, depth=len(rows)))
-    rows = both.rows[both.ordered[0][: round(most * (1 + _MORE_IN_CONVERSATION))]]
-    turns = Turns.of(corpus.facts(rows, reach=reach))
-    # A single turn says little: its neighbours may raise it from further below.
-    share = conversation_share(turns.neighbours[:most])
-    order = np.argsort(rows[: round(most * (1 + _MORE_IN_CONVERSATION * share))])
-    return rows[order], Turns(*(column[order] for column in turns))
+    rows = np.sort(both.rows[both.ordered[0][:most]])
+    return rows, Turns.of(corpus.facts(rows, reach=reach))
 
 
 def _columns(rows: Ints, lexical: Ranking, dense: Ranking, weights: Mapping[str, float]) -> tuple[Column, ...]:

@@ -25,7 +25,6 @@ LATE = "late"
 CROSS = "cross"
 GATED = "gated"
 RERANKS: tuple[str, ...] = get_args(RerankName)
-WALKS = ("pagerank", "hops", OFF)
 # Evidence besides the legs: the person that a query asks for, and the time that it names.
 EVIDENCE: tuple[str, ...] = get_args(EvidenceName)
 # How long the gated cross-encoder may take while a prompt waits.
@@ -39,7 +38,7 @@ TUNED = ("legs", "fusion", "rerank", "weights", "k", "rescored")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How to rank: the legs, their fusion and weights, reranking, context, walk, evidence, priors and order.
+    """How to rank: the legs, their fusion and weights, reranking, context, evidence, priors and order.
 
     `patience_s` bounds the gated cross-encoder; None does not.
     """
@@ -51,7 +50,6 @@ class Plan:
     k: Mapping[str, float] = field(default_factory=dict)
     rescored: int = 100
     context: bool = True
-    walk: str = "pagerank"
     evidence: frozenset[str] = frozenset(EVIDENCE)
     prior: float = 0.3
     exact: float = 0.0
@@ -60,7 +58,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Refuse unknown names: a misspelt leg would silently find nothing."""
-        chosen = ((self.legs, LEGS), ({str(self.fusion)}, FUSIONS), ({str(self.rerank)}, RERANKS), ({self.walk}, WALKS))
+        chosen = ((self.legs, LEGS), ({str(self.fusion)}, FUSIONS), ({str(self.rerank)}, RERANKS))
         for given, known in (*chosen, (self.evidence, EVIDENCE), ({str(self.order)}, ORDERS)):
             if not given.issubset(known):
                 unknown = sorted(given.difference(known))

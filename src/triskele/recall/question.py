@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from triskele.errors import ModelUnavailable
 from triskele.index.corpus import Bools, Corpus, Floats, Vectors, Words
 from triskele.models.embedder import Embedder, Encoding
-from triskele.recall.form import is_request, is_search, start_of_last_sentence
 from triskele.recall.plan import Plan
 from triskele.recall.scores import DENSE, LEXICAL, step
 from triskele.store.owner import OwnerStore
@@ -31,14 +30,12 @@ LEXICAL_ONLY = "searched by words only"
 WITHOUT_MODEL = f"{LEXICAL_ONLY}: no model is installed"
 # How many turns of a conversation on either side count for a candidate.
 REACH = 2
-# What a rule or a preference is written with. A request asks for these words too; together they count this share.
+# What a rule or a preference is written with.
 RULE_WORDS = ("always", "never", "prefer", "usually", "avoid")
-RULE_SHARE = 0.4
 # The last sentence of a request says what is wanted, those before it tell the circumstances.
 LAST_SENTENCE = 3.0
 _IN_NO_TEXT = "\0"
 _LEAST_WEIGHT = 1e-6
-_STOP_WORD_SHARE = 0.15
 _RARITY_POWER = 0.7
 _LONGEST_WORD = 50
 # Most questions have neither digits nor underscores, so no identifier.
@@ -48,6 +45,29 @@ _RUNS = re.compile(r"\w+").finditer
 _HAS_LETTER = re.compile(r"[^\W_]").search
 # By the fingerprint of a model.
 _rule_tokens: dict[str, Floats] = {}
+
+_BARE_WORDS = 3
+# Fewer words are rather a title or a search.
+_LEAST_REQUEST = 5
+_WORD = re.compile(r"\w+")
+_ASKS = re.compile(
+    r"\?|^\W*(?:in )?(?:who|what|when|where|which|whose|whom|why|how|did|does|do|is|are|was|were|has|have|had|can|could"
+    r"|would|will|should)\b",
+    re.IGNORECASE,
+)
+# A question for advice is a request as well, unless it asks for advice that was given before.
+_ASKS_ADVICE = re.compile(
+    r"\b(?:recommend\w*|suggest(?!ed)\w*|advi[cs]e|tips|ideas?|looking for|for me|help (?:me|us)"
+    r"|(?:can|could|should|might) (?:i|we)|(?:i|we) (?:can|could|should|might)|i(?:['’]d| would) (?:like|love)"
+    r"|best way to|(?:some|a) (?:good|great|fun|nice)|what are some)\b",
+    re.IGNORECASE,
+)
+_LOOKS_BACK = re.compile(
+    r"\b(?:\w+ (?:said|told|mentioned|suggested|recommended|gave)"
+    r"|did|was|were|had|has|have|been|remind|remember|previous(?:ly)?|earlier|last)\b",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"[.!?:]['\"”’)]*\s+")
 
 
 class Scorer(Protocol):
@@ -154,15 +174,6 @@ class Question:
         """The sum of the rarities: what a memory with every term could reach."""
         return sum(self.rarity[term] for term in self.terms)
 
-    def with_rule_words(self, weights: Floats) -> tuple[Floats, Floats]:
-        """The token vectors and their weights, with the words of rules if this is a request."""
-        assert self.encoding is not None
-        tokens, rules = self.encoding.tokens, self.rule_tokens
-        if not len(rules):
-            return tokens, weights
-        shares = np.full(len(rules), RULE_SHARE / len(rules), dtype=np.float32)
-        return np.concatenate([tokens, rules]), np.concatenate([(1 - RULE_SHARE) * weights, shares])
-
     def weight_between(self, start: int, stop: int) -> float:
         """The weight of the tokens between two positions in the text."""
         return float(self.token_weights[self._is_between(start, stop)].sum())
@@ -233,6 +244,24 @@ def _encoded_rule_words(embedder: Embedder) -> Floats:
     return _rule_tokens[embedder.fingerprint]
 
 
+def is_request(text: str) -> bool:
+    """Whether a text wants something done or remarks on something, instead of asking what is stored."""
+    if _ASKS.search(text):
+        return _ASKS_ADVICE.search(text) is not None and _LOOKS_BACK.search(text) is None
+    return len(_WORD.findall(text)) >= _LEAST_REQUEST
+
+
+def is_search(text: str) -> bool:
+    """Whether a text is a few words, none of them a stop word."""
+    words = _WORD.findall(text.lower())
+    return 0 < len(words) <= _BARE_WORDS and STOP_WORDS.isdisjoint(words) and "?" not in text
+
+
+def start_of_last_sentence(text: str) -> int:
+    """Where the last sentence of a text begins."""
+    return max((match.end() for match in _SENTENCE_END.finditer(text)), default=0)
+
+
 def respelled(text: str, corpus: Words) -> tuple[str, frozenset[str]]:
     """A text with its identifiers as the memories of the scope write them, and those that none of them holds."""
     unknown = set()
@@ -259,7 +288,7 @@ def _is_held(term: str, corpus: Words) -> bool:
 
 
 def token_weights(text: str, encoding: Encoding, analyzer: Analyzer, rarity: Mapping[str, float]) -> Floats:
-    """The weight of each token: by the rarity of its word, less for stop words, 0 for punctuation; they sum to 1."""
+    """The weight of each token: by the rarity of its word, 0 for stop words and punctuation; they sum to 1."""
     words = _words(text, encoding.spans)
     pairs = zip(words, analyzer.terms_of_each(words), strict=True)
     weights = np.array([_weight(word, terms, rarity) for word, terms in pairs], dtype=np.float32)
@@ -270,8 +299,10 @@ def token_weights(text: str, encoding: Encoding, analyzer: Analyzer, rarity: Map
 
 
 def _weight(word: str, terms: Sequence[str], rarity: Mapping[str, float]) -> float:
+    if word.lower() in STOP_WORDS:
+        return 0.0
     rarest = max((rarity.get(term, 0.0) for term in terms), default=0.0)
-    return float(rarest**_RARITY_POWER) * (_STOP_WORD_SHARE if word.lower() in STOP_WORDS else 1.0)
+    return float(rarest**_RARITY_POWER)
 
 
 def _words(text: str, spans: NDArray[np.int32]) -> list[str]:
