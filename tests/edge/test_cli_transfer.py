@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 Run = Callable[..., Any]
@@ -100,6 +102,19 @@ def test_export_json_is_one_document(run: Run, add: Add) -> None:
     assert [record["memory"]["content"] for record in document["records"] if "memory" in record] == [
         "The office is in Altona"
     ]
+
+
+@pytest.mark.parametrize("format", ["jsonl", "markdown", "archive"])
+@pytest.mark.parametrize(
+    "change", ["versions SET content = 'A lie'", "versions SET importance = 1", "links SET kind = 'see-also'"]
+)
+def test_export_refuses_a_changed_row(run: Run, add: Add, home: Path, tmp_path: Path, format: str, change: str) -> None:
+    add("Messages run over Pingwell", "--supersedes", add("SMS go out through Textmarlin"))
+    with closing(apsw.Connection(str(home / "memories.db"))) as connection:
+        connection.execute(f"UPDATE {change}")
+    refused = run("export", str(tmp_path / "out"), "--format", format, "--private")
+    assert refused.is_refused(3, "is not what was written (its hash differs)", "triskele doctor --deep")
+    assert not (tmp_path / "out").exists()
 
 
 def test_export_as_markdown_is_a_folder(run: Run, add: Add, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from triskele.exchange.export import Progress, Snapshot, take_snapshot
 from triskele.exchange.import_plan import ImportPlan
 from triskele.exchange.records import Item, NamedLink, Note, StoredLink, StoredVersion
 from triskele.replies.rooms import ExportReport, ImportReport, Problem, Skipped
+from triskele.store import archive
 from triskele.store.access import StoreAccess
 from triskele.text.ids import content_hash
 from triskele.types import (
@@ -187,6 +188,8 @@ def export_memories(
     chosen = EXPORTS[checked(format, EXPORTS)]
     if with_secrets and not (chosen.tells_secrets and isinstance(target, Path)):
         raise BadInput("secrets can only be exported into a jsonl file: name one")
+    with access.maintenance.archive.reading() as reader:
+        archive.verify(reader, access.store.owner, ("versions", "links"))
     taken = take_snapshot(
         access.store,
         include_private=include_private,
