@@ -488,3 +488,41 @@ def test_find_reads_a_password_on_the_next_line(text: str, value: str) -> None:
 )
 def test_next_line_is_not_always_a_password(text: str) -> None:
     assert find(text) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "template"),
+    [
+        ("password", "password: ‹lower:4›1234567"),
+        ("password", "db password is Abcdefg1!"),
+        ("secret", "api key: ‹alnum:10›abcdefg‹alnum:20›7"),
+        ("github-token", "ghp_‹alnum:8›1234567‹alnum:21›"),
+        ("groq-key", "gsk_abcdefghijkl‹alnum:40›"),
+        ("wallet-key", "private key: 0x‹hex:30›00000000‹hex:26›"),
+    ],
+)
+def test_find_reads_a_key_with_a_sequence_in_it(kind: str, template: str) -> None:
+    # Each number of lines draws another value.
+    assert [_kinds(secret_samples.fill(template + "\n" * lines)) for lines in range(10)] == [[kind]] * 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: 12345678",
+        "password: abcdefgh",
+        "token: sk_test_1234567890abcdef",
+        "key: ghp_abcdefghijklmnopqrstuvwxyz1234567890",
+        "AKIA1234567890ABCDEF",
+        "api key: 00000000-0000-0000-0000-000000000000",
+        "private key: 0x" + "0123456789abcdef" * 4,
+    ],
+)
+def test_a_sequence_alone_is_a_placeholder(text: str) -> None:
+    assert find(text) == []
+
+
+@pytest.mark.parametrize("text", ["PIN the version to 8841", "Pin the image to 2024", "Pin our runner at 2204"])
+def test_to_pin_a_version_is_no_pin(text: str) -> None:
+    assert find(text) == []
+    assert _kinds("The PIN the bank gave me is 8841") == ["pin"]

@@ -67,8 +67,11 @@ def _lowered(character: str) -> str:
 
 _STAND_INS = re.compile(
     r"(?i)example|redacted|placeholder|your[_\-. ]|^your|change[_\-]?me|changeit$|replace[_\-]?me|dummy|random[_\-]"
-    r"|\.\.\.|…|\*\*\*|•••|xxxx|insert[_\-]|[_\-]here|0{8}|(?:1234567|abcdefg|0123456)"
+    r"|\.\.\.|…|\*\*\*|•••|xxxx|insert[_\-]|[_\-]here"
 )
+_SEQUENCE = re.compile(r"(?i)0{8}|1234567|abcdefg|0123456")
+# Words such as "sk-proj-" before a key.
+_KEY_PREFIX = re.compile(r"(?i)(?:[a-z0-9]{1,6}[_\-]){1,3}")
 # Published in documentation.
 _FAMOUS = frozenset({"sk_test_" + "4eC39HqLyjWDarjtT1zdp7dc"})
 DOCUMENTED = frozenset(
@@ -98,7 +101,15 @@ def is_placeholder(value: str) -> bool:
     """Whether the value is a placeholder or a reference to a secret."""
     if value in _FAMOUS or _STAND_INS.search(value) or _REFERENCE.fullmatch(value):
         return True
+    if _SEQUENCE.search(value) and _is_sequence(_KEY_PREFIX.sub("", value, count=1)):
+        return True
     return len(set(value)) <= max(2, len(value) // 12)
+
+
+def _is_sequence(value: str) -> bool:
+    """Whether neighbours in the alphabet or equal characters make most of a value and end it."""
+    steps = [one + other == "90" or ord(other) - ord(one) in {0, 1} for one, other in pairwise(value)]
+    return not steps or (steps[-1] and sum(steps) * 3 >= len(steps) * 2)
 
 
 def looks_random(value: str, least: int = 20) -> bool:

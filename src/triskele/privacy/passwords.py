@@ -83,6 +83,8 @@ _PIN = re.compile(
     r"|\b(?:door|gate|alarm|entry|lock|locker|keypad|unlock|garage)[ \-]codes?"
     r"|\b(?:safe|lock) (?:code|combination)|\bcombination (?:of|for) [a-z ]{0,20}\b(?:lock|safe)\b"
     r"|\b(?:tür|tresor|alarm|zugangs|schloss)-?code|\bgeheimzahl|\bpincode|\bcode(?= ?\d{4,6}#)))"
+    # "Pin the version to 8841" is no PIN.
+    r"(?! (?:the|this|that|our|your|all|every|it|a)\b[a-z ]{0,30} (?:to|at|on) \d)"
     r"(?P<between>[A-Za-zäöüß (),]{0,40}+)[:=]?\s{0,2}+"
     r"(?P<value>\d{4,8}+#?|\d{1,2}(?:[ \-]\d{1,2}){2,3}+)(?![\w.,]?\d|\w)"
 )
