@@ -73,12 +73,21 @@ def test_tools_are_listed_in_order() -> None:
     )
 
 
-def test_tools_declare_hints_and_output() -> None:
+def test_tools_list_stays_small() -> None:
+    assert len(json.dumps(list(tools().values()), ensure_ascii=False, separators=(",", ":")).encode()) <= 12_000
+
+
+def test_tools_say_when_to_call_them() -> None:
+    for tool in tools().values():
+        assert "Call it " in tool["description"], tool["name"]
+
+
+def test_tools_declare_hints() -> None:
     hints = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
     for tool in tools().values():
         assert set(tool["annotations"]) == hints
         assert tool["annotations"]["openWorldHint"] is False
-        assert tool["title"] and tool["description"] and tool["outputSchema"]["type"] == "object"
+        assert tool["title"] and tool["description"] and "outputSchema" not in tool
         assert tool["inputSchema"]["additionalProperties"] is False
 
 

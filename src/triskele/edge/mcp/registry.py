@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -58,6 +58,10 @@ _SHARES: tuple[tuple[Callable[..., Any], str, str, ToolAnnotations], ...] = (
 
 class MemoryTool(Tool):
     """Refuses unknown arguments and reports each error in one line."""
+
+    @cached_property
+    def output_schema(self) -> None:
+        """None: answers are structured, but no model reads a schema of 20 kB for them."""
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Call the tool."""
@@ -126,14 +130,23 @@ def _hook_tool() -> Tool:
 
 def _tool(function: Callable[..., Any], title: str, description: str, annotations: ToolAnnotations) -> Tool:
     tool = MemoryTool.from_function(function, title=title, description=description, annotations=annotations)
-    tool.parameters = {**_without_titles(tool.parameters), "additionalProperties": False}
+    properties = {name: _concise(schema) for name, schema in tool.parameters["properties"].items()}
+    tool.parameters = {
+        **{name: part for name, part in tool.parameters.items() if name != "title"},
+        "properties": properties,
+        "additionalProperties": False,
+    }
     return tool
 
 
-def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema without titles, because agents pay for every token."""
-    named = {name: value for name, value in schema.items() if name != "title" or not isinstance(value, str)}
-    return {name: _without_titles(value) if isinstance(value, dict) else value for name, value in named.items()}
+def _concise(schema: dict[str, Any]) -> dict[str, Any]:
+    """An argument without its title, empty default and null, because agents pay for every token."""
+    schema = {**schema, **schema.get("anyOf", [{}])[0]}
+    return {
+        name: part
+        for name, part in schema.items()
+        if name not in ("title", "anyOf") and (name != "default" or part not in ("", False, None, []))
+    }
 
 
 def _complaint(parameters: dict[str, Any], error: ErrorDetails) -> str:
@@ -142,7 +155,6 @@ def _complaint(parameters: dict[str, Any], error: ErrorDetails) -> str:
     if error["type"] == "missing":
         return f"{field} is missing: it must be {allowed(parameters['properties'][field])}"
     schema = parameters["properties"][field]
-    schema = schema.get("anyOf", [schema])[0]
     if index and isinstance(index[0], int) and "items" in schema:
         field, schema = f"{field}[{index[0]}]", schema["items"]
     value = error["input"]

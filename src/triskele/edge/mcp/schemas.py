@@ -23,14 +23,6 @@ MAX_LINKS = 50
 MAX_PROJECTS = 50
 _SEALED_NOTE = "It holds a secret: the text is sealed, and only its title is shown."
 
-Speaker = Annotated[str, Field(description="Who said it, or empty.")]
-Role = Annotated[str, Field(description="Whose words they are: user, assistant, tool or other; empty if unknown.")]
-Date = Annotated[str, Field(description="When it was last changed.")]
-Origin = Annotated[str, Field(description="Who wrote it: user, agent, import, tool or web; trust tool and web least.")]
-Sensitivity = Annotated[str, Field(description="open, private, or secret: then content is a title only.")]
-Project = Annotated[str, Field(description="The project it belongs to; empty is everywhere.")]
-Note = Annotated[str, Field(description="A note for the reader.")]
-
 
 class Shape(BaseModel):
     """A part of an answer, readable from a value of equal fields."""
@@ -45,21 +37,31 @@ class MemoryLine(Shape):
     content: str
     category: str
     tags: list[str]
-    project: Project
-    origin: Origin
-    speaker: Speaker
-    role: Role
-    owner: Annotated[str, Field(description="Whose memory it is, where another user shares it; else empty.")]
-    date: Date
-    sensitivity: Sensitivity
-    superseded: Annotated[bool, Field(description="No longer true: another memory replaces it.")]
+    project: str
+    """where it belongs; empty is everywhere"""
+    origin: str
+    """who wrote it: user, agent, import, tool or web"""
+    speaker: str
+    """who said it, or empty"""
+    role: str
+    """whose words they are; empty if unknown"""
+    owner: str
+    """whose memory it is, if another user shares it; else empty"""
+    date: str
+    """when it was last changed"""
+    sensitivity: str
+    """open, private, or secret: then content is a title"""
+    superseded: bool
+    """whether another memory replaces it"""
 
 
 class Hit(MemoryLine):
     """A memory in an answer."""
 
-    reason: Annotated[str, Field(description="Why it was found.")]
-    replaces: Annotated[str, Field(description="The older memory that matched and that this one replaces, or empty.")]
+    reason: str
+    """why it was found"""
+    replaces: str
+    """the older memory that matched and that this one replaces, or empty"""
 
 
 class Recalled(Shape):
@@ -67,11 +69,15 @@ class Recalled(Shape):
 
     hits: list[Hit]
     resolutions: list[MemoryLine]
-    confidence: Annotated[float, Field(description="0 to 1: how likely the first hit answers.")]
-    project: Annotated[str, Field(description="The project searched; `*` is all projects, empty is everywhere.")]
-    omitted: Annotated[int, Field(description="Hits left out to keep the answer short.")]
-    period: Annotated[str, Field(description="The time that the question names, with its days; empty without one.")]
-    note: Note = descriptions.DATA_NOTE
+    confidence: float
+    """how likely the first hit answers, 0 to 1"""
+    project: str
+    """the project searched; `*` is all, empty is everywhere"""
+    omitted: int
+    """hits left out to keep the answer short"""
+    period: str
+    """the time that the question names, with its days; or empty"""
+    note: str = descriptions.DATA_NOTE
 
 
 class LinkLine(Shape):
@@ -93,76 +99,83 @@ class MemoryDetails(MemoryLine):
     version: int
     forgotten: bool
     links: list[LinkLine]
-    note: Note = descriptions.DATA_NOTE
+    note: str = descriptions.DATA_NOTE
 
 
 class Listed(Shape):
     """A page of memories."""
 
     memories: list[MemoryLine]
-    next_offset: Annotated[int | None, Field(description="The offset of the next page; null after the last one.")]
-    project: Annotated[str, Field(description="The project searched; `*` is all projects, empty is everywhere.")]
-    note: Note = descriptions.DATA_NOTE
+    next_offset: int | None
+    """None after the last page"""
+    project: str
+    """the project searched; `*` is all, empty is everywhere"""
+    note: str = descriptions.DATA_NOTE
 
 
 class Changed(Shape):
     """The result of a change."""
 
     id: str
-    action: Annotated[str, Field(description="added, duplicate, edited, unchanged, forgotten, linked, restored, …")]
+    action: str
+    """added, duplicate, edited, unchanged, forgotten, linked, restored, …"""
 
 
 class SimilarMemory(Shape):
     """A memory that a stored text seems to repeat, extend or contradict."""
 
     id: str
-    relation: Annotated[
-        Literal["duplicate", "update", "contradiction"], Field(description="What the new text is to it.")
-    ]
+    relation: Literal["duplicate", "update", "contradiction"]
+    """what the new text is to it"""
     content: str
-    confidence: Annotated[float, Field(description="0 to 1: how sure the rules are.")]
+    confidence: float
+    """how sure the rules are, 0 to 1"""
 
 
 class Stored(Changed):
     """The result of storing a text."""
 
-    project: Project
-    sensitivity: Sensitivity
-    batch: Annotated[str, Field(description="For memory_undo; empty if nothing was written.")]
-    note: Note = ""
-    similar: Annotated[
-        list[SimilarMemory], Field(description="Likely duplicates and contradictions, surest first.")
-    ] = []
+    project: str
+    sensitivity: str
+    batch: str
+    """for memory_undo; empty if nothing was written"""
+    note: str = ""
+    similar: list[SimilarMemory] = []
+    """likely duplicates and contradictions, surest first"""
 
 
 class Changes(Shape):
     """The results of several changes."""
 
     changes: list[Changed]
-    batch: Annotated[str, Field(description="For memory_undo; empty if nothing was written.")]
+    batch: str
+    """for memory_undo; empty if nothing was written"""
 
 
 class ShareLine(Shape):
     """What is shared with whom."""
 
-    subject: Annotated[str, Field(description="memory or tag.")]
-    target: Annotated[str, Field(description="The id of the memory, or the tag.")]
-    grantee: Annotated[str, Field(description="The user or group, such as `user bob`.")]
-    access: Annotated[str, Field(description="read or write.")]
+    subject: str
+    """memory or tag"""
+    target: str
+    """the id of the memory, or the tag"""
+    grantee: str
+    """the user or group, such as `user bob`"""
+    access: str
 
 
 class Shared(ShareLine):
     """A share and how far it reaches."""
 
-    memories: Annotated[
-        int, Field(description="How many it shares now, counted up to 2,000; a tag shares later ones too.")
-    ]
+    memories: int
+    """how many it shares now, counted up to 2,000"""
 
 
 class Unshared(ShareLine):
     """The end of a share."""
 
-    still_shared: Annotated[list[str], Field(description="Who still reads it, through which other share.")]
+    still_shared: list[str]
+    """who still reads it, through which other share"""
 
 
 class Stats(Shape):
@@ -174,7 +187,7 @@ class Stats(Shape):
     links: int
     by_category: dict[str, int]
     by_project: dict[str, int]
-    project: Project
+    project: str
 
 
 class Stage(Shape):
@@ -190,7 +203,8 @@ class WhyNot(Shape):
 
     verdict: str
     stages: list[Stage]
-    smallest_change: Annotated[str, Field(description="A change that was tried and finds it; empty if none does.")]
+    smallest_change: str
+    """a change that was tried and finds it; empty if none does"""
 
 
 class Revealed(Shape):
@@ -298,67 +312,39 @@ MAX_OFFSET = 1_000_000
 _MAX_LABEL_CHARACTERS = 500
 _MAX_TAGS = 50
 
-Id = Annotated[str, Field(min_length=4, max_length=64, description="A memory's id, or its first characters.")]
-Ids = Annotated[list[Id], Field(min_length=1, max_length=MAX_FORGOTTEN, description="Ids of memories.")]
-Question = Annotated[
-    str, Field(min_length=1, max_length=MAX_QUERY_CHARACTERS, description="The question, in a full sentence.")
-]
-Content = Annotated[
-    str,
-    Field(
-        max_length=MAX_CONTENT_CHARACTERS,
-        description="The fact, in one or two self-contained sentences; by default at most 1400 characters.",
-    ),
-]
-Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="The maximum number of results.")]
-Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="Skip this many; `next_offset` of the last page.")]
-ReadProject = Annotated[
-    str,
-    Field(max_length=200, description="Search this project instead of the current one."),
-]
-WrittenProject = Annotated[str, Field(max_length=200, description="The project it belongs to, if not the current one.")]
-Everywhere = Annotated[bool, Field(description="It applies to every project, such as a preference of the user.")]
-AllProjects = Annotated[bool, Field(description="Search all projects.")]
+# Arguments have bounds; they have a description only if their name says too little.
+Id = Annotated[str, Field(min_length=4, max_length=64)]
+Ids = Annotated[list[Id], Field(min_length=1, max_length=MAX_FORGOTTEN)]
+Question = Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARACTERS, description="A full sentence.")]
+Text = Annotated[str, Field(max_length=MAX_CONTENT_CHARACTERS)]
+Label = Annotated[str, Field(max_length=_MAX_LABEL_CHARACTERS)]
+Name = Annotated[str, Field(max_length=200)]
+Weight = Annotated[float, Field(ge=0, le=1)]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
+Offset = Annotated[int, Field(ge=0, le=MAX_OFFSET)]
+Tags = Annotated[tuple[Label, ...], Field(max_length=_MAX_TAGS)]
+Day = Annotated[str, Field(max_length=40)]
+Raised = Literal["private", "secret"]
+Role = Literal["user", "assistant", "tool", "other"]
+
+Content = Annotated[Text, Field(description="The fact; by default at most 1400 characters.")]
 Category = Annotated[
-    str,
-    Field(
-        max_length=_MAX_LABEL_CHARACTERS,
-        description="facts, preferences, projects, people, decisions, lessons or procedures; users can set others.",
-    ),
+    Label, Field(description="facts, preferences, projects, people, decisions, lessons or procedures.")
 ]
-Tag = Annotated[str, Field(max_length=_MAX_LABEL_CHARACTERS)]
-Tags = Annotated[tuple[Tag, ...], Field(max_length=_MAX_TAGS, description="Labels to filter by, such as `deploy`.")]
-Keywords = Annotated[
-    str,
-    Field(max_length=_MAX_LABEL_CHARACTERS, description="Other words to find it by; not shown."),
-]
-Importance = Annotated[
-    float, Field(ge=0, le=1, description="0.5 is usual; 0.9 for what every conversation should know from the start.")
-]
-Day = Annotated[str, Field(max_length=40, description="A date such as 2026-03-14.")]
-Since = Annotated[
-    str, Field(max_length=80, description="Only memories about that time or later: 2026-06, last week, 1 November.")
-]
-Until = Annotated[str, Field(max_length=80, description="Only memories about that time or earlier.")]
-Raised = Annotated[
-    Literal["private", "secret"],
-    Field(description="private: only for clients that the user allows; secret: sealed, only a title is shown."),
-]
-Title = Annotated[
-    str, Field(max_length=_MAX_LABEL_CHARACTERS, description="The title of a secret, without the secret.")
-]
-Source = Annotated[
-    Literal["agent", "tool", "web"],
-    Field(description="The source of the text: you or the user (agent), a tool's output, or the web."),
-]
-SpokenBy = Annotated[
-    str, Field(max_length=200, description="Who said it, such as `Marta`; only for words of a certain person.")
-]
-SpokenAs = Annotated[
-    Literal["user", "assistant", "tool", "other"],
-    Field(description="Whose words the text holds: the user's, yours (assistant), a tool's, or another person's."),
-]
-SharedId = Annotated[str, Field(max_length=64, description="The id of the memory, or its first characters.")]
+Keywords = Annotated[Label, Field(description="Other words to find it by.")]
+Importance = Annotated[Weight, Field(description="0.9 for what every conversation should know.")]
+Older = Annotated[str, Field(max_length=64, description="The id of the memory that it replaces.")]
+Project = Annotated[Name, Field(description="If not the current one.")]
+Everywhere = Annotated[bool, Field(description="It applies to every project.")]
+Sensitivity = Annotated[Raised, Field(description="private: only for clients that the user allows.")]
+Title = Annotated[Label, Field(description="Of a secret, without the secret.")]
+ValidFrom = Annotated[Day, Field(description="A date such as 2026-03-14.")]
+Removable = Annotated[Day, Field(description="`none` removes it.")]
+Source = Annotated[Literal["agent", "tool", "web"], Field(description="Where it is from; agent: you or the user.")]
+Speaker = Annotated[Name, Field(description="Who said it, such as `Marta`.")]
+Since = Annotated[str, Field(max_length=80, description="About that time or later: 2026-06, last week.")]
+Until = Annotated[str, Field(max_length=80)]
+SharedId = Annotated[str, Field(max_length=64)]
 SharedTag = Annotated[str, Field(max_length=_MAX_LABEL_CHARACTERS, description="All open memories with this tag.")]
 ToUser = Annotated[str, Field(max_length=64, description="The name of a user of the server.")]
 ToGroup = Annotated[str, Field(max_length=64, description="The name of a group of the server.")]

@@ -33,16 +33,14 @@ def memory_recall(
     request: Request,
     query: schemas.Question,
     limit: schemas.Limit = 10,
-    project: schemas.ReadProject = "",
-    all_projects: schemas.AllProjects = False,
-    category: schemas.Category = "",
+    project: schemas.Project = "",
+    all_projects: bool = False,
+    category: schemas.Label = "",
     tags: schemas.Tags = (),
     as_of: schemas.Day = "",
     since: schemas.Since = "",
     until: schemas.Until = "",
-    superseded: Annotated[
-        bool, Field(description="Also return superseded memories, not only their successors.")
-    ] = False,
+    superseded: Annotated[bool, Field(description="Also return superseded memories.")] = False,
 ) -> schemas.Recalled:
     """Find memories that answer a question."""
     who = caller(request)
@@ -71,9 +69,9 @@ def memory_list(
     limit: schemas.Limit = 20,
     offset: schemas.Offset = 0,
     sort: Literal["recency", "importance"] = "recency",
-    project: schemas.ReadProject = "",
-    all_projects: schemas.AllProjects = False,
-    category: schemas.Category = "",
+    project: schemas.Name = "",
+    all_projects: bool = False,
+    category: schemas.Label = "",
     tags: schemas.Tags = (),
 ) -> schemas.Listed:
     """Browse memories."""
@@ -99,9 +97,9 @@ def memory_why_not(
     id: schemas.Id,
     query: schemas.Question,
     limit: schemas.Limit = 10,
-    project: schemas.ReadProject = "",
-    all_projects: schemas.AllProjects = False,
-    category: schemas.Category = "",
+    project: schemas.Name = "",
+    all_projects: bool = False,
+    category: schemas.Label = "",
     tags: schemas.Tags = (),
 ) -> schemas.WhyNot:
     """Explain why a memory was not found."""

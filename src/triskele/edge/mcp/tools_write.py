@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any, Literal
 
 from triskele.edge.http.access import WRITE
 from triskele.edge.mcp import schemas
@@ -35,16 +33,16 @@ def memory_store(
     tags: schemas.Tags = (),
     keywords: schemas.Keywords = "",
     importance: schemas.Importance = 0.5,
-    supersedes: Annotated[str, Field(max_length=64, description="The id of the memory that this one replaces.")] = "",
-    project: schemas.WrittenProject = "",
+    supersedes: schemas.Older = "",
+    project: schemas.Project = "",
     everywhere: schemas.Everywhere = False,
-    sensitivity: schemas.Raised | None = None,
+    sensitivity: schemas.Sensitivity | None = None,
     title: schemas.Title = "",
-    valid_from: schemas.Day = "",
+    valid_from: schemas.ValidFrom = "",
     valid_to: schemas.Day = "",
     origin: schemas.Source = "agent",
-    speaker: schemas.SpokenBy = "",
-    role: schemas.SpokenAs | None = None,
+    speaker: schemas.Speaker = "",
+    role: schemas.Role | None = None,
 ) -> schemas.Stored:
     """Remember one fact."""
     who = caller(request, WRITE)
@@ -72,18 +70,18 @@ def memory_store(
 def memory_update(
     request: Request,
     id: schemas.Id,
-    content: schemas.Content = "",
-    category: schemas.Category = "",
+    content: schemas.Text = "",
+    category: schemas.Label = "",
     tags: schemas.Tags | None = None,
-    keywords: schemas.Keywords | None = None,
-    importance: schemas.Importance | None = None,
-    project: schemas.WrittenProject = "",
-    everywhere: schemas.Everywhere = False,
+    keywords: schemas.Label | None = None,
+    importance: schemas.Weight | None = None,
+    project: schemas.Name = "",
+    everywhere: bool = False,
     sensitivity: schemas.Raised | None = None,
-    valid_from: Annotated[schemas.Day, Field(description="True from this day on; `none` removes it.")] = "",
-    valid_to: Annotated[schemas.Day, Field(description="No longer true from this day on; `none` removes it.")] = "",
-    speaker: schemas.SpokenBy = "",
-    role: schemas.SpokenAs | None = None,
+    valid_from: schemas.Removable = "",
+    valid_to: schemas.Removable = "",
+    speaker: schemas.Name = "",
+    role: schemas.Role | None = None,
 ) -> schemas.Stored:
     """Correct a memory."""
     who = caller(request, WRITE)
