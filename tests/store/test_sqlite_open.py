@@ -159,7 +159,7 @@ def test_a_connection_that_may_only_read_says_so(
     writable.apply([Add(memory)], batch="one")
     reads_only = apsw.SQLITE_OPEN_READONLY
     real = apsw.Connection
-    monkeypatch.setattr(apsw, "Connection", lambda name: real(name, flags=reads_only))
+    monkeypatch.setattr(apsw, "Connection", lambda name, **_: real(name, flags=reads_only))
     unbound = SqliteStore(path)
     store = unbound.for_owner("me")
     with pytest.raises(StoreUnavailable, match="read-only"):

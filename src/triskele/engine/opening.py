@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from triskele import config
-from triskele.config import Settings
+from triskele.config import NO_MODEL, Settings, source_of
 from triskele.engine.local import LocalEngine
-from triskele.errors import StoreDamaged, StoreNewer, StoreOlder
+from triskele.errors import BadInput, ModelUnavailable, StoreDamaged, StoreNewer, StoreOlder
+from triskele.models.bundled import place_of
+from triskele.models.local import local_embedder
 from triskele.store import open as stores
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ def open_memory(
 
 def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) -> tuple[LocalEngine, Path | None]:
     """Replace a store by a verified backup, even one that cannot be opened; returns the memory and the old files."""
+    _refuse_unknown_model(settings)
     try:
         if not stores.exists(settings):
             raise StoreDamaged(f"the store {settings.store.url} is missing or empty")
@@ -44,3 +47,14 @@ def restore_memory(source: Path, *, settings: Settings, ask: Ask | None = None) 
     except BaseException:
         engine.close()
         raise
+
+
+def _refuse_unknown_model(settings: Settings) -> None:
+    """Refuse a model that could not index what is restored; one that cannot be loaded leaves recall to the words."""
+    try:
+        if settings.recall.model != NO_MODEL:
+            local_embedder(place_of(settings.recall.model, settings.home))
+    except ModelUnavailable:
+        pass
+    except BadInput as error:
+        raise BadInput(f"{error}{source_of(settings.origins, 'recall.model')}: nothing was restored") from error

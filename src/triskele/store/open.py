@@ -10,6 +10,7 @@ from triskele.config import KEY_FILE, Settings, is_path, shown_url, source_of, s
 from triskele.errors import BadInput, StoreUnavailable
 from triskele.store.owner import Store
 from triskele.store.sqlite import lost_writes, maintenance, store_file
+from triskele.store.sqlite.schema import refuse_other_file
 from triskele.store.sqlite.store import BUSY_TIMEOUT_S, SqliteStore
 from triskele.store.writer import MemoryLimits
 from triskele.text.ids import content_hash
@@ -82,6 +83,7 @@ class _Sqlite:
 
     def replace_damaged(self, settings: Settings, source: Path) -> Path | None:
         path = sqlite_path(settings.store.url)
+        refuse_other_file(path)
         if not (store_file.looks_like_one(path) or any(trace.exists() for trace in self._traces(settings))):
             raise StoreUnavailable(f"{path} is not a database, and nothing shows that it was: nothing was moved")
         return maintenance.replace_damaged(path, source, timeout_s=BUSY_TIMEOUT_S)

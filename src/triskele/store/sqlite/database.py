@@ -83,7 +83,7 @@ class Database:
         store_file.refuse_lost(path, self._traces)
         is_restored = store_file.committed_restore(path).exists()
         if not is_restored:
-            schema.refuse_old_file(path)
+            schema.refuse_other_file(path)
         if store_file.cannot_be_written(path):
             self._open_address = store_file.read_only_address(path)
             self._file = _file_number(path)

@@ -59,18 +59,30 @@ def set_aside(connection: apsw.Connection, path: Path) -> None:
     if not gone:
         _trim(ledger(path))
         return
-    folder = path.with_name(f"{path.name}.lost-{gone[-1].at:%Y%m%dT%H%M%S%f}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    shutil.copyfile(ledger(path), folder / "ledger")
-    log = path.with_name(path.name + _LOG)
-    if log.exists() and log.stat().st_size:
-        shutil.copyfile(log, folder / "log")
+    folder = _keep(path, gone)
     for index in path.parent.glob(f"{glob.escape(path.name)}{_INDEX}*"):
         shutil.rmtree(folder / index.name, ignore_errors=True)
         index.rename(folder / index.name)
     settle_folder(folder)
     connection.execute("UPDATE meta SET value = lower(hex(randomblob(8))) WHERE name = 'epoch'")
     ledger(path).unlink(missing_ok=True)
+
+
+def keep(backup: apsw.Connection, path: Path) -> None:
+    """Keep the evidence of writes to a damaged store that the backup in its place lacks."""
+    *_, newest = [list[LostWrite](), *_read(ledger(path)).values()]
+    if gone := _missing(backup, newest):
+        settle_folder(_keep(path, gone))
+
+
+def _keep(path: Path, gone: Sequence[LostWrite]) -> Path:
+    folder = path.with_name(f"{path.name}.lost-{gone[-1].at:%Y%m%dT%H%M%S%f}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    shutil.copyfile(ledger(path), folder / "ledger")
+    log = path.with_name(path.name + _LOG)
+    if log.exists() and log.stat().st_size:
+        shutil.copyfile(log, folder / "log")
+    return folder
 
 
 def lost(connection: apsw.Connection, path: Path) -> list[LostWrites]:

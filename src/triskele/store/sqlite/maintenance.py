@@ -126,6 +126,7 @@ class SqliteMaintenance:
                 previous.unlink(missing_ok=True)
                 if not isinstance(error, StoreDamaged | StoreNewer):
                     raise
+            _keep_lost(staged, path)
             return self._database.replace(staged)
 
     def leftovers(self) -> list[Path]:
@@ -195,7 +196,14 @@ class SqliteMaintenance:
 def replace_damaged(path: Path, source: Path, *, timeout_s: float) -> Path | None:
     """Put a verified backup in the place of a store that cannot be opened; the folder that keeps its files."""
     with _verified(source, path) as fresh:
+        _keep_lost(fresh, path)
         return replace(path, fresh, timeout_s=timeout_s)
+
+
+def _keep_lost(staged: Path, path: Path) -> None:
+    """Keep what the damaged store acknowledged and the backup lacks."""
+    with _closing(apsw.Connection(str(staged))) as copy:
+        lost_writes.keep(copy, path)
 
 
 def _has_erased(copy: Path, ids: Sequence[str], owner: str) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 
@@ -177,11 +178,27 @@ def is_empty(connection: apsw.Connection) -> bool:
     return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get == 0)
 
 
-def refuse_old_file(path: Path) -> None:
-    """Raise for a file from before the first release; SQLite would create files beside it."""
+def refuse_other_file(path: Path) -> None:
+    """Raise for a folder or a file of another program; SQLite would create files beside it."""
+    if path.is_dir():
+        raise StoreUnavailable(f"the store {path} is a folder: name a file, such as {path / 'memories.db'}")
+    id = APPLICATION_ID
     with suppress(OSError), open(path, "rb") as file:
-        if int.from_bytes(file.read(_ID_BYTES.stop)[_ID_BYTES]) == OLD_APPLICATION_ID:
-            raise StoreOlder(f"the store {path} {BEFORE_RELEASE}")
+        id = int.from_bytes(file.read(_ID_BYTES.stop)[_ID_BYTES])
+    if id == OLD_APPLICATION_ID:
+        raise StoreOlder(f"the store {path} {BEFORE_RELEASE}")
+    if id != APPLICATION_ID and _is_of_another_program(path):
+        raise StoreUnavailable(
+            f"{path} is a database, but not one of triskele's: name another file with --store or the setting store.url"
+        )
+
+
+def _is_of_another_program(path: Path) -> bool:
+    """Whether a file is a database with other tables; a damaged one is not."""
+    address, flags = f"file:{quote(str(path))}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    with suppress(apsw.Error), closing(apsw.Connection(address, flags=flags)) as connection:
+        return not (is_empty(connection) or _has_our_tables(connection))
+    return False
 
 
 def refuse_other_format(connection: apsw.Connection) -> None:
