@@ -160,6 +160,8 @@ class Add:
     memory: Memory
     verbatim: bool = False
     sealed: Sealed | None = None
+    beside_private: bool = False
+    """whether a private memory of the same text counts as unknown"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +271,11 @@ def client_actor(name: str | None) -> str:
 def is_client(actor: str) -> bool:
     """Whether an actor is a client, which acts for an agent."""
     return actor.startswith(_CLIENT)
+
+
+def written_origin(actor: str, origin: Origin) -> Origin:
+    """The origin of a text that an actor writes: a client's is at most `agent`."""
+    return least_trusted(origin, Origin.AGENT) if is_client(actor) else origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

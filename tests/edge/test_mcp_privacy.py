@@ -260,3 +260,14 @@ async def test_memory_update_successor_keeps_the_sensitivity(open_engine: Open, 
     async with connected(engine, name="codex", token=installed(engine, "codex")) as agent:
         done = await agent.call("memory_update", id=id, content="The gate opens for 1213")
     assert done["id"] != id and done["sensitivity"] == str(closed)
+
+
+async def test_memory_store_does_not_confirm_a_private_text(private: tuple[LocalEngine, str]) -> None:
+    engine, id = private
+    engine.acting_as("client:claude-code").recall("heron medication")
+    async with connected(engine, name="some-client") as agent:
+        stored = await agent.call("memory_store", content=PRIVATE)
+        closed = await agent.call("memory_store", content=PRIVATE, sensitivity="private")
+    assert [each["action"] for each in (stored, closed)] == ["added", "duplicate"]
+    assert stored["id"] != id and closed["id"] == stored["id"] and stored["similar"] == []
+    assert engine.get(id).version == 1

@@ -11,7 +11,7 @@ from triskele.errors import BadInput
 from triskele.store.owner import OwnerStore
 from triskele.store.values import Use
 from triskele.text.words import SENTENCE_END, tokens_of
-from triskele.types import Answer, LinkKind, Memory
+from triskele.types import Answer, LinkKind, Memory, Sensitivity
 
 # The separator of the parts of a label, such as id, date and origin.
 LABEL_SEPARATOR = " · "
@@ -65,10 +65,12 @@ def recognised(store: OwnerStore, text: str, *, project: str | None = None) -> s
     return visible[0] if all(visible) else None
 
 
-def refuse(store: OwnerStore, text: str, *, project: str | None = None) -> None:
-    """Raise BadInput if a text repeats an injected memory."""
+def refuse(store: OwnerStore, text: str, *, project: str | None = None, private: bool = True) -> None:
+    """Raise BadInput if a text repeats an injected memory, a private one only if the writer may know it."""
     id = recognised(store, text, project=project)
-    if id is not None:
+    memory = store.memories([id]).get(id) if id is not None else None
+    is_hidden = memory is not None and memory.sensitivity is Sensitivity.PRIVATE and not private
+    if id is not None and not is_hidden:
         raise BadInput(f"this repeats memory {id}, which recall returned: it is already stored; edit it if it changed")
 
 

@@ -54,6 +54,7 @@ from triskele.types import (
     is_client,
     is_secret,
     may_hide,
+    written_origin,
 )
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class LocalEngine:
         """Open the store of the settings, or bind one that engines of other owners share, and leave that open."""
         self.settings = settings
         self.actor = USER
+        self.reads_private = True
         self._analyzer = Analyzer(settings.index.language, source=source_of(settings.origins, "index.language"))
         unbound = store or stores.open_store(settings)
         self.store: OwnerStore = unbound.for_owner(settings.memory.owner)
@@ -136,10 +138,10 @@ class LocalEngine:
         """The project of the settings, or of the folder."""
         return self.workplace.project
 
-    def acting_as(self, actor: str) -> LocalEngine:
+    def acting_as(self, actor: str, *, reads_private: bool = True) -> LocalEngine:
         """The same memory; the journal names this actor instead of the user."""
         other = copy(self)
-        other.actor = actor
+        other.actor, other.reads_private = actor, reads_private
         return other
 
     def working_in(self, folder: Path, project: str | None = None) -> LocalEngine:
@@ -244,8 +246,8 @@ class LocalEngine:
         """Store one memory durably; "Since May …" sets its validity."""
         requests.refuse_unknown("remember", details, requests.Details)
         self._refuse_echoes([(content, details.get("project"))])
-        memory = self._drafter.draft_with_dates(content, **details)
-        changes: list[Change] = [Add(memory)]
+        addition = self._addition(content, **details)
+        memory, changes = addition.memory, list[Change]([addition])
         if supersedes is not None:
             older = self._replaceable(supersedes, memory.origin)
             changes.append(Connect(validation.new_link(memory.id, LinkKind.SUPERSEDES, older, memory.known_from)))
@@ -253,7 +255,7 @@ class LocalEngine:
                 return self.apply(changes)[0]
             except NotFound:
                 # The text is known already, under another id: that memory is the successor.
-                known = self.apply([Add(memory)])[0]
+                known = self.apply([addition])[0]
                 link = validation.new_link(known.id, LinkKind.SUPERSEDES, older, memory.known_from)
                 return replace(known, batch=self.apply([Connect(link)])[0].batch)
         return self.apply(changes)[0]
@@ -264,7 +266,12 @@ class LocalEngine:
         for draft in listed:
             requests.refuse_unknown("remember_all", draft, requests.Draft)
         self._refuse_echoes([(draft["content"], draft.get("project")) for draft in listed])
-        return self.apply([Add(self._drafter.draft_with_dates(**draft)) for draft in listed])
+        return self.apply([self._addition(**draft) for draft in listed])
+
+    def _addition(self, content: str, **details: Any) -> Add:
+        memory = self._drafter.draft_with_dates(content, **details)
+        memory = replace(memory, origin=written_origin(self.actor, memory.origin))
+        return Add(memory, beside_private=not self.reads_private)
 
     def _refuse_echoes(self, texts: Sequence[tuple[str, str | None]]) -> None:
         """Refuse a text that an agent repeats, which recall gave it."""
@@ -274,7 +281,8 @@ class LocalEngine:
         self.deferred_writes.flush()
         for content, project in texts:
             target = project if project is not None else self.project or None
-            echo.refuse(self.store, validation.check_text(content, "the memory"), project=target)
+            text = validation.check_text(content, "the memory")
+            echo.refuse(self.store, text, project=target, private=self.reads_private)
 
     def edit(self, *ids: str, **changes: Unpack[Changes]) -> list[Outcome]:
         """Change memories in one batch; their older versions stay in the history."""
@@ -303,7 +311,8 @@ class LocalEngine:
             tags = plain.get("tags", memory.tags)
             gone = set(validation.check_tags(removed or ()))
             plain["tags"] = [*(tag for tag in tags if tag not in gone), *validation.check_texts(added or (), "tags")]
-        return self._drafter.revised(memory, plain, lambda: self.vault.text_of(memory))
+        revised = self._drafter.revised(memory, plain, lambda: self.vault.text_of(memory))
+        return replace(revised, origin=written_origin(self.actor, memory.origin)) if "content" in changes else revised
 
     def restore(self, *ids: str) -> list[Outcome]:
         """Bring forgotten memories back, unchanged."""
@@ -359,11 +368,12 @@ class LocalEngine:
         """Undo a batch, or this actor's last change to the project; an undo can be undone."""
         target = self.project if project is None else project
         plan = undo.plan(self.store, self.actor, target, batch, all_projects=all_projects, anyone=anyone)
+        undone = replace(plan.undone, versions=views.shown(plan.undone.versions, private=self.reads_private))
         if dry_run:
-            return replace(plan.undone, folders=views.folders(self.store, plan.undone.entries))
+            return replace(undone, folders=views.folders(self.store, undone.entries))
         outcomes = plan.of_memories(self.apply(plan.changes, undoes=plan.undone.entries[0].seq))
         self.proposals.undone(plan.undone.batch, outcomes)
-        return replace(plan.undone, outcomes=tuple(outcomes))
+        return replace(undone, outcomes=tuple(outcomes))
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
         """Apply changes as one journaled transaction."""
@@ -425,7 +435,7 @@ class LocalEngine:
             format=format,
             dry_run=dry_run,
             project=project,
-            keep_origin=keep_origin,
+            keep_origin=keep_origin and not is_client(self.actor),
             progress=progress,
         )
 
@@ -551,8 +561,8 @@ class LocalEngine:
         if self.settings.curation.mode == OFF:
             return []
         pairs = [(each, each.old) for each in self._pairs(memory) if each.old is not None]
-        shown = views.views(self.store, (old for _, old in pairs))
-        return [Related(shown[old.id], each.relation, each.confidence) for each, old in pairs]
+        shown = views.views(self.store, views.shown((old for _, old in pairs), private=self.reads_private))
+        return [Related(shown[old.id], each.relation, each.confidence) for each, old in pairs if old.id in shown]
 
     def _pairs(self, memory: Memory) -> list[PairDecision]:
         """What a memory is to older ones: by recall if that is open and quick, otherwise by words only."""
@@ -604,7 +614,8 @@ class LocalEngine:
         named = self.project if project is None else validation.check_name(project, "the project")
         projects = None if all_projects else frozenset({named, EVERYWHERE})
         scope = Scope(owner=self.settings.memory.owner, projects=projects, as_of=timestamps.now())
-        return validation.narrowed(scope, self.settings.memory, **filters) if filters else scope
+        scope = validation.narrowed(scope, self.settings.memory, **filters) if filters else scope
+        return scope if self.reads_private else views.without_private(scope)
 
     def find(self, prefix: str, *, limit: int = 2) -> list[str]:
         """The ids that start with a prefix."""
@@ -618,16 +629,18 @@ class LocalEngine:
             raise NotFound(f"no memory starts with {prefix}")
         if len(found) > 1 and prefix not in found:
             raise AmbiguousId(f"{prefix} fits several memories: {', '.join(found)}")
-        return prefix if prefix in found else found[0]
+        id = prefix if prefix in found else found[0]
+        return id if self.reads_private else views.readable(self.store, id)
 
     def get(self, id: str) -> MemoryDetails:
         """Read the last version of a memory, with its links and its use."""
-        return views.details(self.store, self._last_version(id))
+        return views.details(self.store, self._last_version(id), private=self.reads_private)
 
     def lookup(self, ids: Iterable[str]) -> dict[str, MemoryView]:
         """Read the last versions of memories by their whole ids; unknown ones are left out."""
         whole = sorted(set(validation.check_texts(ids, "ids")))
-        return views.views(self.store, {memory.id: memory for _, memory in self.store.versions(whole)}.values())
+        latest = {memory.id: memory for _, memory in self.store.versions(whole)}
+        return views.views(self.store, views.shown(latest.values(), private=self.reads_private))
 
     def _last_version(self, id: str) -> Memory:
         """The current version of a memory, or the last one of a forgotten one."""
@@ -647,7 +660,7 @@ class LocalEngine:
         else:
             own = None if id is None else self.resolve(id)
             entries = self.store.journal(id=own, batch=batch, limit=_WHOLE)[-limit:][::-1]
-        return views.history(self.store, entries)
+        return views.history(self.store, entries, private=self.reads_private)
 
     def shorten(self, ids: Iterable[str]) -> dict[str, str]:
         """Give the shortest unique prefix of each id, for display."""

@@ -250,8 +250,8 @@ class Engine(Protocol):
 
     # Lifecycle
 
-    def acting_as(self, actor: str) -> Self:
-        """Return the same memory for another actor."""
+    def acting_as(self, actor: str, *, reads_private: bool = True) -> Self:
+        """Return the same memory for another actor, who may not read private memories unless this allows it."""
 
     def working_in(self, folder: Path, project: str | None = None) -> Self:
         """Return the same memory for a named project, or the project of a folder."""

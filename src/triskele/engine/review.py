@@ -8,7 +8,7 @@ from triskele.replies.rooms import Proposal, Reviewed
 from triskele.store.access import StoreAccess
 from triskele.sync import CONFLICTS, notes
 from triskele.text.ids import new_batch
-from triskele.types import Verdict, is_client
+from triskele.types import Sensitivity, Verdict, is_client
 
 
 class LocalCuration:
@@ -23,7 +23,8 @@ class LocalCuration:
         if kind is not None and kind not in tuple(Verdict):
             raise BadInput(f"unknown kind of proposal {kind[:40]!r}: choose one of {', '.join(Verdict)}")
         pending = [*notes.conflicts(self._engine.store), *self._queue.list()]
-        return [proposal for proposal in pending if kind in (None, proposal.kind)]
+        chosen = [proposal for proposal in pending if kind in (None, proposal.kind)]
+        return [each for each in chosen if self._engine.reads_private or not _is_private(each)]
 
     def accept(self, *ids: str, above: float | None = None, batch: str | None = None) -> Reviewed:
         """Accept proposals in one batch, or as part of `batch`; of a conflict take the server's version.
@@ -69,3 +70,8 @@ class LocalCuration:
         except (Conflict, NotFound):
             return False
         return True
+
+
+def _is_private(proposal: Proposal) -> bool:
+    memories = [memory for memory in (proposal.new, proposal.old) if memory is not None]
+    return any(memory.sensitivity is Sensitivity.PRIVATE for memory in memories)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
-from triskele.errors import BadInput
+from triskele.errors import AccessDenied, BadInput
 from triskele.store.owner import OwnerStore
 from triskele.sync import CONFLICTS
 from triskele.types import (
@@ -18,8 +18,12 @@ from triskele.types import (
     MemoryView,
     Origin,
     RegisteredFolder,
+    Scope,
+    Sensitivity,
     Sent,
 )
+
+NOT_NAMED = "the user can add the client to private_to in the [agents] section of the settings"
 
 _UNTRUSTED = (Origin.TOOL, Origin.WEB)
 
@@ -51,7 +55,7 @@ def views(store: OwnerStore, memories: Iterable[Memory]) -> dict[str, MemoryView
     }
 
 
-def details(store: OwnerStore, memory: Memory) -> MemoryDetails:
+def details(store: OwnerStore, memory: Memory, *, private: bool = True) -> MemoryDetails:
     """A memory with its links, the memories at their other ends, its use and the hosts that received its text."""
     links = tuple(store.links([memory.id]))
     ends = {end for link in links for end in (link.source, link.target)} - {memory.id}
@@ -59,7 +63,7 @@ def details(store: OwnerStore, memory: Memory) -> MemoryDetails:
     return MemoryDetails(
         **{each.name: getattr(view, each.name) for each in fields(view)},
         links=links,
-        linked=views(store, store.memories(ends).values()),
+        linked=views(store, shown(store.memories(ends).values(), private=private)),
         used=store.usage.counts([memory.id]).get(memory.id),
         sent=tuple(sent(store, [memory.id])),
     )
@@ -73,11 +77,33 @@ def sent(store: OwnerStore, ids: Iterable[str]) -> list[Sent]:
     return [each for id in ids for each in egress_log.sent(store, id)]
 
 
-def history(store: OwnerStore, entries: Sequence[JournalEntry]) -> History:
+def history(store: OwnerStore, entries: Sequence[JournalEntry], *, private: bool = True) -> History:
     """Journal entries with the versions and folders that they name."""
     ids = sorted({end for entry in entries for end in entry.memories})
-    versions = tuple(memory for _, memory in store.versions(ids)) if ids else ()
+    versions = shown((memory for _, memory in store.versions(ids)), private=private) if ids else ()
     return History(tuple(entries), versions, folders(store, entries))
+
+
+def shown(memories: Iterable[Memory], *, private: bool) -> tuple[Memory, ...]:
+    """The memories, without private ones unless these are shown."""
+    return tuple(memory for memory in memories if private or memory.sensitivity is not Sensitivity.PRIVATE)
+
+
+def without_private(scope: Scope) -> Scope:
+    """A scope without its private memories; refuse one that has no others."""
+    allowed = (scope.sensitivities or frozenset(Sensitivity)) - {Sensitivity.PRIVATE}
+    if not allowed:
+        raise AccessDenied(f"this client may not see private memories: {NOT_NAMED}")
+    return replace(scope, sensitivities=allowed)
+
+
+def readable(store: OwnerStore, id: str) -> str:
+    """The id, unless the memory is private; for a client that may not see it."""
+    if store.history(id)[-1].sensitivity is Sensitivity.PRIVATE:
+        raise AccessDenied(
+            f"{id} is private and this client may not see it: {NOT_NAMED}, or read it with `triskele show {id}`"
+        )
+    return id
 
 
 def folders(store: OwnerStore, entries: Iterable[JournalEntry]) -> tuple[RegisteredFolder, ...]:

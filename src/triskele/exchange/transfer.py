@@ -14,7 +14,7 @@ from typing import TextIO
 
 from triskele import validation
 from triskele.config import MemorySettings
-from triskele.errors import BadInput, Conflict, NotFound
+from triskele.errors import AccessDenied, BadInput, Conflict, NotFound
 from triskele.exchange import (
     agents_file,
     claude_notes,
@@ -186,6 +186,8 @@ def export_memories(
 ) -> ExportReport:
     """Export an owner's memories; private ones and secrets on request."""
     chosen = EXPORTS[checked(format, EXPORTS)]
+    if include_private and not access.reads_private:
+        raise AccessDenied("this client may not export private memories: leave them out")
     if with_secrets and not (chosen.tells_secrets and isinstance(target, Path)):
         raise BadInput("secrets can only be exported into a jsonl file: name one")
     with access.maintenance.archive.reading() as reader:

@@ -42,6 +42,7 @@ class StoreAccess(Protocol):
 
     settings: Settings
     actor: str
+    reads_private: bool
     store: OwnerStore
 
     @property

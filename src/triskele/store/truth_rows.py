@@ -132,12 +132,14 @@ class TruthRows(Rows):
             f"SELECT {VERSION_COLUMNS} FROM versions WHERE owner = ? AND id = ? ORDER BY version DESC LIMIT 1", id
         )
 
-    def same_content(self, memory: Memory) -> Memory | None:
-        """A current memory with the same content in the same place, secrets left out."""
+    def same_content(self, memory: Memory, *, but_private: bool = False) -> Memory | None:
+        """A current memory with the same content in the same place; secrets, or also private ones, are left out."""
+        closed = " AND sensitivity <> 'private'" * but_private
         values = dict(zip(VERSION_NAMES, from_memory(memory), strict=True))
         return self._memory(
             f"SELECT {VERSION_COLUMNS} FROM versions{self.dialect.by_content} WHERE owner = ? AND content_hash = ?"
-            f" AND known_to IS NULL{self.dialect.own} AND sensitivity <> 'secret' AND {_SAME_CONTEXT} AND content = ?",
+            f" AND known_to IS NULL{self.dialect.own} AND sensitivity <> 'secret'{closed}"
+            f" AND {_SAME_CONTEXT} AND content = ?",
             memory.content_hash,
             *(values[name] for name in CONTEXT),
             memory.content,

@@ -108,8 +108,8 @@ class Writer:
     def apply(self, change: Change) -> Outcome:
         """Carry out one change and journal it."""
         match change:
-            case Add(memory, verbatim, sealed):
-                return self._add(memory, verbatim, sealed)
+            case Add():
+                return self._add(change)
             case Revise(memory, base, sealed):
                 return self._revise(memory, base, sealed)
             case Forget(id):
@@ -177,11 +177,12 @@ class Writer:
         self._seq = self._rows.insert_entry(self.at, [*values, self.batch, self.undoes, self.actor])
         return self._seq
 
-    def _add(self, memory: Memory, verbatim: bool, sealed: Sealed | None) -> Outcome:
+    def _add(self, change: Add) -> Outcome:
+        memory, verbatim, sealed = change.memory, change.verbatim, change.sealed
         self._refuse_foreign(memory)
         # Two passwords may have the same title.
         if not verbatim and sealed is None:
-            same = self._rows.same_content(memory)
+            same = self._rows.same_content(memory, but_private=change.beside_private)
             if same is not None:
                 return self._outcome(Action.DUPLICATE, same)
         clash = self._rows.clash(memory)

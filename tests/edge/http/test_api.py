@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from triskele.edge.http.dispatch import OPERATIONS
 from triskele.edge.http.problems import MEDIA_TYPE
 from triskele.engine.local import LocalEngine
+from triskele.types import Origin
 
 pytestmark = pytest.mark.slow
 
@@ -243,3 +244,46 @@ def test_internal_errors_show_no_text(
     answer = api.get("/v1/stats")
     assert answer.status_code == 500 and "words" not in answer.text
     assert "RuntimeError in test_api.py" in lines[0] and "words" not in lines[0]
+
+
+def test_client_header_limits_origin_and_private_reads(api: TestClient, engine: LocalEngine) -> None:
+    agent = {"X-Triskele-Client": "cursor"}
+    text = "Nadia keeps the heron medicine in the mill"
+    private, open_one = added(api, text, sensitivity="private"), added(api, "The heron sleeps in the mill")
+    draft = {"content": "Herons fish at dawn", "origin": "user"}
+    stored = api.post("/v1/memories", json=draft, headers=agent).json()["id"]
+    listed = api.post("/v1/batch", json={"drafts": [{"content": "Otters play"}]}, headers=agent).json()[0]["id"]
+    api.patch(f"/v1/memories/{open_one}", json={"content": "The heron sleeps by the mill"}, headers=agent)
+    assert [engine.get(id).origin for id in (stored, listed, open_one)] == [Origin.AGENT] * 3
+    api.post("/v1/links", json={"source": open_one, "kind": "see-also", "target": private})
+    readings = [
+        api.post("/v1/recall", json={"text": "heron medicine"}, headers=agent),
+        api.get("/v1/memories", headers=agent),
+        api.post("/v1/lookup", json={"ids": [private, open_one]}, headers=agent),
+        api.get("/v1/journal", headers=agent),
+        api.get(f"/v1/memories/{open_one}", headers=agent),
+        api.post("/v1/related", json={"content": text}, headers=agent),
+        api.get("/v1/export", headers=agent),
+        api.get("/v1/neighbourhood", params={"memory": open_one}, headers=agent),
+    ]
+    assert all(answer.status_code == 200 and "Nadia" not in answer.text for answer in readings)
+    refused = [
+        api.get(f"/v1/memories/{private}", headers=agent),
+        api.get("/v1/journal", params={"id": private}, headers=agent),
+        api.get("/v1/memories", params={"sensitivities": "private"}, headers=agent),
+        api.get("/v1/export", params={"private": "true"}, headers=agent),
+        api.patch(f"/v1/memories/{private}", json={"sensitivity": "open"}, headers=agent),
+        api.delete(f"/v1/memories/{private}", headers=agent),
+        api.post("/v1/why-not", json={"id": private, "text": "heron"}, headers=agent),
+    ]
+    assert [answer.status_code for answer in refused] == [403] * len(refused)
+    assert not any("Nadia" in answer.text for answer in refused)
+    assert api.post("/v1/memories", json={"content": text}, headers=agent).json()["action"] == "added"
+    assert engine.get(private).known_to is None and engine.get(private).version == 1
+
+
+def test_client_reads_private_memories_if_its_machine_says_so(api: TestClient) -> None:
+    private = added(api, "Nadia keeps the heron medicine in the mill", sensitivity="private")
+    allowed = {"X-Triskele-Client": "cursor", "X-Triskele-Private": "yes"}
+    assert api.get(f"/v1/memories/{private}").status_code == 200
+    assert api.get(f"/v1/memories/{private}", headers=allowed).status_code == 200

@@ -120,11 +120,13 @@ class RemoteEngine:
         """Refuse what only the owner of the store can do."""
         raise store_elsewhere(self.url)
 
-    def acting_as(self, actor: str) -> Self:
+    def acting_as(self, actor: str, *, reads_private: bool = True) -> Self:
         """Return the same memory for another actor."""
         other = copy(self)
         other.actor = actor
-        other._headers = {**self._headers, CLIENT_HEADER: quote(actor.removeprefix("client:"))}
+        private = "yes" if reads_private else "no"
+        client = quote(actor.removeprefix("client:"))
+        other._headers = {**self._headers, CLIENT_HEADER: client, PRIVATE_HEADER: private}
         return other
 
     def working_in(self, folder: Path, project: str | None = None) -> Self:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 # Headers of a program on another machine, percent-encoded: the agent that it acts for, and its project.
 CLIENT_HEADER, PROJECT_HEADER = "X-Triskele-Client", "X-Triskele-Project"
-# Whether the agent of a hook may see private memories, by the settings of its machine.
+# Whether the agent of a request may see private memories, by the settings of its machine.
 PRIVATE_HEADER = "X-Triskele-Private"
 # How far the store has come with what a client wrote; sent back, reads of another instance are as new.
 POSITION_HEADER = "X-Triskele-Position"

@@ -25,7 +25,7 @@ from starlette.routing import Route
 from triskele.edge.http import codec, openapi, operations, problems
 from triskele.edge.http.access import ADMIN, IS_OWNER, PRINCIPAL, READ, REVEAL, WRITE, Access, AccessPolicy, Principal
 from triskele.edge.http.app import MAX_IMPORT, AppContext, error_place
-from triskele.edge.http.connections import CLIENT_HEADER, POSITION_HEADER, PROJECT_HEADER, REPORT_HEADER
+from triskele.edge.http.connections import CLIENT_HEADER, POSITION_HEADER, PRIVATE_HEADER, PROJECT_HEADER, REPORT_HEADER
 from triskele.edge.http.metrics import MEDIA_TYPE
 from triskele.edge.http.operations import JSON, NDJSON, Operation
 from triskele.edge.process import connect
@@ -57,6 +57,10 @@ class Call:
     policy: AccessPolicy
     client: str = ""
     project: str = ""
+    proven: str = ""
+    """the client that a token proves"""
+    reads_private: bool = False
+    """whether the client's machine lets it read private memories"""
     command: CommandLine | None = None
 
     @cached_property
@@ -66,7 +70,8 @@ class Call:
         if self.command is not None:
             return connect.store_of(self.command.engine(engine))
         if self.client:
-            engine = engine.acting_as(client_actor(self.client))
+            is_shown = self.reads_private or engine.settings.agents.shows_private_to(self.proven)
+            engine = engine.acting_as(client_actor(self.client), reads_private=is_shown)
         return engine.working_in(Path(Path.cwd().anchor), self.project) if self.project else engine
 
     @property
@@ -174,7 +179,10 @@ class _Served:
                 raise BadInput(f"the question is longer than {MAX_QUERY_BYTES:,} bytes: ask in fewer words")
             self._policy.admit_models(principal)
         client, project = (_header(request, name) for name in (CLIENT_HEADER, PROJECT_HEADER))
-        return Call(principal, self._policy, client, project, command)
+        proven = self._context.client_of(request.headers.get("x-triskele-client-token", "")) or ""
+        # The holder of a key reads private memories anyway; the settings of its machine name the agents that may.
+        is_allowed = request.headers.get(PRIVATE_HEADER) == "yes" and not request.scope.get(IS_OWNER)
+        return Call(principal, self._policy, client, project, proven, is_allowed, command)
 
     def _carried_out(self, operation: Operation, call: Call, options: dict[str, Any]) -> Any:
         """Call the method; a recall is timed."""

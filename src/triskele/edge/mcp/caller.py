@@ -13,8 +13,9 @@ from starlette.requests import Request as HttpRequest
 from triskele.edge.http.access import OWNER, PRINCIPAL, READ, AccessPolicy, Principal
 from triskele.edge.install.config_files import TokenFile
 from triskele.engine.protocol import Engine
-from triskele.errors import BadInput
-from triskele.types import EVERYWHERE, Memory, MemoryDetails, Sensitivity, client_actor
+from triskele.engine.views import NOT_NAMED
+from triskele.errors import AccessDenied, BadInput
+from triskele.types import EVERYWHERE, MemoryDetails, Sensitivity, client_actor
 
 # Protocol names of clients that differ from the name they are installed by.
 _INSTALLED_AS = {
@@ -47,7 +48,6 @@ class CallerContext:
 
 
 Request = Context[CallerContext, Any]
-_NOT_NAMED = "the user can add the client to private_to in the [agents] section of the settings"
 # A client that the settings name proves by its token that it is the one that was installed.
 _NO_TOKEN = "its entry has no valid token, so the user can run `triskele install {}` again"
 
@@ -76,19 +76,12 @@ class Caller:
         """The sensitivities that this client may read; None means all."""
         return None if self.reads_private else (Sensitivity.OPEN, Sensitivity.SECRET)
 
-    def may_read(self, memory: Memory) -> bool:
-        """Whether this client may see the text of a memory."""
-        return self.reads_private or memory.sensitivity is not Sensitivity.PRIVATE
-
     def get(self, id: str) -> MemoryDetails:
         """A memory that this client may see and change."""
-        memory = self.engine.get(id)
-        if not self.may_read(memory):
-            raise BadInput(
-                f"{memory.id} is private and this client may not see it: {self.hint or _NOT_NAMED}, or read it with"
-                f" `triskele show {memory.id}`"
-            )
-        return memory
+        try:
+            return self.engine.get(id)
+        except AccessDenied as error:
+            raise BadInput(str(error).replace(NOT_NAMED, self.hint or NOT_NAMED)) from None
 
     def write_project(self, named: str, everywhere: bool) -> str | None:
         """The project to write to: the named one; None is the caller's."""
@@ -104,10 +97,11 @@ def caller(request: Request, scope: str = READ) -> Caller:
     principal.require(scope)
     claimed = client_name(request)
     source.policy.admit(principal)
-    engine = source.placed(source.policy.engine_of(principal).acting_as(client_actor(claimed)))
-    tokens, agents = TokenFile.of(engine.settings.home), engine.settings.agents
+    shared = source.policy.engine_of(principal)
+    tokens, agents = TokenFile.of(shared.settings.home), shared.settings.agents
     token = source.token or _token_of(request)
     reads_private = agents.shows_private_to(tokens.client_of(token) if token else None)
+    engine = source.placed(shared.acting_as(client_actor(claimed), reads_private=reads_private))
     hint = _NO_TOKEN.format(claimed) if not reads_private and agents.shows_private_to(claimed) else ""
     return Caller(engine, source, reads_private, hint, principal)
 

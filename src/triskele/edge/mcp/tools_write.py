@@ -191,6 +191,9 @@ def _remember(who: Caller, content: str, older: Memory | None, *, note: str = ""
     outcome = who.engine.remember(content, supersedes=older.id if older else None, **details)
     if outcome.action is Action.DUPLICATE:
         note = f"{note} {_KNOWN_SUCCESSOR if older else _KNOWN}".strip()
+    elif outcome.sensitivity is Sensitivity.PRIVATE and not who.reads_private:
+        # The client may not read what it stored.
+        return schemas.stored(outcome, note)
     elif not (details.get("valid_from") or details.get("valid_to")):
         held = periods.held(who.engine.get(outcome.id))
         note = f"{note} {_HELD.format(periods.describe(held))}".strip() if held else note
@@ -201,8 +204,7 @@ def _remember(who: Caller, content: str, older: Memory | None, *, note: str = ""
 
 
 def _similar(who: Caller, outcome: Outcome) -> list[schemas.SimilarMemory]:
-    """What the text repeats or contradicts, of what this client may see."""
-    visible = [each for each in who.engine.related(id=outcome.id) if who.may_read(each.memory)]
+    """What the text repeats or contradicts."""
     return [
         schemas.SimilarMemory(
             id=each.memory.id,
@@ -210,7 +212,7 @@ def _similar(who: Caller, outcome: Outcome) -> list[schemas.SimilarMemory]:
             content=shown_content(each.memory, False),
             confidence=round(each.confidence, 2),
         )
-        for each in visible[:_MOST_SIMILAR]
+        for each in who.engine.related(id=outcome.id)[:_MOST_SIMILAR]
     ]
 
 
