@@ -8,11 +8,10 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from triskele.curation.wording import WordKind, content, words
 from triskele.privacy.findings import Finding, lowered
-from triskele.text.words import SENTENCE_END
+from triskele.text.words import POINTING, REPORTED, SENTENCE_END, is_statement, statement
 from triskele.types import SpokenTurn
 
 # The dial: from which confidence on a candidate is stored, and from which on it waits for a review.
@@ -26,7 +25,6 @@ SKIP_MARKER = "#no-memory"
 _OFF_THE_RECORD = re.compile(r"off the record|(?:do not|don['’]t) (?:remember|store|save|keep) (?:this|that)\b", re.I)
 _FENCED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`(?=\s*$)", re.DOTALL)
 _PASTED = re.compile(r"^(?:>|\t| {4}|\S*\d{2}:\d{2}:\d{2}|\s*(?:at|File) \S|\s*<).*$", re.MULTILINE)
-_QUOTED = re.compile(r"[\"“”].{3,}?[\"“”]")
 _SENTENCE = re.compile(SENTENCE_END)
 
 
@@ -42,86 +40,7 @@ class CapturedText:
     needs_review: bool = False
 
 
-class _Rule(NamedTuple):
-    name: str
-    category: str
-    confidence: float
-    pattern: re.Pattern[str]
-
-
-def _rule(name: str, category: str, confidence: float, pattern: str) -> _Rule:
-    return _Rule(name, category, confidence, re.compile(pattern, re.IGNORECASE))
-
-
-_WE = r"(?:we|our \w+|the team|in this (?:project|repo|repository|team),? we)"
-_DECIDED = r"(?:decided|agreed|chose|settled on|switched|moved|migrated|no longer|stopped|will no longer|dropped)"
-_KIN = r"(?:manager|boss|lead|wife|husband|partner|daughter|son|sister|brother|mother|father|team|doctor|dentist)"
-# Tried in this order; the first that fits decides. The group `fact` is what is kept.
-_RULES = (
-    _rule(
-        "asked to remember",
-        "facts",
-        0.95,
-        r"(?:please |and |also )*(?:remember|note|keep in mind|don['’]t forget|do not forget|for the record|fyi"
-        r"|for future reference|take note)(?: (?:that|my preference|this))*\s*[,:]?\s+(?!to )(?P<fact>.+)",
-    ),
-    _rule(
-        "standing rule",
-        "preferences",
-        0.95,
-        r"(?:please )?(?:from now on|going forward|in (?:the )?future|henceforth),?\s+(?P<fact>.+)",
-    ),
-    _rule("standing rule", "preferences", 0.9, r"(?:please )?(?P<fact>(?:always|never) \w+.+)"),
-    _rule("standing rule", "preferences", 0.85, r"(?P<fact>(?:do not|don['’]t) (?:use|write|add|put|push|commit) .+)"),
-    _rule(
-        "correction",
-        "facts",
-        0.85,
-        r"(?:no|nope|wrong|actually|not quite|that['’]s (?:wrong|not right))[,.!:]?\s+(?:actually,? )?"
-        r"(?P<fact>we (?!can\b|could|should|need to|have to|must|want)\w+ .+"
-        r"|(?:our|the|my|they|i)\b(?! other\b| one\b).*\b(?:is|are|was|were|use|uses|live|lives|run|runs|has|have"
-        r"|prefer|write|keep|want|goes|starts)\b.+)",
-    ),
-    _rule("decision", "decisions", 0.9, rf"(?P<fact>{_WE} (?:have |had |just |now )?{_DECIDED}\b.+)"),
-    _rule("preference", "preferences", 0.9, r"(?P<fact>i (?:really |always |generally )?prefer .+)"),
-    _rule("preference", "preferences", 0.85, r"(?P<fact>i(?:['’]d| would) rather .+)"),
-    _rule(
-        "preference",
-        "preferences",
-        0.85,
-        r"(?P<fact>i (?:hate|dislike|love|can['’]t stand|never want)\b(?! (?:it|this|that)[.,!]*$).+)",
-    ),
-    _rule("who someone is", "people", 0.9, r"(?P<fact>my name is \w.+)"),
-    _rule("who someone is", "people", 0.85, rf"(?P<fact>my {_KIN} (?:\w+ )?(?:is|are|lives|works|starts|has)\b.+)"),
-    _rule("who someone is", "people", 0.85, r"(?P<fact>i work (?:at|for|as|in|with) .+)"),
-    _rule("who someone is", "people", 0.85, r"(?P<fact>i(?:['’]m| am) (?:allergic to|vegetarian|vegan|the|an?) \w.+)"),
-    _rule(
-        "who someone is",
-        "people",
-        0.85,
-        r"(?P<fact>(?-i:[A-Z]\w+) (?:is (?:our|my|the (?:new )?)|leads |owns |manages |maintains |reports to )\w?.+)",
-    ),
-    _rule("what we do", "facts", 0.8, rf"(?P<fact>{_WE} (?:always |never |only )?(?:use|write|deploy|keep|test)\b.+)"),
-    _rule("what we do", "facts", 0.7, r"(?P<fact>our [\w -]+? (?:is|are|runs?|lives?|changes?|starts?|ends?)\b.+)"),
-)
-_QUESTION = re.compile(
-    r"\?\s*$|^(?:can|could|would|should|shall|do|does|did|is|are|was|were|will|why|how|what|when|where|who|which)\b"
-    r"(?! not\b)",
-    re.IGNORECASE,
-)
-_SUPPOSED = re.compile(
-    r"\b(?:if (?:we|i|you|it|our)|what if|suppose|imagine|let['’]s say|maybe|perhaps|probably|might|i think|i guess"
-    r"|not sure|should (?:we|i)|could (?:we|i))\b",
-    re.IGNORECASE,
-)
-# It points at what only this conversation shows.
-_POINTING = re.compile(
-    r"\b(?:this|that|these|those) (?:file|function|test|class|line|one|error|bug|branch|commit|diff|pr|variable|method"
-    r"|change|approach|code)\b|\bline \d+|\b(?:above|below)\b|\boption [A-Z0-9]\b",
-    re.IGNORECASE,
-)
 _VAGUE = re.compile(r"(?:it|that|this|they|he|she|there|those|these)\b", re.IGNORECASE)
-_REPORTED = re.compile(r"\b(?:he|she|they|it|error|log|message|page) (?:said|says|wrote|claims)\b", re.IGNORECASE)
 
 
 def capture(turns: Iterable[SpokenTurn]) -> list[CapturedText]:
@@ -162,29 +81,19 @@ def own_sentences(text: str) -> list[str]:
     return [" ".join(part.split()) for part in _SENTENCE.split(own) if part.strip()]
 
 
-def is_statement(sentence: str) -> bool:
-    """Whether a sentence is a statement, not a question, supposition or quotation."""
-    return not any(pattern.search(sentence) for pattern in (_QUESTION, _SUPPOSED, _POINTING, _REPORTED, _QUOTED))
-
-
 def _candidate(sentence: str, turn: SpokenTurn) -> CapturedText | None:
     if len(sentence) > _LONGEST or not is_statement(sentence):
         return None
-    for rule in _RULES:
-        match = rule.pattern.match(sentence)
-        if match is None:
-            continue
-        fact = match.group("fact").strip(" ,:;-")
-        if len(content(words(fact))) < _LEAST_WORDS:
-            return None
-        confidence = rule.confidence - (0.3 if _VAGUE.match(fact) else 0.0)
-        return CapturedText(_capitalised(fact), rule.name, rule.category, round(confidence, 2), turn)
-    return None
+    rule, fact = statement(sentence)
+    if rule is None or len(content(words(fact))) < _LEAST_WORDS:
+        return None
+    confidence = rule.confidence - (0.3 if _VAGUE.match(fact) else 0.0)
+    return CapturedText(_capitalised(fact), rule.name, rule.category, round(confidence, 2), turn)
 
 
 def _told(sentence: str, turn: SpokenTurn) -> list[CapturedText]:
     """What a sentence states besides its question."""
-    if len(sentence) > _LONGEST or _REPORTED.search(sentence) or _POINTING.search(sentence):
+    if len(sentence) > _LONGEST or re.search(f"{REPORTED}|{POINTING}", sentence, re.IGNORECASE):
         return []
     return [CapturedText(_capitalised(each), _PASSED, "facts", _IN_PASSING, turn) for each in asides(sentence)]
 

@@ -13,11 +13,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from triskele.agents import echo
-from triskele.agents.capture import CapturedText, is_statement, on_record, own_sentences
+from triskele.agents.capture import CapturedText, on_record, own_sentences
 from triskele.curation.wording import content, forms, negations, words
 from triskele.errors import Unavailable
 from triskele.models.llm_replies import MOST_TURNS, ReadFact, ShownTurn, read_facts
 from triskele.privacy.findings import looks_strong
+from triskele.text.words import is_statement
 from triskele.types import SpokenTurn
 
 if TYPE_CHECKING:

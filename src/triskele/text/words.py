@@ -1,10 +1,11 @@
-"""Text in all scripts: letters, folding, sentence ends and stop words."""
+"""Text in all scripts: letters, folding, sentence ends, stop words, and statements worth keeping."""
 
 from __future__ import annotations
 
 import math
 import re
 import unicodedata
+from typing import NamedTuple
 
 # Scripts written without spaces: Thai to Khmer, kana, Han, Hangul.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -122,3 +123,107 @@ def tokens_of(text: str) -> int:
     """About how many tokens of a language model a text takes; scripts without spaces take one per character."""
     unspaced = 0 if text.isascii() else len(re.findall(f"[{UNSPACED}]", text))
     return max(1, unspaced + math.ceil((len(text) - unspaced) / _CHARACTERS_PER_TOKEN))
+
+
+# Statements worth keeping: patterns are compiled at their first use, because every process imports this module.
+
+
+class StatementRule(NamedTuple):
+    """A form of sentences; the group `fact` of its pattern is what to keep."""
+
+    name: str
+    category: str
+    confidence: float
+    pattern: str
+
+
+_WE = r"(?:we|our \w+|the team|in this (?:project|repo|repository|team),? we)"
+_DECIDED = r"(?:decided|agreed|chose|settled on|switched|moved|migrated|no longer|stopped|will no longer|dropped)"
+_KIN = r"(?:manager|boss|lead|wife|husband|partner|daughter|son|sister|brother|mother|father|team|doctor|dentist)"
+# Tried in this order; the first that fits decides.
+STATEMENT_RULES = (
+    StatementRule(
+        "asked to remember",
+        "facts",
+        0.95,
+        r"(?:please |and |also )*(?:remember|note|keep in mind|don['’]t forget|do not forget|for the record|fyi"
+        r"|for future reference|take note)(?: (?:that|my preference|this))*\s*[,:]?\s+(?!to )(?P<fact>.+)",
+    ),
+    StatementRule(
+        "standing rule",
+        "preferences",
+        0.95,
+        r"(?:please )?(?:from now on|going forward|in (?:the )?future|henceforth),?\s+(?P<fact>.+)",
+    ),
+    StatementRule("standing rule", "preferences", 0.9, r"(?:please )?(?P<fact>(?:always|never) \w+.+)"),
+    StatementRule(
+        "standing rule", "preferences", 0.85, r"(?P<fact>(?:do not|don['’]t) (?:use|write|add|put|push|commit) .+)"
+    ),
+    StatementRule(
+        "correction",
+        "facts",
+        0.85,
+        r"(?:no|nope|wrong|actually|not quite|that['’]s (?:wrong|not right))[,.!:]?\s+(?:actually,? )?"
+        r"(?P<fact>we (?!can\b|could|should|need to|have to|must|want)\w+ .+"
+        r"|(?:our|the|my|they|i)\b(?! other\b| one\b).*\b(?:is|are|was|were|use|uses|live|lives|run|runs|has|have"
+        r"|prefer|write|keep|want|goes|starts)\b.+)",
+    ),
+    StatementRule("decision", "decisions", 0.9, rf"(?P<fact>{_WE} (?:have |had |just |now )?{_DECIDED}\b.+)"),
+    StatementRule("preference", "preferences", 0.9, r"(?P<fact>i (?:really |always |generally )?prefer .+)"),
+    StatementRule("preference", "preferences", 0.85, r"(?P<fact>i(?:['’]d| would) rather .+)"),
+    StatementRule(
+        "preference",
+        "preferences",
+        0.85,
+        r"(?P<fact>i (?:hate|dislike|love|can['’]t stand|never want)\b(?! (?:it|this|that)[.,!]*$).+)",
+    ),
+    StatementRule("who someone is", "people", 0.9, r"(?P<fact>my name is \w.+)"),
+    StatementRule(
+        "who someone is", "people", 0.85, rf"(?P<fact>my {_KIN} (?:\w+ )?(?:is|are|lives|works|starts|has)\b.+)"
+    ),
+    StatementRule("who someone is", "people", 0.85, r"(?P<fact>i work (?:at|for|as|in|with) .+)"),
+    StatementRule(
+        "who someone is", "people", 0.85, r"(?P<fact>i(?:['’]m| am) (?:allergic to|vegetarian|vegan|the|an?) \w.+)"
+    ),
+    StatementRule(
+        "who someone is",
+        "people",
+        0.85,
+        r"(?P<fact>(?-i:[A-Z]\w+) (?:is (?:our|my|the (?:new )?)|leads |owns |manages |maintains |reports to )\w?.+)",
+    ),
+    StatementRule(
+        "what we do", "facts", 0.8, rf"(?P<fact>{_WE} (?:always |never |only )?(?:use|write|deploy|keep|test)\b.+)"
+    ),
+    StatementRule(
+        "what we do", "facts", 0.7, r"(?P<fact>our [\w -]+? (?:is|are|runs?|lives?|changes?|starts?|ends?)\b.+)"
+    ),
+)
+_QUESTION = (
+    r"\?\s*$|^(?:can|could|would|should|shall|do|does|did|is|are|was|were|will|why|how|what|when|where|who|which)\b"
+    r"(?! not\b)"
+)
+_SUPPOSED = (
+    r"\b(?:if (?:we|i|you|it|our)|what if|suppose|imagine|let['’]s say|maybe|perhaps|probably|might|i think|i guess"
+    r"|not sure|should (?:we|i)|could (?:we|i))\b"
+)
+# It points at what only this conversation shows.
+POINTING = (
+    r"\b(?:this|that|these|those) (?:file|function|test|class|line|one|error|bug|branch|commit|diff|pr|variable|method"
+    r"|change|approach|code)\b|\bline \d+|\b(?:above|below)\b|\boption [A-Z0-9]\b"
+)
+REPORTED = r"\b(?:he|she|they|it|error|log|message|page) (?:said|says|wrote|claims)\b"
+_QUOTED = r"[\"“”].{3,}?[\"“”]"
+
+
+def is_statement(sentence: str) -> bool:
+    """Whether a sentence is a statement, not a question, supposition or quotation."""
+    patterns = (_QUESTION, _SUPPOSED, POINTING, REPORTED, _QUOTED)
+    return not any(re.search(pattern, sentence, re.IGNORECASE) for pattern in patterns)
+
+
+def statement(sentence: str) -> tuple[StatementRule | None, str]:
+    """The first rule that a sentence fits, and the fact that it states."""
+    for rule in STATEMENT_RULES:
+        if (match := re.match(rule.pattern, sentence, re.IGNORECASE)) is not None:
+            return rule, match["fact"].strip(" ,:;-")
+    return None, ""
