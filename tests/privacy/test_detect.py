@@ -101,7 +101,11 @@ COMMAND_LINES = {
     "htpasswd": ["«htpasswd» -bc .users anna ⟦‹alnum:14›⟧"],
     "smbclient": ["«smbclient» //nas/media -U anna%⟦‹alnum:14›⟧"],
     "net use": ["«net use» Z: nas «/user»:anna ⟦‹alnum:14›⟧"],
-    "openssl": ["«openssl» rsa -in a.pem -passin pass:⟦‹alnum:14›⟧"],
+    "openssl": [
+        "«openssl» rsa -in a.pem -passin pass:⟦‹alnum:14›⟧",
+        "«openssl» enc -aes-256-cbc -salt -k ⟦‹alnum:14›⟧ -in a",
+        "«openssl» aes-256-cbc -d -k '⟦‹alnum:14›⟧'",
+    ],
     "7z": ["«7za» x a.7z -p⟦‹alnum:14›⟧", "«unrar» x -p⟦‹alnum:14›⟧ a.rar"],
     "zip": ["«unzip» -P ⟦‹alnum:14›⟧ docs.zip"],
     "ldap": ["«ldapsearch» -x -w ⟦‹alnum:14›⟧"],
@@ -123,6 +127,32 @@ COMMAND_LINES = {
     "wpa_passphrase": ["«wpa_passphrase» Attic ⟦‹alnum:14›7⟧"],
     "nmcli": ["«nmcli» connection modify Attic wifi-sec.«psk» ⟦‹alnum:14›⟧"],
     "SQL": ["create user anna «identified by» '⟦‹alnum:14›⟧'"],
+    "WireGuard": ["[Interface]\n«privatekey» = ⟦‹b64:43›=⟧", "the wireguard «private key» is ⟦‹b64:43›=⟧"],
+    "XML": ["<«password»>⟦‹pass›⟧</«password»>", "<user>joe</user><«db.pwd»>⟦‹pass›⟧</«db.pwd»>"],
+    "Terraform": [
+        '«variable "db_password"» {\n  type = string\n  «default» = "⟦‹pass›⟧"\n}',
+        '«variable» "api_token" { «default» = "⟦‹alnum:40›⟧" }',
+    ],
+    "LDAP": ["«bindpw» ⟦‹pass›⟧", "«bind_pw» = ⟦‹pass›⟧", "«rootpw»: ⟦‹pass›⟧"],
+    "a cookie": [
+        "«cookie: sessionid»=⟦‹lower:32›⟧",
+        "«cookie»: theme=dark; csrftoken=‹alnum:32›; ⟦sid=‹hex:32›⟧",
+        "«set-cookie: session»=⟦‹url:40›⟧; Path=/; HttpOnly",
+    ],
+    "two-factor login": [
+        "the «2fa seed» of the mailbox «is» ⟦‹base32:32›⟧",
+        "«totp secret»: ⟦‹base32:16›⟧",
+        "my «mfa key is» ⟦k4ud ‹base32:4› ‹base32:4› ‹base32:4›⟧",
+    ],
+    "SNMP": ["«snmp-server community» ⟦‹pass›⟧ RO"],
+    "a login": ["server«.login»('joe@box7', '⟦‹pass›⟧')", 'imap«.login»(user, password="⟦‹pass›⟧")'],
+    "a password file": [
+        "joe:⟦$apr1$‹alnum:8›$‹alnum:22›⟧",
+        "joe:⟦$2y$05$‹alnum:53›⟧",
+        "joe:{«sha»}⟦‹b64:27›=⟧",
+        "root:⟦$6$‹alnum:16›$‹alnum:86›⟧:19000:0:99999:7:::",
+        "root:⟦$y$j9T$‹alnum:22›$‹alnum:43›⟧:19000:0:99999:7:::",
+    ],
 }
 KEYWORDS = [
     "«private-lines»: 1\n⟦‹b64:47›=⟧",
@@ -160,6 +190,79 @@ def test_find_ignores_the_case_of_programs_and_keywords(template: str, write: Ca
 
 def test_commands_have_lines_in_every_case() -> None:
     assert set(COMMAND_LINES) == {command.name for command in COMMANDS}
+
+
+# Tables, Ethereum keys and Telegram tokens, and every line of a command.
+PLACES = [
+    "| host | user | password |\n|---|---|---|\n| db1 | joe | ⟦‹pass›⟧ |",
+    "| service | **Admin password** | note |\n|:--|---|---|\n| mail | `⟦‹pass›⟧` | old |",
+    "host,user,password,note\ndb1,joe,⟦‹pass›⟧,old",
+    "host\tpasswort\ndb1\t⟦‹pass›⟧",
+    "mail;joe;x\nhost;pwd;note\nmail;⟦‹pass›⟧;joe",
+    "the ethereum key of the faucet is ⟦0x‹hex:64›⟧",
+    "ETH_KEY=⟦0x‹hex:64›⟧",
+    "my metamask key ⟦‹hex:64›⟧",
+    "⟦‹digits:10›:‹url:35›⟧",
+    "curl https://api.telegram.org/⟦bot‹digits:10›:AA‹url:33›⟧/getMe",
+    *(line.replace("«", "").replace("»", "") for lines in COMMAND_LINES.values() for line in lines),
+]
+
+
+@pytest.mark.parametrize("template", PLACES)
+def test_find_reads_ten_values_in_every_place(template: str) -> None:
+    # Each number of line ends draws another value.
+    for lines in range(10):
+        before, secret, after = re.split("[⟦⟧]", secret_samples.fill(template + "\n" * lines))
+        assert any(
+            finding.start <= len(before) and len(before + secret) <= finding.end
+            for finding in find(before + secret + after)
+        )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The WireGuard private key lies in /etc/wireguard/key",
+        "the private key stays, the public key is kQ7zX2mWp9Lr4TvB8nYc3DfG6hJkQ7zX2mWp9Lr4Tv0=",
+        "<password>${env.NEXUS_PASSWORD}</password>",
+        "<password>required</password>",
+        "<pass>12/12</pass>",
+        "| Method | Password | Passkey |\n|---|---|---|\n| works offline | yes | v2.1 |",
+        "| test | pass | fail |\n|---|---|---|\n| unit | 12ok | 3 |",
+        "| user | password |\n|---|---|\n| joe | in Bitwarden 7 |",
+        "| user | password hash |\n|---|---|\n| joe | bcrypt12 |",
+        "We ask for user, password\nand later, a code2, too",
+        'variable "db_password" {\n  type = string\n  sensitive = true\n}',
+        'variable "region" { default = "eu-west-1" }',
+        'variable "token_lifetime" { default = "3600s" }',
+        "bindpw is read from a file",
+        "bindpw /etc/ldap.secret",
+        "Cookie: sessionid=<id>",
+        "Set-Cookie: sid=...; SameSite=Lax",
+        "Cookie: _ga=GA1.2.1234.5678; lang=de",
+        "The cookie: authentication keeps users signed in",
+        "2FA seed is stored in the vault",
+        "The authenticator key is REQUIRED for all",
+        "The OTP key is with Anna this time",
+        "snmp-server community strings must change",
+        "snmp-server community public RO",
+        "openssl enc -aes-256-cbc -k $PASS -in a",
+        "openssl enc -aes-256-cbc -kfile pass2.txt",
+        "server.login(user, password)",
+        "server.login('joe', 'password')",
+        "Hashes begin with $2y$10$ or $6$",
+        "make foo CC=$1/$2 out:$6$path/to/some/file/of/the/build",
+        "1700000000:the-time-of-the-build-of-the-image2x",
+        "1700000000:a94a8fe5ccb19ba61c4c0873d391e987982",
+    ],
+)
+def test_places_without_a_secret_are_innocent(text: str) -> None:
+    assert find(text) == []
+
+
+@pytest.mark.parametrize("words", ["ETH_KEY_HASH=", "the eth tx is ", "ethereum public key ", "method key: sha256 "])
+def test_numbers_of_ethereum_that_are_no_keys_are_innocent(words: str) -> None:
+    assert find(secret_samples.fill(f"{words}0x‹hex:64›")) == []
 
 
 @pytest.mark.parametrize(
@@ -359,7 +462,17 @@ ATTACKS = {
         "> AUTH a",
         "identified by '",
         "wpa_passphrase a ",
+        "cookie: sid=a1b2",
+        "cookie:",
+        "<password>",
+        "<password>a1",
+        'variable "db_password" { ',
+        "2fa key a ",
+        "a:$6$a$",
+        ".login(a,",
+        "private key ",
     ],
+    "find_table_passwords": ["password|a1b2c3\n", "password|", "password,pw\na1b2c3!,b\n", "pw;", "|"],
     "find_passwords_in_languages": [
         "пароль ",
         "пароль: aB3",

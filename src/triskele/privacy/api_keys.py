@@ -121,7 +121,12 @@ PROVIDERS: tuple[Provider, ...] = (
         "sq0 EAAA",
         rf"{_exact('sq0atp-', _URL, 22)}|{_exact('sq0csp-', _URL, 43)}|{_exact('EAAA', _URL, 60)}",
     ),
-    _rule("telegram-token", "Telegram bot token", ":AA", rf"\d{{8,10}}:{_exact('AA', _URL, 33)}"),
+    _rule(
+        "telegram-token",
+        "Telegram bot token",
+        ":",
+        rf"(?:bot)?\d{{8,10}}:(?=[\w\-]{{0,34}}[a-z])(?=[\w\-]{{0,34}}[A-Z])(?=[\w\-]{{0,34}}\d){_exact('', _URL, 35)}",
+    ),
     _rule(
         "discord-webhook",
         "Discord webhook",

@@ -68,6 +68,7 @@ RULES: tuple[Callable[[str], Iterator[Finding]], ...] = (
     financial.find_wallet_keys,
     passwords.find_codes,
     formats.find_command_passwords,
+    formats.find_table_passwords,
     passwords.find_passwords,
     passwords.find_passwords_in_languages,
     api_keys.find_keys,

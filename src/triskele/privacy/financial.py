@@ -84,12 +84,15 @@ _SEED_REACH = 120
 
 _WALLET_HINT = re.compile(
     r"(?:priv(?:ate)?[\s_\-]?key(?:toaccount|s)?|private[rn]? schlüssel|from_?key|wallet(?=\()|accounts?[\"']?\s?:\s?\["
-    r"|(?:signer|deployer|owner|secret|spend|minter)[\s_\-]?key|cl[ée] privée|clave privada|chave privada"
+    r"|(?:signer|deployer|owner|secret|spend|minter|wallet|metamask|(?<![a-z])eth(?:ereum)?)"
+    r"[\s_\-]?(?:key|private)|cl[ée] privée|clave privada|chave privada"
     r"|chiave privata|klucz prywatny|приватн\w{1,4} ключ\w{0,3}|закрыт\w{1,4} ключ\w{0,3}|私钥|私鑰|秘密鍵|개인 ?키)"
 )
 # The words between a hint and its key: a word such as "hash" there makes the value innocent.
 _WALLET_KEY = re.compile(r"(?P<between>[^\n;.]{0,60}?)(?<![0-9a-zA-Z])(?P<key>(?:0x)?[0-9a-f]{64})(?![0-9a-z])")
-_OTHER_HEX = re.compile(r"\b(?:tx|txn|txid|hash|transaction|block|topic|root|slot|signature|digest|sha256|public|pub)")
+_OTHER_HEX = re.compile(
+    r"(?<![a-z])(?:tx|txn|txid|hash|transaction|block|topic|root|slot|signature|digest|sha256|public|pub)"
+)
 _EXTENDED_KEY = re.compile(r"(?<![A-Za-z0-9])[xyztuvYZUV]prv[1-9A-HJ-NP-Za-km-z]{107,108}(?![A-Za-z0-9])")
 _HEX_KEY = re.compile(r"[0-9a-fA-F]{64}")
 _WALLET_REACH = 160

@@ -93,6 +93,7 @@ _ORDINARY = re.compile(
     # Letters that are percent-encoded: judged when decoded.
     r"|(?:%[0-9A-Fa-f]{2})++"
 )
+_CAMEL_CASE = re.compile(r"[a-z]*+(?:[A-Z][a-z]++)*+")
 _SIGNS = re.compile(r"[^\w\s.,;:()'’\-]|_")
 _CHARACTER_KINDS = (re.compile(r"[a-z]"), re.compile(r"[A-Z]"), re.compile(r"\d"), re.compile(r"[^A-Za-z0-9]"))
 
@@ -131,9 +132,11 @@ def entropy_bits(value: str) -> float:
 
 
 def looks_chosen(value: str) -> bool:
-    """Whether a value looks like a chosen password, not a plain word."""
+    """Whether a value looks like a chosen password, not a plain word or name in code."""
     if len(value) < 5 or is_placeholder(value) or _ORDINARY.fullmatch(value):
         return False
+    if value.isalpha():
+        return looks_random(value, least=5) and not _CAMEL_CASE.fullmatch(value)
     has_letter = any(character.isalpha() for character in value)
     has_digit = any(character.isdigit() for character in value)
     return has_letter and (has_digit or _SIGNS.search(value) is not None)

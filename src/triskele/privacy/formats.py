@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from triskele.privacy.findings import DOCUMENTED, Finding, is_placeholder, looks_chosen, looks_random, lowered
@@ -199,17 +199,33 @@ _PORTS = re.compile(r"(?:\d{1,3}(?:\.\d{1,3}){3}:)?\d{1,5}:\d{1,5}(?:/[a-z]{3})?
 _BETWEEN = r"\b[^\n|]{0,120}?\s"
 
 
+def _is_given(value: str) -> bool:
+    """Whether the value is no variable, placeholder, port mapping, redirection or option."""
+    is_known = is_placeholder(value) or value.lower() in DOCUMENTED or _PORTS.fullmatch(value)
+    return not is_known and value[0] not in "-<>|&;("
+
+
+def _is_session(value: str) -> bool:
+    """Whether the first value of a list of cookies looks random."""
+    first = value.partition(";")[0]
+    return looks_random(first, least=16) or (first.isalnum() and looks_chosen(first))
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A tool and its password option, tried on texts with a mark."""
+    """A tool and the option, setting or call that gives it a secret, tried on texts with a mark."""
 
     name: str
     marks: tuple[str, ...]
     form: re.Pattern[str]
+    accepts: Callable[[str], bool]
+    kind: str
 
 
-def _command(name: str, marks: str, form: str) -> Command:
-    return Command(name, tuple(marks.split(",")), re.compile(form, re.M))
+def _command(
+    name: str, marks: str, form: str, accepts: Callable[[str], bool] = _is_given, kind: str = "password"
+) -> Command:
+    return Command(name, tuple(marks.split(",")), re.compile(form, re.M), accepts, kind)
 
 
 def _option(name: str, marks: str, program: str, option: str, value: str = _COMMAND_VALUE) -> Command:
@@ -237,6 +253,7 @@ COMMANDS: tuple[Command, ...] = (
     _option("smbclient", "smbclient,rpcclient", "smbclient|rpcclient", r"-U\s?['\"]?[^\s%'\"]{1,60}+%"),
     _command("net use", "net use", rf"\b(?i:net use)\b[^\n]{{0,120}}?\s(?i:/user):\S{{1,60}}+\s{_COMMAND_VALUE}"),
     _command("openssl", "pass:", rf"\s-pass(?:in|out)?\s['\"]?pass:{_COMMAND_VALUE}"),
+    _option("openssl", "openssl", r"openssl (?:enc|aes|des|aria|camellia|chacha)[\w\-]*", r"-[kK]\s"),
     _option("7z", "7z,rar ", "7z[ar]?|(?:un)?rar", r"-p(?=[^\s\-])"),
     _option("zip", "zip", "(?:un)?zip", r"-P\s?"),
     _option("ldap", "ldap", r"ldap\w{2,12}", r"-w\s?"),
@@ -269,7 +286,68 @@ COMMANDS: tuple[Command, ...] = (
     ),
     _option("nmcli", "nmcli", "nmcli", r"(?i:password|\S{0,20}psk)\s"),
     _command("SQL", "identified by", rf"(?i)\bidentified by (?:password )?(?=['\"]){_COMMAND_VALUE}"),
+    _command(
+        "WireGuard",
+        "private",
+        r"(?i:private[ _]?key)\W{0,4}[\w ]{0,20}?(?P<value>(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{43}=)",
+        kind="private-key",
+    ),
+    _command(
+        "XML",
+        "</",
+        r"<(?P<tag>(?i:[\w.\-]{0,30}?(?:passw(?:or)?d|passphrase|pass|pwd)))>(?P<value>[^<>\s]{5,80}+)</(?P=tag)>",
+        looks_chosen,
+    ),
+    _command(
+        "Terraform",
+        "variable",
+        r"\b(?i:variable)\s{1,3}+\"(?i:[\w\-]{0,60}?(?:passw(?:or)?d|pwd|secret|token|api_?key))\"\s{0,3}+"
+        r"\{[^}]{0,400}?\b(?i:default)\s{0,20}+=\s{0,3}+\"(?P<value>[^\"\n]{5,200}+)\"",
+        looks_chosen,
+    ),
+    _command(
+        "LDAP",
+        "bind,rootpw",
+        rf"\b(?i:bind_?pw|bind_?passwd|rootpw)\b\s{{0,3}}+[:=]?\s{{0,3}}+{_COMMAND_VALUE}",
+        looks_chosen,
+    ),
+    _command(
+        "a cookie",
+        "cookie:",
+        r"\b(?i:cookie):[^\n]{0,400}?(?i:sess|sid|auth|token|jwt|login|remember)[\w.\-]{0,30}+="
+        r"(?P<value>[^\s;\"',]{16,2000}+(?:; ?[\w.\-]{1,60}+=[^\s;\"',]{1,2000}+){0,20})",
+        _is_session,
+        "secret",
+    ),
+    _command(
+        "two-factor login",
+        "2fa,otp,mfa,two-factor,authenticator",
+        r"(?i:2fa|otp|mfa|two-factor|authenticator)[ _\-](?i:seed|secret|key)\b[^\n.:=]{0,60}?"
+        r"(?:\s(?i:is|ist|was|war)|[:=])\s?(?P<value>[A-Z2-7]{16,64}+(?!\w)"
+        r"|(?=[A-Za-z ]{0,79}[2-7])(?:[A-Za-z2-7]{4} ){3,15}[A-Za-z2-7]{4}(?!\w))",
+        kind="secret",
+    ),
+    _command("SNMP", "snmp-server", rf"\b(?i:snmp-server community)\s(?:\d\s)?{_COMMAND_VALUE}", looks_chosen),
+    _command(
+        "a login",
+        ".login(",
+        r"\.(?i:login)\(\s{0,9}+[^,()\n]{1,80}+,\s{0,9}+(?:\w{1,20}+\s?=\s?)?['\"](?P<value>[^'\"\n]{5,80}+)['\"]",
+        looks_chosen,
+    ),
+    _command(
+        "a password file",
+        "$1$,$2,$5$,$6$,$7$,$y$,$gy$,$apr1$,$argon2,sha",
+        r"(?<![\w.@\-])[\w.@\-]{1,64}+:(?:\{(?i:s?sha(?:256|512)?)\}|(?=\$))"
+        r"(?P<value>(?<=\})[\w+/]{27,120}+={0,2}|\$(?i:apr1|[1567y]|gy|2[abxy]|argon2(?:id?|d))\$(?:[\w./+=,\-]{1,60}+\$){1,3}+[\w./+\-]{20,100}+)",
+        kind="secret",
+    ),
 )
+# "Pass" counts tests more often than it names passwords.
+_PASSWORD_HEADING = re.compile(
+    r"(?i)[\s*_\"'`]*(?:\w{1,20}[ _\-])?(?:passw(?:or)?d|passwort|kennwort|passphrase|pwd?)[\s*_\"'`]*"
+)
+_HEADING_MARK = re.compile(r"(?i)passw|passphrase|pw|kennwort")
+_TABLE_MARKS = "|\t;,"
 
 
 def find_command_passwords(text: str) -> Iterator[Finding]:
@@ -278,11 +356,27 @@ def find_command_passwords(text: str) -> Iterator[Finding]:
     for command in COMMANDS:
         if any(mark in low for mark in command.marks):
             for match in command.form.finditer(text):
-                if _is_given(match["value"]):
-                    yield Finding("password", *match.span("value"), f"a password given to {command.name}")
+                if command.accepts(match["value"]):
+                    why = f"a {command.kind.replace('-', ' ')} given to {command.name}"
+                    yield Finding(command.kind, *match.span("value"), why)
 
 
-def _is_given(value: str) -> bool:
-    """Whether the value is no variable, placeholder, port mapping, redirection or option."""
-    is_known = is_placeholder(value) or value.lower() in DOCUMENTED or _PORTS.fullmatch(value)
-    return not is_known and value[0] not in "-<>|&;("
+def find_table_passwords(text: str) -> Iterator[Finding]:
+    """Chosen values below a heading such as "password" in Markdown, CSV and tabs."""
+    if not _HEADING_MARK.search(text):
+        return
+    columns: list[int] = []
+    mark, width, start = "", 0, 0
+    for line in text.splitlines(keepends=True):
+        cells = line.split(mark) if mark else []
+        if len(cells) != width or not columns:
+            mark = next((each for each in _TABLE_MARKS if each in line), "") if _HEADING_MARK.search(line) else ""
+            cells = line.split(mark) if mark else []
+            columns = [index for index, cell in enumerate(cells) if _PASSWORD_HEADING.fullmatch(cell)]
+            width = len(cells)
+        for index in columns:
+            cell = cells[index].strip(" \t\r\n\"'`")
+            if " " not in cell and looks_chosen(cell.strip("*")):
+                at = start + sum(len(each) + 1 for each in cells[:index]) + cells[index].index(cell)
+                yield Finding("password", at, at + len(cell), "stands in a column of passwords")
+        start += len(line)
