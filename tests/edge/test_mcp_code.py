@@ -55,6 +55,12 @@ async def test_code_symbol_lists_only_readable_memories(open_engine: Open, tree:
     assert [each["id"] for each in found["memories"]] == [open_one]
 
 
+async def test_code_tools_refuse_a_path_with_a_nul(open_engine: Open, tree: Path) -> None:
+    async with connected(open_engine(), folder=tree) as agent:
+        assert "not a usable path" in await agent.refusal("code_search", query="payment", path="a\0b")
+        assert "not a usable path" in await agent.refusal("code_symbol", name="x", path="\0")
+
+
 async def test_code_search_refuses_trees_that_are_not_indexed(open_engine: Open, tree: Path, tmp_path: Path) -> None:
     async with connected(open_engine(), folder=tree) as agent:
         assert "not indexed" in await agent.refusal("code_search", query="payment")

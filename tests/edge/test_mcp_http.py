@@ -113,6 +113,15 @@ async def test_mcp_over_http_refuses_foreign_hosts_and_origins(
         assert (await made.post("/mcp", content=body, headers=sent)).status_code == status
 
 
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("id", [None, True, [], [1], {"a": 1}, 1.5, 2.0], ids=str)
+async def test_mcp_over_http_refuses_ids_of_other_types(open_engine: Open, version: str, id: Any) -> None:
+    async with client(open_engine()) as made:
+        headers = {**USUAL, "mcp-protocol-version": version, "mcp-method": "tools/list"}
+        answer = await made.post("/mcp", json={**asked("tools/list", _meta=META), "id": id}, headers=headers)
+    assert answer.status_code == 400 and answer.json()["error"]["code"] == -32600
+
+
 @pytest.mark.parametrize("host", ["localhost", "localhost:8377", "[::1]:8377", "127.0.0.1"])
 async def test_mcp_over_http_accepts_the_names_of_this_machine(open_engine: Open, host: str) -> None:
     async with client(open_engine(), host) as made:

@@ -125,6 +125,7 @@ async def test_stream_closes_without_a_header(open_engine: Open, header: bytes) 
 
 NESTED = '{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": ' + '{"a": ' * 300 + "1" + "}" * 301
 SURROGATE = r'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "\ud800"}}'
+ODD_IDS = (b"null", b"true", b"false", b"[]", b"[1]", b"{}", b'{"a": 1}', b"1.5", b"2.0", b"1e300", b"NaN")
 REFUSED = [
     (b"not json", -32700, None),
     (b"\x00\xff", -32700, None),
@@ -133,6 +134,8 @@ REFUSED = [
     (b'{"jsonrpc": "1.0"}', -32600, None),
     (NESTED.encode(), -32600, 7),
     (SURROGATE.encode(), -32600, 7),
+    *((b'{"jsonrpc": "2.0", "id": %b, "method": "ping"}' % id, -32600, None) for id in ODD_IDS),
+    *((b'{"jsonrpc": "2.0", "id": %b}' % id, -32600, None) for id in (*ODD_IDS, b"1")),
 ]
 
 
@@ -144,6 +147,14 @@ async def test_stream_answers_invalid_lines_at_once(open_engine: Open, line: byt
         client.say(line)
         answer = await client.heard()
         assert (answer["error"]["code"], answer["id"]) == (code, id), answer
+        assert (await client.call(1, "memory_stats"))["structuredContent"]["memories"] == 0
+
+
+async def test_stream_survives_a_cancelled_id_of_any_type(open_engine: Open) -> None:
+    async with raw(open_engine) as client:
+        await client.heard()
+        for id in ([], {}, None, True, 1.5):
+            client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
         assert (await client.call(1, "memory_stats"))["structuredContent"]["memories"] == 0
 
 

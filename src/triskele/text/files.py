@@ -54,7 +54,9 @@ def settle_folder(folder: Path) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """An absolute path without `..`, with `~` and `~user` replaced; BadInput if there is no such user."""
+    """An absolute path without `..`, with `~` and `~user` replaced; BadInput for an unknown user or a NUL."""
+    if "\0" in str(path):
+        raise BadInput(f"{str(path)!a} is not a usable path: it holds a NUL character")
     try:
         absolute = Path(path).expanduser().absolute()
     except RuntimeError as error:

@@ -15,6 +15,7 @@ _MAX_PARSED_LINE = 4 * MAX_LINE
 # The SDK parses JSON of up to 200 levels, and adds some of its own.
 MAX_DEPTH = 100
 _TOO_DEEP = f"the message is nested deeper than {MAX_DEPTH} levels"
+_NO_MESSAGE = "the line is not a JSON-RPC message"
 _PARSE_ERROR, _INVALID_REQUEST, INTERNAL_ERROR = -32700, -32600, -32603
 
 
@@ -41,7 +42,7 @@ def refusal(line: bytes) -> Message | None:
 
 def not_a_message(line: bytes) -> Message:
     """The error answer to JSON that is not a JSON-RPC message."""
-    return failure(_id_of(json.loads(line)), "the line is not a JSON-RPC message", _INVALID_REQUEST)
+    return failure(_id_of(json.loads(line)), _NO_MESSAGE, _INVALID_REQUEST)
 
 
 def _objection(line: bytes, message: Any) -> str | None:
@@ -49,6 +50,10 @@ def _objection(line: bytes, message: Any) -> str | None:
         return "a message must be one JSON object"
     if len(line) > MAX_LINE:
         return TOO_LONG
+    if "method" in message and "id" in message and not _is_id(message["id"]):
+        return "the id of a request must be a string or a whole number"
+    if not {"method", "result", "error"} & message.keys():
+        return _NO_MESSAGE
     if line.count(b"{") + line.count(b"[") > MAX_DEPTH and _is_too_deep(message):
         return _TOO_DEEP
     if b"\\u" in line and _has_lone_surrogate(message):
@@ -82,8 +87,11 @@ def _reason(error: ValueError) -> str:
 def _id_of(message: Any) -> Any:
     """The id of a request; None if it is another message, or not a valid id."""
     id = message.get("id") if isinstance(message, dict) and "method" in message else None
-    is_valid = isinstance(id, int) or (isinstance(id, str) and not _has_lone_surrogate({"id": id}))
-    return id if is_valid and not isinstance(id, bool) else None
+    return id if _is_id(id) and not _has_lone_surrogate({"id": id}) else None
+
+
+def _is_id(id: Any) -> bool:
+    return isinstance(id, str | int) and not isinstance(id, bool)
 
 
 def failure(id: Any, message: str, code: int = INTERNAL_ERROR) -> Message:

@@ -31,6 +31,9 @@ from mcp.types import (
 )
 from mcp.types import Tool as MCPTool
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triskele import __version__
 from triskele.edge import error_messages
@@ -188,7 +191,9 @@ class _Requests:
         elif isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
             self._ids.discard(message.id)
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._ids.discard((message.params or {}).get("requestId", ""))
+            # The id that a client cancels may be of any type.
+            with suppress(TypeError):
+                self._ids.discard((message.params or {}).get("requestId", ""))
         self._changed.set()
 
     async def are_answered(self) -> None:
@@ -270,9 +275,32 @@ async def _piece(reader: asyncio.StreamReader) -> bytes:
 
 def http_app(context: AppContext) -> Starlette:
     """The application for /mcp; the guard has checked host, origin and key."""
-    return build(context.open_engine, policy=context.policy, sender=SENDER.get).streamable_http_app(
+    app = build(context.open_engine, policy=context.policy, sender=SENDER.get).streamable_http_app(
         json_response=True,
         stateless_http=True,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=MAX_BODY,
     )
+    app.add_middleware(_OnlyMessages)
+    return app
+
+
+class _OnlyMessages:
+    """Answers bodies that the SDK would drop without an answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a body, or pass it on."""
+        if scope["type"] == "http" and scope["method"] == "POST":
+            body = await Request(scope, receive).body()
+            if (refused := refusal(body)) is not None:
+                return await JSONResponse(refused, 400)(scope, receive, send)
+            first: list[Message] = [{"type": "http.request", "body": body}]
+            return await self._app(scope, lambda: _next(first, receive), send)
+        return await self._app(scope, receive, send)
+
+
+async def _next(first: list[Message], receive: Receive) -> Message:
+    return first.pop() if first else await receive()
