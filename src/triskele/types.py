@@ -282,7 +282,7 @@ def written_origin(actor: str, origin: Origin) -> Origin:
 class Outcome:
     """The result of one change; `seq` is None if it wrote nothing, `batch` is the argument of undo.
 
-    `project` and `sensitivity` belong to the memory after the change.
+    `project` and `sensitivity` belong to the memory after the change; `origin` is set if a stored text got a new one.
     """
 
     action: Action
@@ -292,6 +292,7 @@ class Outcome:
     batch: str = ""
     project: str = ""
     sensitivity: Sensitivity = Sensitivity.OPEN
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ from triskele.types import (
     MakePrivate,
     Memory,
     MoveFolder,
+    Origin,
     Outcome,
     Reveal,
     Revise,
@@ -285,8 +286,8 @@ class Writer:
 
     def apply(self, change: Change) -> Outcome:
         match change:
-            case Add(memory, verbatim, sealed):
-                return self._add(memory, verbatim, sealed)
+            case Add():
+                return self._add(change)
             case Revise(memory, base, sealed):
                 return self._revise(memory, base, sealed)
             case Forget(id):
@@ -314,11 +315,17 @@ class Writer:
                 self._put(replace(version, sensitivity=Sensitivity.PRIVATE))
         return self._outcome(Action.UNCHANGED, self._latest(id), version=self._latest(id).version)
 
-    def _add(self, memory: Memory, verbatim: bool, sealed: Sealed | None) -> Outcome:
+    def _add(self, change: Add) -> Outcome:
+        memory, verbatim, sealed = change.memory, change.verbatim, change.sealed
         self._refuse_foreign(memory)
         twins = [each for each in self.state.versions.values() if each.known_to is None and _identity(each, memory)]
+        twins = [each for each in twins if not (change.beside_private and each.sensitivity is Sensitivity.PRIVATE)]
         if twins and not verbatim and sealed is None:
-            return self._outcome(Action.DUPLICATE, twins[0])
+            if memory.origin is not Origin.USER or twins[0].origin is Origin.USER:
+                return self._outcome(Action.DUPLICATE, twins[0])
+            raised = replace(twins[0], origin=Origin.USER, updated_at=memory.updated_at)
+            outcome = self._revise(raised, twins[0].version, None)
+            return replace(outcome, action=Action.DUPLICATE, origin=Origin.USER)
         history = self.state.history(memory.id)
         is_standing = bool(history) and history[-1].known_to is None and memory.known_to is None
         if is_standing or memory.version in {each.version for each in history}:

@@ -329,3 +329,31 @@ def test_versions_of_many_ids_come_in_row_order(store: OwnerStore, do: Do, make_
 
 def _saying(memory: Memory, content: str) -> Memory:
     return replace(memory, content=content, content_hash=f"hash of {content}", updated_at=timestamps.now())
+
+
+def test_words_of_the_user_raise_the_origin_of_a_stored_text(store: OwnerStore, do: Do, make_memory: Make) -> None:
+    first = make_memory("water the fern", origin=Origin.WEB)
+    do(Add(first))
+    [by_agent] = do(Add(make_memory("water the fern", origin=Origin.AGENT)))
+    assert (by_agent.action, by_agent.origin, by_agent.seq) == (Action.DUPLICATE, None, None)
+    [outcome] = do(Add(make_memory("water the fern")))
+    assert (outcome.action, outcome.id, outcome.version, outcome.origin) == (
+        Action.DUPLICATE,
+        first.id,
+        2,
+        Origin.USER,
+    )
+    assert [memory.origin for memory in store.history(first.id)] == [Origin.WEB, Origin.USER]
+    assert store.journal(id=first.id)[-1].action is Action.EDITED
+
+
+def test_a_private_memory_is_no_duplicate_for_a_client(store: OwnerStore, do: Do, make_memory: Make) -> None:
+    first = make_memory("water the fern", sensitivity=Sensitivity.PRIVATE)
+    do(Add(first))
+    [again] = do(
+        Add(
+            make_memory("water the fern"),
+        )
+    )
+    [hidden] = do(Add(make_memory("water the fern"), beside_private=True))
+    assert (again.action, again.id, hidden.action) == (Action.DUPLICATE, first.id, Action.ADDED)

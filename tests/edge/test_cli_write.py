@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from triskele import config
+from triskele.engine.local import LocalEngine
+from triskele.types import Add as AddMemory
+from triskele.types import Origin
+
 Run = Callable[..., Any]
 Add = Callable[..., str]
 
@@ -388,3 +393,19 @@ def test_output_of_changes_is_short_sentences(run: Run, add: Add) -> None:
     assert run("edit", id, "We deploy with Flux").out.startswith("Edited ")
     forgotten = run("forget", id).out
     assert forgotten.startswith("Forgot ") and "triskele undo --batch" in forgotten
+
+
+@pytest.mark.parametrize("origin", [each for each in Origin if each is not Origin.USER])
+def test_add_raises_the_origin_of_a_stored_text(run: Run, home: Path, origin: Origin) -> None:
+    with LocalEngine(config.load({"TRISKELE_HOME": str(home)}), Path.cwd()) as engine:
+        [stored] = engine.apply([AddMemory(engine.draft("The cache lives in Redis", project="shop", origin=origin))])
+    said = run("add", "The cache lives in Redis").out
+    assert said.startswith(f"Already stored as {stored.id[:4]}") and "Its origin is user now." in said
+    shown = run("show", stored.id, "--json").json
+    assert (shown["origin"], shown["version"]) == ("user", 2)
+    again = run("add", "The cache lives in Redis", "--json").json
+    assert (again["id"], again["batch"]) == (stored.id, None) and "origin" not in again
+    run("undo")
+    assert run("show", stored.id, "--json").json["origin"] == origin
+    raised = run("add", "The cache lives in Redis", "--json").json
+    assert (raised["action"], raised["origin"], raised["version"]) == ("duplicate", "user", 4)

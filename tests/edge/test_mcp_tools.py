@@ -425,3 +425,12 @@ def test_allowed_describes_every_argument() -> None:
     for tool in registry.tools(shares=True):
         for schema in tool.parameters["properties"].values():
             assert registry.allowed(schema.get("anyOf", [schema])[0])
+
+
+async def test_memory_store_names_the_origin_of_a_stored_text(open_engine: Open) -> None:
+    engine = open_engine()
+    async with connected(engine) as agent:
+        first = await agent.call("memory_store", content="Herons fish at dawn", origin="web")
+        again = await agent.call("memory_store", content="Herons fish at dawn")
+    assert (again["action"], again["id"]) == ("duplicate", first["id"]) and "Its origin is web" in again["note"]
+    assert engine.get(first["id"]).origin is Origin.WEB

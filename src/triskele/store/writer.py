@@ -24,6 +24,7 @@ from triskele.types import (
     MakePrivate,
     Memory,
     MoveFolder,
+    Origin,
     Outcome,
     Reveal,
     Revise,
@@ -184,7 +185,7 @@ class Writer:
         if not verbatim and sealed is None:
             same = self._rows.same_content(memory, but_private=change.beside_private)
             if same is not None:
-                return self._outcome(Action.DUPLICATE, same)
+                return self._stated_again(same, memory)
         clash = self._rows.clash(memory)
         if clash == memory.version:
             raise Conflict(f"memory {memory.id} already has a version {memory.version}")
@@ -195,6 +196,13 @@ class Writer:
         self._keep_sealed(memory, sealed)
         self._added += memory.known_to is None
         return self._note(Action.ADDED, memory, version=memory.version)
+
+    def _stated_again(self, same: Memory, memory: Memory) -> Outcome:
+        """Return the stored memory of a text; what the user says too gets the origin `user`."""
+        if memory.origin is not Origin.USER or same.origin is Origin.USER:
+            return self._outcome(Action.DUPLICATE, same)
+        raised = replace(same, origin=Origin.USER, updated_at=memory.updated_at)
+        return replace(self._revise(raised, same.version, None), action=Action.DUPLICATE, origin=Origin.USER)
 
     def _revise(self, memory: Memory, base: int, sealed: Sealed | None) -> Outcome:
         self._refuse_foreign(memory)

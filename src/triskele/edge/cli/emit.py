@@ -83,7 +83,8 @@ def _link(link: Link) -> Document:
 
 @shown.register(Outcome)
 def _outcome(outcome: Outcome) -> Document:
-    return {"id": outcome.id, "action": outcome.action.value, "version": outcome.version}
+    raised = {"origin": outcome.origin.value} if outcome.origin else {}
+    return {"id": outcome.id, "action": outcome.action.value, "version": outcome.version, **raised}
 
 
 @shown.register(Answer)

@@ -353,7 +353,8 @@ def _version_text(memory: Memory | None) -> str:
 def added_view(outcomes: Sequence[Outcome], short: ShortIds) -> Iterator[Renderable]:
     """The results of an add, with their project."""
     for outcome in outcomes[:SHOWN_OUTCOMES]:
-        yield _outcome(outcome, short, f" ({project_label(outcome.project)}).")
+        raised = f" Its origin is {outcome.origin} now." if outcome.origin else ""
+        yield _outcome(outcome, short, f" ({project_label(outcome.project)}).{raised}")
     yield from more(len(outcomes) - SHOWN_OUTCOMES)
 
 

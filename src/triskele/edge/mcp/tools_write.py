@@ -23,6 +23,7 @@ _SIMILAR = (
 )
 _MOST_SIMILAR = 3
 _KNOWN = "It was stored already; nothing was written."
+_UNTRUSTED = "Its origin is {}, so no prompt is given it, until the user says the same (`triskele add`)."
 _KNOWN_SUCCESSOR = "It was stored already and now supersedes the older memory."
 
 
@@ -191,6 +192,8 @@ def _remember(who: Caller, content: str, older: Memory | None, *, note: str = ""
     outcome = who.engine.remember(content, supersedes=older.id if older else None, **details)
     if outcome.action is Action.DUPLICATE:
         note = f"{note} {_KNOWN_SUCCESSOR if older else _KNOWN}".strip()
+        stored = who.engine.get(outcome.id).origin
+        note = f"{note} {_UNTRUSTED.format(stored)}" if stored in (Origin.TOOL, Origin.WEB) else note
     elif outcome.sensitivity is Sensitivity.PRIVATE and not who.reads_private:
         # The client may not read what it stored.
         return schemas.stored(outcome, note)

@@ -214,7 +214,7 @@ def undo(request: PageRequest) -> Response:
 
 
 def _done(outcome: Outcome) -> Response:
-    unchanged = _UNCHANGED.get(outcome.action, "")
+    unchanged = "raised" if outcome.origin else _UNCHANGED.get(outcome.action, "")
     more = {"said": unchanged} if unchanged else {}
     return gone_to(f"/memory/{outcome.id}", "" if unchanged else outcome.batch, **more)
 

@@ -42,6 +42,7 @@ _NOTES = {
     "user": "Added a user. Make a key for them next.",
     "revoked": "Revoked; the key and its sessions no longer work.",
     "duplicate": "This text is already stored as this memory.",
+    "raised": "This text is already stored as this memory; its origin is user now.",
 }
 _DONE = {
     Action.ADDED: "Added",
