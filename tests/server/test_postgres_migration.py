@@ -18,7 +18,7 @@ from triskele.server.postgres.migrations import MIGRATIONS, Migration
 from triskele.server.postgres.truth import PostgresStore
 
 TABLES = (*migrations.OWNED, *migrations.DERIVED)
-ALSO_READ = {"shares", "shared_memories", "groups", "group_members"}
+ALSO_READ = {"owners", "shares", "shared_memories", "groups", "group_members"}
 
 
 @pytest.fixture
@@ -101,17 +101,17 @@ def test_owned_tables_force_row_level_security(postgres_url: str) -> None:
             "SELECT c.relname, relrowsecurity AND relforcerowsecurity, qual, with_check FROM pg_class c"
             " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid"
             " LEFT JOIN pg_policies p ON p.schemaname = nspname AND p.tablename = relname AND policyname = 'own_rows'"
-            " WHERE nspname = 'triskele' AND relkind = 'r' AND attname = 'owner' AND relname <> 'owners'"
+            " WHERE nspname = 'triskele' AND relkind = 'r' AND attname = 'owner'"
         ).fetchall()
         columns = connection.execute(
             "SELECT tablename, policyname, permissive, cmd FROM pg_policies"
             " WHERE schemaname = 'triskele' AND policyname <> 'own_rows'"
         ).fetchall()
-    assert {name for name, *_ in rows} == set(TABLES)
+    assert {name for name, *_ in rows} == {"owners", *TABLES}
     assert all(is_forced and using and using == check for _, is_forced, using, check in rows)
     # Whatever else a policy allows, it allows to read, and of memories nothing.
-    assert {table for table, _, permissive, _ in columns if permissive == "PERMISSIVE"} == ALSO_READ
-    assert {command for *_, permissive, command in columns if permissive == "PERMISSIVE"} == {"SELECT"}
+    more = {(table, command) for table, _, permissive, command in columns if permissive == "PERMISSIVE"}
+    assert more == {*((table, "SELECT") for table in ALSO_READ), ("owners", "INSERT")}
     assert {table for table, _, permissive, _ in columns if permissive == "RESTRICTIVE"} == {"versions"}
 
 

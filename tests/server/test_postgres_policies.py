@@ -10,7 +10,7 @@ from contract import owner_walk
 
 from triskele.errors import StoreUnavailable
 from triskele.server.accounts import Accounts
-from triskele.server.postgres.connections import _PREPARED_AFTER, OwnerTransactions
+from triskele.server.postgres.connections import _PREPARED_AFTER, OwnerTransactions, every_owner
 from triskele.server.postgres.truth import PostgresOwnerStore, PostgresStore
 from triskele.types import Add, Memory
 
@@ -112,6 +112,16 @@ def test_changes_keep_owners_apart(store: PostgresStore, known: owner_walk.Known
         assert connection.execute("UPDATE versions SET content = 'gone'").rowcount == 0
     assert owner_walk.truth_of(store.for_owner("alice")) == before
     assert store.for_owner("alice").history(known.id)
+
+
+def test_list_of_owners_shows_each_owner_only_itself(store: PostgresStore, known: owner_walk.Known) -> None:
+    with OwnerTransactions(store._connections, "bob").writing() as connection:
+        assert connection.execute("SELECT owner FROM owners").fetchall() == [("bob",)]
+        assert connection.execute("UPDATE owners SET owner = 'carol' WHERE owner <> 'bob'").rowcount == 0
+        assert connection.execute("DELETE FROM owners WHERE owner <> 'bob'").rowcount == 0
+    with store._connections.transaction("BEGIN", "") as (connection, _):
+        assert connection.execute("SELECT owner FROM owners").fetchall() == []
+        assert every_owner(connection) == ["alice", "bob"]
 
 
 def test_rows_cannot_be_written_for_another_owner(store: PostgresStore, make_memory: Callable[..., Memory]) -> None:

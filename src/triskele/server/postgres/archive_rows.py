@@ -10,7 +10,14 @@ from typing import Any
 import psycopg
 
 from triskele.errors import Conflict
-from triskele.server.postgres.connections import SNAPSHOT, Connection, Connections, OwnerTransactions, explain
+from triskele.server.postgres.connections import (
+    SNAPSHOT,
+    Connection,
+    Connections,
+    OwnerTransactions,
+    every_owner,
+    explain,
+)
 from triskele.server.postgres.migrations import SCHEMA
 from triskele.store.archive import Values
 from triskele.types import Action
@@ -65,7 +72,7 @@ class _Reader:
         self._names = counter()
 
     def owners(self) -> list[str]:
-        return [str(owner) for (owner,) in self._connection.execute("SELECT owner FROM owners ORDER BY owner")]
+        return every_owner(self._connection)
 
     def rows(self, owner: str, sql: str) -> Iterator[Sequence[Any]]:
         _become(self._connection, owner)

@@ -38,6 +38,7 @@ _SETTINGS = (
 )
 SEE_ACCOUNTS = "SELECT set_config('triskele.accounts', 'on', true)"
 HIDE_ACCOUNTS = "SELECT set_config('triskele.accounts', '', true)"
+_OWNERS = "SELECT owner FROM owners ORDER BY owner"
 # Takes the locks of some owners, one after the other, then makes sure that they are listed.
 _LOCK = (
     "WITH locked AS MATERIALIZED (SELECT one, {take}(hashtextextended('triskele owner ' || one, 0)) AS taken"
@@ -51,6 +52,14 @@ LOCK_OWNER = "SELECT pg_advisory_xact_lock(hashtextextended('triskele owner ' ||
 Connection = psycopg.Connection[tuple[Any, ...]]
 Bindings = Sequence[Any] | Mapping[str, Any]
 Result = TypeVar("Result")
+
+
+def every_owner(connection: Connection) -> list[str]:
+    """The owners in the database, in order."""
+    connection.execute(SEE_ACCOUNTS)
+    owners = [str(owner) for (owner,) in connection.execute(_OWNERS).fetchall()]
+    connection.execute(HIDE_ACCOUNTS)
+    return owners
 
 
 class Connections:

@@ -275,6 +275,14 @@ def _secured(tables: Sequence[str], condition: str) -> str:
     )
 
 
+# A transaction that takes the locks of several owners lists them too.
+_OWNER_LIST = (
+    secured("owners")
+    + _readable("owners", "accounts", _ACCOUNT_ROWS)
+    + "CREATE POLICY listed ON owners FOR INSERT WITH CHECK (true);"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Migration:
     """One step: SQL in which `{text}` is text in binary order.
@@ -302,6 +310,8 @@ MIGRATIONS: tuple[Migration, ...] = (
         + "".join(_readable(table, "everyone", "true") for table in GROUP_TABLES),
         breaks=True,
     ),
+    # Older programs read the list without the setting: they would write empty backups.
+    Migration(_OWNER_LIST, breaks=True),
 )
 
 

@@ -17,7 +17,7 @@ from triskele.errors import StoreDamaged, StoreUnavailable
 from triskele.server import shares
 from triskele.server.postgres import dump, migrations
 from triskele.server.postgres.archive_rows import PostgresArchive
-from triskele.server.postgres.connections import Connection, Connections, OwnerTransactions, explain
+from triskele.server.postgres.connections import Connection, Connections, OwnerTransactions, every_owner, explain
 from triskele.server.postgres.migrations import EMBEDDINGS, SCHEMA
 from triskele.server.postgres.truth_rows import UNSCRUBBED
 from triskele.store.truth_rows import GUARDED
@@ -81,12 +81,12 @@ class PostgresMaintenance:
     def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
         """What is wrong with the truth; `deep` recomputes every hash."""
         with self._as_of_now() as connection:
-            return [issue for owner in _owners(connection) for issue in _issues(connection, owner, deep=deep)]
+            return [issue for owner in every_owner(connection) for issue in _issues(connection, owner, deep=deep)]
 
     def backup(self, target: Path) -> None:
         """Write every row, as of one moment, to a new file; a damaged store gives no backup."""
         with self._as_of_now() as connection:
-            issues = [issue for owner in _owners(connection) for issue in _issues(connection, owner, deep=True)]
+            issues = [issue for owner in every_owner(connection) for issue in _issues(connection, owner, deep=True)]
             if issues:
                 raise StoreDamaged(
                     f"the store {self._connections.address} is damaged ({issues[0].subject}: {issues[0].problem}):"
@@ -147,7 +147,7 @@ class PostgresMaintenance:
         with explain(self._connections.address):
             vacuum_tables(self._connections, full=True)
         with self._as_of_now() as connection:
-            owners = _owners(connection)
+            owners = every_owner(connection)
         for owner in owners:
             with self._connections.transaction("BEGIN", owner) as (connection, _):
                 connection.execute("DELETE FROM marks WHERE owner = %s AND name = %s", [owner, UNSCRUBBED])
@@ -158,7 +158,7 @@ class PostgresMaintenance:
         sql = "SELECT 1 FROM marks WHERE owner = %s AND name = %s"
         with self._as_of_now() as connection:
             marked = [
-                _as(connection, owner).execute(sql, [owner, UNSCRUBBED]).fetchone() for owner in _owners(connection)
+                _as(connection, owner).execute(sql, [owner, UNSCRUBBED]).fetchone() for owner in every_owner(connection)
             ]
         return not any(marked)
 
@@ -177,10 +177,6 @@ class PostgresMaintenance:
             yield connection
 
 
-def _owners(connection: Connection) -> list[str]:
-    return [str(owner) for (owner,) in connection.execute("SELECT owner FROM owners ORDER BY owner").fetchall()]
-
-
 def _as(connection: Connection, owner: str) -> Connection:
     """The same transaction, reading the rows of another owner from now on."""
     connection.execute("SELECT set_config('triskele.owner', %s, true)", [owner])
@@ -194,7 +190,7 @@ def _write(connection: Connection, target: Path) -> None:
             cursor.execute(f"SELECT * FROM {table} WHERE owner = %s ORDER BY {_order(table)}", [owner])
             yield from cursor
 
-    dump.write(target, _owners(connection), rows_of)
+    dump.write(target, every_owner(connection), rows_of)
 
 
 def _order(table: str) -> str:
