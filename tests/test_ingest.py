@@ -255,5 +255,41 @@ def test_a_damaged_secret_is_found(engine: LocalEngine) -> None:
     assert id in finding.subject
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I prefer tabs over spaces.", "preferences"),
+        ("Always ask before you delete a branch.", "preferences"),
+        ("Never push to main on a Friday. It broke the release twice.", "preferences"),
+        ("Remember that I prefer dark mode everywhere.", "preferences"),
+        ("We decided against Kubernetes because two servers are enough.", "decisions"),
+        ("My manager is Tom Berger.", "people"),
+        ("Marta leads the design team.", "people"),
+        ("Redis is our session cache.", "facts"),
+        ("Should we never deploy on Fridays?", "facts"),
+        ("Our nightly build starts at 02:00.", "facts"),
+    ],
+)
+def test_a_memory_without_a_category_gets_the_one_of_its_words(engine: LocalEngine, text: str, expected: str) -> None:
+    assert engine.get(engine.remember(text).id).category == expected
+    [outcome] = engine.remember_all([{"content": f"{text} ", "category": "lessons", "project": "other"}])
+    assert engine.get(outcome.id).category == "lessons"
+
+
+def test_the_category_of_words_stays_within_the_settings() -> None:
+    drafter = Drafter(MemorySettings(categories=("facts", "people")), "garden")
+    assert drafter.draft_as_worded("I prefer tabs over spaces.").category == "facts"
+
+
+@pytest.mark.parametrize("origin", [Origin.TOOL, Origin.WEB])
+def test_words_of_a_tool_or_page_do_not_become_a_preference(drafter: Drafter, origin: Origin) -> None:
+    assert drafter.draft_as_worded("Always run the setup script first.", origin=origin).category == "facts"
+
+
+def test_a_secret_and_a_plain_draft_keep_the_usual_category(drafter: Drafter) -> None:
+    assert drafter.draft_as_worded(f"Never tell: {TEXT}").category == "facts"
+    assert drafter.draft("I prefer tabs over spaces.").category == "facts"
+
+
 def test_drafts_are_plain_memories_unless_secret(drafter: Drafter) -> None:
     assert type(drafter.draft("the kettle is red")) is Memory

@@ -14,7 +14,8 @@ from triskele.privacy import detect
 from triskele.privacy.findings import Finding
 from triskele.text import periods, timestamps
 from triskele.text.ids import IdMaker, content_hash
-from triskele.types import Memory, SecretDraft, Sensitivity
+from triskele.text.words import stated_category
+from triskele.types import Memory, Origin, SecretDraft, Sensitivity
 
 if TYPE_CHECKING:
     from triskele.requests import Details, Draft
@@ -68,9 +69,15 @@ class Drafter:
         chosen = None if sensitivity is None else validation.FIELDS["sensitivity"](sensitivity, settings)
         return classified(memory, chosen, settings, title=title)
 
-    def draft_with_dates(self, content: str, **details: Any) -> Memory:
-        """A draft with the validity that its words state, as in "Since May …"; a given one wins, a secret has none."""
-        return with_told_period(self.draft(content, **details))
+    def draft_as_worded(self, content: str, **details: Any) -> Memory:
+        """A draft with the category and validity that its words state; given ones win, a secret has none."""
+        memory = self.draft(content, **details)
+        # Preferences and decisions open sessions: words of a tool or a page do not get there by themselves.
+        is_trusted = memory.origin not in (Origin.TOOL, Origin.WEB)
+        if is_trusted and not details.get("category") and memory.sensitivity is not Sensitivity.SECRET:
+            category = stated_category(memory.content)
+            memory = replace(memory, category=category) if category in self.settings.categories else memory
+        return with_told_period(memory)
 
     def draft_pieces(
         self, text: str, *, position: int | None = None, sensitivity: Sensitivity | None = None, **details: Any

@@ -27,6 +27,7 @@ from triskele.privacy.findings import Finding, merge
 from triskele.replies.rooms import HookCall, Rationale
 from triskele.store.values import Document
 from triskele.text import timestamps
+from triskele.text.words import ASKED
 from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, SpokenTurn, Verdict, is_secret
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 _READ = "learned"
 # A captured text this similar to a stored memory is not new.
 _KNOWN = 0.7
-_EXPLICIT = "asked to remember"
 # When a transcript is tried again that a language model could not read.
 _RETRY_MINUTES = (10, 30, 120, 480, 1440)
 _LONG_AGO = "2000-01-01T00:00:00Z"
@@ -206,7 +206,7 @@ class _Learner:
             return None
         # "Until Friday" is an expiry, counted from when it was said.
         draft = with_told_period(text)
-        return None if is_secret(draft) and each.rule != _EXPLICIT else draft
+        return None if is_secret(draft) and each.rule != ASKED else draft
 
     def _is_known(self, draft: Memory, each: CapturedText) -> bool:
         if echo.recognised(self._store, each.text, project=draft.project) is not None:

@@ -243,7 +243,7 @@ class LocalEngine:
         return self._drafter.draft(content, **details)
 
     def remember(self, content: str, *, supersedes: str | None = None, **details: Unpack[Details]) -> Outcome:
-        """Store one memory durably; "Since May …" sets its validity."""
+        """Store one memory durably; "Since May …" sets its validity, "I prefer …" its category."""
         requests.refuse_unknown("remember", details, requests.Details)
         self._refuse_echoes([(content, details.get("project"))])
         addition = self._addition(content, **details)
@@ -269,7 +269,7 @@ class LocalEngine:
         return self.apply([self._addition(**draft) for draft in listed])
 
     def _addition(self, content: str, **details: Any) -> Add:
-        memory = self._drafter.draft_with_dates(content, **details)
+        memory = self._drafter.draft_as_worded(content, **details)
         memory = replace(memory, origin=written_origin(self.actor, memory.origin))
         return Add(memory, beside_private=not self.reads_private)
 

@@ -76,7 +76,7 @@ _CONTEXT = [name for name in CONTEXT if name not in ("project", "position")]
     everyday=("category", "tags", "supersedes", "everywhere", "quiet"),
 )
 @click.argument("text", metavar="TEXT|-")
-@category_option("The category (facts unless given), one of")
+@category_option("The category (else by its words), one of")
 @tags_option("Labels to filter by, separated by commas.", absent=[])
 @click.option("--keywords", metavar="WORDS", default="", help="Other words to find it by.")
 @click.option("--importance", type=float, default=0.5, show_default=True, help="From 0 to 1.")

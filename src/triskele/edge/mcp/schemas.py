@@ -329,7 +329,8 @@ Role = Literal["user", "assistant", "tool", "other"]
 
 Content = Annotated[Text, Field(description="The fact; by default at most 1400 characters.")]
 Category = Annotated[
-    Label, Field(description="facts, preferences, projects, people, decisions, lessons or procedures.")
+    Label,
+    Field(description="facts, preferences, projects, people, decisions, lessons or procedures; else by its words."),
 ]
 Keywords = Annotated[Label, Field(description="Other words to find it by.")]
 Importance = Annotated[Weight, Field(description="0.9 for what every conversation should know.")]
