@@ -22,7 +22,7 @@ from test_clients_json_editor import documents
 from triskele.edge.cli import agents as commands
 from triskele.edge.cli.main import cli
 from triskele.edge.install import installer, table
-from triskele.edge.install.config_files import TokenFile
+from triskele.edge.install.config_files import TOKEN_FILE_NAME, TokenFile
 from triskele.edge.install.installer import InstallTarget
 from triskele.edge.install.table import CLIENTS, HOOK
 from triskele.errors import TriskeleError
@@ -147,13 +147,17 @@ def test_install_writes_hooks_of_claude_code_as_lists(run: Run, user: Path, home
     hooks = value(user / ".claude/settings.json")["hooks"]
     assert set(hooks) == {"UserPromptSubmit", "SessionStart", "PreCompact", "SessionEnd"}
     [group] = hooks["UserPromptSubmit"]
+    token = token_in(user / ".claude.json")
+    file = TokenFile.of(home).file_of(token)
+    assert token not in (user / ".claude/settings.json").read_text()
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == (token, 0o600)
     assert group["hooks"] == [
         {
             "type": "command",
             "command": os.path.abspath(sys.executable),
             "args": [
                 *("-I", "-S", str(HOOK), "user-prompt-submit", "--client", "claude-code"),
-                *("--home", str(home), "--store", "", "--config", "", "--token", token_in(user / ".claude.json")),
+                *("--home", str(home), "--store", "", "--config", "", "--token-file", str(file)),
             ],
             "timeout": 5,
         }
@@ -172,7 +176,7 @@ def test_install_writes_hooks_of_codex_as_quoted_lines(run: Run, user: Path, mon
         "",
         "--config",
         "",
-        "--token",
+        "--token-file",
     ]
 
 
@@ -235,14 +239,13 @@ def test_install_twice_changes_nothing(run: Run, user: Path, client: str) -> Non
 def test_install_token_is_valid_until_uninstall(run: Run, user: Path, home: Path, client: str) -> None:
     fill(user, client)
     shown = run("install", client, "--yes").out
-    tokens = {token_in(user / name) for name in FILES[client]}
-    [token] = tokens
-    known = TokenFile.of(home)
+    token, known = token_in(user / FILES[client][0]), TokenFile.of(home)
+    assert known.file_of(token).read_text() == token
     assert known.client_of(token) == client and known.client_of("") is None and known.client_of(token[:-1]) is None
     assert token not in shown and token not in known.path.read_text()
     assert stat.S_IMODE(known.path.stat().st_mode) == 0o600
     run("uninstall", client)
-    assert known.client_of(token) is None
+    assert known.client_of(token) is None and not known.file_of(token).exists()
     run("install", client, "--yes")
     assert token_in(user / FILES[client][0]) != token
 
@@ -280,9 +283,10 @@ def test_install_diff_equals_the_change(run: Run, user: Path, client: str) -> No
     planned = run("install", client, "--dry-run", "--json").json["files"]
     done = run("install", client, "--yes", "--json").json["files"]
     assert [file["diff"] for file in planned] == [file["diff"] for file in done]
+    token = token_in(user / FILES[client][0])
     for name, file in zip(FILES[client], done, strict=True):
         assert file["path"] == str(user / name)
-        masked = (user / name).read_text().replace(token_in(user / name), "(token)")
+        masked = TOKEN_FILE_NAME.sub("(token)", (user / name).read_text().replace(token, "(token)"))
         assert patched(before[name].decode(), file["diff"]) == masked
 
 
@@ -478,7 +482,9 @@ def test_uninstall_restores_any_configuration(user: Path, home: Path, texts: lis
         assert [path.read_bytes() for path in paths] == before
         return
     for change, path, text in zip(installer.install(changes, setting), paths, texts, strict=False):
-        assert patched(text, change.difference) == path.read_bytes().decode().replace(change.token, "(token)")
+        assert patched(text, change.difference) == TOKEN_FILE_NAME.sub(
+            "(token)", path.read_bytes().decode().replace(change.token, "(token)")
+        )
         old, new = json.loads(text), json.loads(path.read_bytes())
         assert {k: v for k, v in new.items() if k not in OURS} == {k: v for k, v in old.items() if k not in OURS}
     assert not any(change.is_needed for change in installer.plan_install(row, setting))

@@ -153,11 +153,14 @@ def test_hook_client_writes_the_answer(host: Host, listener: FakeResident) -> No
     assert host.log() == ""
 
 
-def test_hook_client_sends_its_token(host: Host, listener: FakeResident) -> None:
+def test_hook_client_sends_its_token(host: Host, listener: FakeResident, tmp_path: Path) -> None:
+    sound, evil = tmp_path / "sound", tmp_path / "evil"
+    sound.write_text("tkc_A-9")
+    evil.write_bytes(b"evil\r\nX: y")
     for more in (
-        ["--client", "codex", "--token", "tkc_A-9"],
-        ["--token", "evil\r\nX: y"],
-        ["--token"],
+        ["--client", "codex", "--token-file", str(sound)],
+        ["--token-file", str(evil)],
+        ["--token-file"],
         ["x", "y", "z"],
     ):
         command = [sys.executable, "-I", "-S", CLIENT, "stop", *more]

@@ -34,8 +34,9 @@ _VARIABLES = {
     "--home": "TRISKELE_HOME",
     "--store": "TRISKELE_STORE",
     "--config": "TRISKELE_CONFIG",
-    "--token": "TRISKELE_CLIENT_TOKEN",
 }
+# Arguments are shown to every user of the machine: they name the file of the token.
+_TOKEN_FILE, _TOKEN = "--token-file", "TRISKELE_CLIENT_TOKEN"
 # The resident process takes these from its settings file.
 _CHOSEN = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER", "TRISKELE_SERVER")
 NO_CHOICE = ("", "", "", "")
@@ -251,14 +252,16 @@ def ask(address: Address, event: str, body: bytes, ends: float, environ: Mapping
 
 
 def run(arguments: list[str]) -> None:
-    """Answer one event: EVENT [--client NAME] [--token T] [--home PATH] [--store URL] [--config FILE].
+    """Answer one event: EVENT [--client NAME] [--token-file FILE] [--home PATH] [--store URL] [--config FILE].
 
     All but the name override the environment, which the agent's folder may set.
     """
     began = time.monotonic()
     options = dict(zip(arguments[1::2], arguments[2::2], strict=False))
-    is_sound = len(arguments) % 2 == 1 and options.keys() <= {"--client", *_VARIABLES}
+    is_sound = len(arguments) % 2 == 1 and options.keys() <= {"--client", _TOKEN_FILE, *_VARIABLES}
     environ = {**_environ(), **{_VARIABLES[name]: value for name, value in options.items() if name in _VARIABLES}}
+    if _TOKEN_FILE in options:
+        environ[_TOKEN] = _content(options[_TOKEN_FILE])
     answer(arguments[0] if is_sound else "", environ, began)
     # An orderly exit would only cost time.
     _system._exit(0)
@@ -289,6 +292,15 @@ def _is_name(text: str) -> bool:
 def _token(text: str) -> str:
     """A token that is valid in a header; empty if it is not."""
     return text if len(text) <= 100 and text.isascii() and text.replace("-", "").replace("_", "").isalnum() else ""
+
+
+def _content(path: str) -> str:
+    """The text of a token file; empty without one: then the answer has no private memories."""
+    try:
+        with open(path, encoding="latin-1") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def _reason(error: Exception) -> str:

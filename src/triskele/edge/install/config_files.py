@@ -24,6 +24,7 @@ MAX_BYTES = 32 * 1024 * 1024
 _OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
 _CONTEXT_LINES = 3
 _TOKEN = re.compile(rb"tkc_[A-Za-z0-9_-]{32}")
+TOKEN_FILE_NAME = re.compile(r"client_token-[0-9a-f]{16}")
 # Of one client, installed into several configuration folders.
 _MAX_TOKENS = 50
 
@@ -193,7 +194,7 @@ class BackupFolder:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """Hashes of the tokens in clients' entries, by client."""
+    """Hashes of the tokens in clients' entries, by client, and a private file of each token for its hooks."""
 
     path: Path
 
@@ -201,6 +202,10 @@ class TokenFile:
     def of(cls, home: Path) -> TokenFile:
         """The token file of a data folder."""
         return cls(home / "client_tokens.json")
+
+    def file_of(self, token: str) -> Path:
+        """The file that holds a token."""
+        return self.path.with_name(f"client_token-{_hash(token.encode())[:16]}")
 
     def client_of(self, token: str) -> str | None:
         """The client of a token; None if it is unknown."""
@@ -222,9 +227,11 @@ class TokenFile:
         tokens = self._read()
         digests = [each for each in tokens.get(client, []) if each != _hash(token.encode())]
         self._write({**tokens, client: [*digests, _hash(token.encode())][-_MAX_TOKENS:]})
+        write(self.file_of(token), token.encode())
 
     def drop(self, token: str) -> None:
         """Forget a token."""
+        self.file_of(token).unlink(missing_ok=True)
         dropped = _hash(token.encode())
         self._write({client: [each for each in hashes if each != dropped] for client, hashes in self._read().items()})
 

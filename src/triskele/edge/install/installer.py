@@ -8,9 +8,9 @@ from pathlib import Path
 
 from triskele.config import Settings, sqlite_path
 from triskele.edge.install import config_files
-from triskele.edge.install.config_files import BackupFolder, TokenFile
+from triskele.edge.install.config_files import TOKEN_FILE_NAME, BackupFolder, TokenFile
 from triskele.edge.install.entries import Entries, entries_of, text_of
-from triskele.edge.install.table import Client, ConfigFile, has_tool_hooks, user_path
+from triskele.edge.install.table import TOKEN_FILE, Client, ConfigFile, has_tool_hooks, user_path
 from triskele.errors import BadInput, Conflict
 from triskele.text.files import expanded
 
@@ -48,7 +48,8 @@ class Change:
     def difference(self) -> str:
         """The exact change as a unified diff; the token is masked."""
         diff = config_files.difference(self.path, self.before, self.after)
-        return diff.replace(self.token, _MASK) if self.token else diff
+        diff = diff.replace(self.token, _MASK) if self.token else diff
+        return TOKEN_FILE_NAME.sub(_MASK, diff)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,11 @@ class _TargetFile:
     def entries(self, token: str = "") -> Entries:
         """The entries for this file."""
         target = self._target
-        environment = {**target.passed_on, "TRISKELE_CLIENT_TOKEN": token} if token else target.passed_on
+        environment = dict(target.passed_on)
+        if token and self._file.events:
+            environment[TOKEN_FILE] = str(target.tokens.file_of(token))
+        elif token:
+            environment["TRISKELE_CLIENT_TOKEN"] = token
         calls_tools = has_tool_hooks(self._client, target.environment.get("PATH", ""))
         for_project = target.project is not None
         return entries_of(self._client, self._file, environment, for_project=for_project, calls_tools=calls_tools)

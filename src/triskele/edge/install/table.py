@@ -24,11 +24,13 @@ HOOK = Path(triskele.__file__).parent / "edge" / "hook" / "start.py"
 # The hook's own limit is far lower; this one is for a machine that hangs.
 _HOOK_SECONDS = 5
 _EVENTS = {"UserPromptSubmit": "user-prompt-submit", "SessionStart": "session-start", "PreCompact": "pre-compact"}
+# Arguments are shown to every user of the machine: a hook gets the file of its token.
+TOKEN_FILE = "token file"
 _OPTIONS = {
     "TRISKELE_HOME": "--home",
     "TRISKELE_STORE": "--store",
     "TRISKELE_CONFIG": "--config",
-    "TRISKELE_CLIENT_TOKEN": "--token",
+    TOKEN_FILE: "--token-file",
 }
 _CLAUDE_EVENTS = {**_EVENTS, "SessionEnd": "session-end"}
 HOOK_TOOL = "memory_hook"
