@@ -282,3 +282,27 @@ def test_confidence_ignores_untrusted_successors(open_as: Open, supersedes: bool
     bob.upkeep.embed()
     assert bob.recall(question).confidence > 0.9
     assert injector.recalled(question).confidence == pytest.approx(alone, abs=0.05)
+
+
+@pytest.mark.parametrize("corpus", ["local"], indirect=True)
+@pytest.mark.parametrize("last", [Action.UNSHARED, Action.ERASED])
+def test_undo_passes_over_lost_memories_and_names_them(open_as: Open, last: Action) -> None:
+    alice, bob = open_as("alice"), open_as("bob")
+    heron = alice.remember(HERON).id
+    _shares(alice).share("memory", heron, "user", "bob", access="write")
+    own = bob.remember(OTTER).id
+    both = bob.edit(own, heron, importance=0.9)[0].batch
+    batch = bob.edit(heron, content="the heron has left")[0].batch
+    if last is Action.ERASED:
+        alice.erase(heron)
+    else:
+        _shares(alice).unshare("memory", heron, "user", "bob")
+    gone = "was erased" if last is Action.ERASED else "is no longer shared"
+    with pytest.raises(BadInput, match=f"{heron} {gone}: this cannot be undone"):
+        bob.undo(batch)
+    undone = bob.undo()
+    assert (undone.batch, [each.id for each in undone.outcomes]) == (both, [own])
+    assert undone.passed_over == {heron: gone}
+    assert bob.undo().outcomes[0].action is Action.FORGOTTEN
+    with pytest.raises(NotFound, match=f"{heron} {gone}; there is nothing to undo"):
+        bob.undo()

@@ -10,6 +10,7 @@ from triskele.text import timestamps
 from triskele.types import Memory, Verdict, is_secret
 
 if TYPE_CHECKING:
+    from triskele.replies import Undone
     from triskele.replies.rooms import Rationale, Share
     from triskele.types import SmallestChange
 
@@ -107,3 +108,8 @@ def query_change(change: SmallestChange, names: Mapping[str, str]) -> str:
 
 def _option_value(value: Any) -> str:
     return timestamps.to_text(value) if isinstance(value, datetime) else str(value) or "''"
+
+
+def passed_over_lines(undone: Undone) -> list[str]:
+    """What an undo passed over, in sentences."""
+    return [f"Passed over {id}, which {end}." for id, end in undone.passed_over.items()]

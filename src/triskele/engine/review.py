@@ -23,8 +23,9 @@ class LocalCuration:
         if kind is not None and kind not in tuple(Verdict):
             raise BadInput(f"unknown kind of proposal {kind[:40]!r}: choose one of {', '.join(Verdict)}")
         pending = [*notes.conflicts(self._engine.store), *self._queue.list()]
-        chosen = [proposal for proposal in pending if kind in (None, proposal.kind)]
-        return [each for each in chosen if self._engine.reads_private or not _is_private(each)]
+        hidden = None if self._engine.reads_private else Sensitivity.PRIVATE
+        shown = [each for each in pending if hidden not in {side.sensitivity for side in (each.new, each.old) if side}]
+        return [proposal for proposal in shown if kind in (None, proposal.kind)]
 
     def accept(self, *ids: str, above: float | None = None, batch: str | None = None) -> Reviewed:
         """Accept proposals in one batch, or as part of `batch`; of a conflict take the server's version.
@@ -70,8 +71,3 @@ class LocalCuration:
         except (Conflict, NotFound):
             return False
         return True
-
-
-def _is_private(proposal: Proposal) -> bool:
-    memories = [memory for memory in (proposal.new, proposal.old) if memory is not None]
-    return any(memory.sensitivity is Sensitivity.PRIVATE for memory in memories)

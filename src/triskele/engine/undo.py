@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from triskele import validation
 from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError
-from triskele.replies import Undone, own_actors
+from triskele.replies import CHANGES_MEMORIES, Undone, own_actors, with_versions
 from triskele.store.owner import OwnerStore
 from triskele.text import timestamps
 from triskele.text.ids import same_words
@@ -33,9 +33,9 @@ from triskele.types import (
 )
 
 _PAGE = 500
+_PRIVATE = "{0} stays private: only the user can make it more open (`triskele edit {0} --open`)"
 _RESTORE = "triskele edit {} --restore"
 _FINAL = (Action.SEALED, Action.ERASED)
-_OF_MEMORIES = frozenset({Action.ADDED, Action.EDITED, Action.RESTORED, Action.FORGOTTEN, *_FINAL, Action.REVEALED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,37 +83,39 @@ def plan(store: OwnerStore, actor: str, project: str, batch: str | None = None, 
     """What undoing a batch, or the last one of the scope, takes back; a client reaches only its own changes."""
     name = None if batch is None else validation.check_name(batch, "the batch")
     scope = UndoScope.of(actor, validation.check_name(project, "the project"), **wider)
-    entries = _undoable(store, name, actor, scope)
+    lost: set[str] = set()
+    entries = _undoable(store, name, actor, scope, lost)
     changes = inverse(entries, store, actor)
     if not changes:
-        raise _stays_private(entries[0].id)
+        raise Conflict(_PRIVATE.format(entries[0].id))
     ids = sorted({id for entry in entries for id in entry.ends})
     versions = tuple(memory for _, memory in store.versions(ids))
     own = tuple(entry for entry in entries if entry.action not in LASTING)
-    undone = Undone(own, versions, ())
-    projects = sorted({memory.project for _, named in undone.named() for memory in named})
-    return UndoPlan(replace(undone, projects=tuple(projects)), tuple(changes))
+    passed_over = {id: _end(store, id) for id in sorted(lost | _lost(store, entries))}
+    projects = sorted({memory.project for _, named in with_versions(own, versions) for memory in named})
+    return UndoPlan(Undone(own, versions, tuple(projects), passed_over=passed_over), tuple(changes))
 
 
-def _undoable(store: OwnerStore, batch: str | None, actor: str, scope: UndoScope) -> list[JournalEntry]:
-    name = _last_undoable(store, scope, actor) if batch is None else batch
+def _undoable(store: OwnerStore, batch: str | None, actor: str, scope: UndoScope, lost: set[str]) -> list[JournalEntry]:
+    name = _last_undoable(store, scope, actor, lost) if batch is None else batch
     entries = store.journal(batch=name, limit=2**31) if name else []
     if actor != USER and any(entry.actor != actor for entry in entries):
         raise NotFound(f"batch {batch} is not this client's: a client can undo only its own changes")
     if not entries:
-        raise NotFound(f"no batch {batch}" if batch is not None else "there is nothing to undo")
+        why = "".join(f"{id} {_end(store, id)}; " for id in sorted(lost)[:1])
+        raise NotFound(f"no batch {batch}" if batch is not None else f"{why}there is nothing to undo")
     return entries
 
 
-def _last_undoable(store: OwnerStore, scope: UndoScope, actor: str) -> str | None:
+def _last_undoable(store: OwnerStore, scope: UndoScope, actor: str, lost: set[str]) -> str | None:
     """The newest batch in the scope that is neither undone nor an undo.
 
     An erasure and a sealing cannot be undone, nor by a client a closing, and no older batch is undone instead: the
-    error names it.
+    error names it. What others took away is passed over, and its ids are added to `lost`.
     """
     cancelled: set[int] = set()
     final: Action | None = None
-    closed = ""
+    reason = ""
     for entries in _batches_backwards(store):
         first = entries[0]
         # A long batch may be interleaved with others: its first entry identifies it.
@@ -124,19 +126,42 @@ def _last_undoable(store: OwnerStore, scope: UndoScope, actor: str) -> str | Non
         elif (scope.actors is None or first.actor in scope.actors) and _touches(store, entries, scope.projects):
             # A sealing also erases what was derived.
             final = final or next((each for each in _FINAL if any(entry.action is each for entry in entries)), None)
-            if all(entry.action in LASTING for entry in entries):
+            reason = reason or (f"the last change {final} a memory, which cannot be undone" if final else "")
+            gone = set() if reason else _wholly_lost(store, entries)
+            lost |= gone
+            if gone or all(entry.action in LASTING for entry in entries):
                 continue
-            changes = _inverse_of(store, first.batch, actor) if final or closed or actor != USER else None
-            if not (final or closed or changes == []):
+            changes = _inverse_of(store, first.batch, actor) if reason or actor != USER else None
+            if not (reason or changes == []):
                 return first.batch
             if changes:
-                raise _final(final, first.batch) if final else _stays_private(closed, first.batch)
-            closed = closed or first.id
-    if final is not None:
-        raise _final(final)
-    if closed:
-        raise _stays_private(closed)
+                earlier = f"{reason}; the change before it is batch {first.batch}"
+                raise Conflict(earlier, remedy=f"{IN_BATCH}{first.batch}")
+            reason = reason or _PRIVATE.format(first.id)
+    if reason:
+        raise Conflict(f"{reason}, and there is nothing before it to undo" if final else reason)
     return None
+
+
+def _lost(store: OwnerStore, entries: Sequence[JournalEntry]) -> set[str]:
+    """The changed or linked memories of which nothing is left: erased, or no longer shared."""
+    own = {end for entry in entries if entry.action not in (*LASTING, Action.BOUND) for end in entry.ends}
+    return own - {memory.id for _, memory in store.versions(sorted(own))}
+
+
+def _wholly_lost(store: OwnerStore, run: Sequence[JournalEntry]) -> set[str]:
+    """The lost memories of a run, if because of such ones no change of its batch can be undone."""
+    if not (lost := _lost(store, run)):
+        return lost
+    entries = store.journal(batch=run[0].batch, limit=2**31)
+    lost |= _lost(store, entries)
+    return lost if all(entry.action in LASTING or not lost.isdisjoint(entry.ends) for entry in entries) else set()
+
+
+def _end(store: OwnerStore, id: str) -> str:
+    """What became of a lost memory."""
+    last = store.journal(id=id, limit=2**31)[-1].action
+    return "is no longer shared" if last is Action.UNSHARED else "was erased"
 
 
 def _inverse_of(store: OwnerStore, batch: str, actor: str) -> list[Change] | None:
@@ -147,23 +172,9 @@ def _inverse_of(store: OwnerStore, batch: str, actor: str) -> list[Change] | Non
         return None
 
 
-def _final(action: Action, earlier: str = "") -> Conflict:
-    said = f"the last change {action} a memory, which cannot be undone"
-    if not earlier:
-        return Conflict(f"{said}, and there is nothing before it to undo")
-    return Conflict(f"{said}; the change before it is batch {earlier}", remedy=f"{IN_BATCH}{earlier}")
-
-
-def _stays_private(id: str, earlier: str = "") -> Conflict:
-    said = f"{id} stays private: only the user can make it more open (`triskele edit {id} --open`)"
-    if not earlier:
-        return Conflict(said)
-    return Conflict(f"{said}; the change before it is batch {earlier}", remedy=f"{IN_BATCH}{earlier}")
-
-
 def _touches(store: OwnerStore, entries: Sequence[JournalEntry], projects: frozenset[str] | None) -> bool:
     """Whether a batch changed a memory of these projects; nothing is left of an erased one, which may have been."""
-    own = [entry for entry in entries if entry.action in _OF_MEMORIES or entry.link_kind is not None]
+    own = [entry for entry in entries if entry.action in CHANGES_MEMORIES or entry.link_kind is not None]
     if projects is None or not own:
         return True
     numbers = {(entry.id, number) for entry in own for number in (entry.version, entry.previous)}
@@ -194,8 +205,9 @@ def inverse(entries: Sequence[JournalEntry], store: OwnerStore, actor: str = USE
     changes += [_opposite(entry) for entry in links if entry.id in histories and entry.other in histories]
     changes += [_bound_back(entry) for entry in reversed(entries) if entry.action is Action.BOUND]
     if not (changes or known):
-        done = entries[-1].action if entries[-1].action in LASTING else "erased"
-        raise BadInput(f"{entries[0].id} was {done}: this cannot be undone")
+        id, last = entries[0].id, entries[-1].action
+        done = f"was {last}" if last in LASTING else _end(store, id)
+        raise BadInput(f"{id} {done}: this cannot be undone")
     return changes
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from triskele.types import CURATION, IMPORT, USER, Action, JournalEntry, Memory, Outcome, RegisteredFolder, UseCount
 
-_CHANGES_MEMORIES = frozenset(
+CHANGES_MEMORIES = frozenset(
     {Action.ADDED, Action.EDITED, Action.RESTORED, Action.FORGOTTEN, Action.SEALED, Action.ERASED, Action.REVEALED}
 )
 
@@ -64,6 +64,8 @@ class Undone:
     projects: tuple[str, ...]
     outcomes: tuple[Outcome, ...] = ()
     folders: tuple[RegisteredFolder, ...] = ()
+    passed_over: Mapping[str, str] = field(default_factory=dict)
+    """lost memories whose changes it leaves out, with what became of them"""
 
     @property
     def batch(self) -> str:
@@ -73,7 +75,7 @@ class Undone:
     @property
     def size(self) -> int:
         """The number of memories that change; of a batch that only links, the number of links."""
-        changed = {entry.id for entry in self.entries if entry.action in _CHANGES_MEMORIES}
+        changed = {entry.id for entry in self.entries if entry.action in CHANGES_MEMORIES}
         return len(changed) or len(self.entries)
 
     def named(self) -> list[tuple[JournalEntry, list[Memory]]]:

@@ -33,7 +33,7 @@ from triskele.edge.cli.view import (
     stacked,
     table,
 )
-from triskele.edge.wording import SECRET_PREFIX, mark, one_line, shown_content
+from triskele.edge.wording import SECRET_PREFIX, mark, one_line, passed_over_lines, shown_content
 from triskele.text.folders import REMOTE
 from triskele.types import (
     CURATION,
@@ -422,6 +422,7 @@ def undo_plan_view(planned: Undone, short: ShortIds) -> Iterator[Renderable]:
         else:
             yield note(f"  {entry.action} ") + note(short[entry.id], ID) + note(f"  {_detail(entry, versions, short)}")
     yield from more(len(planned.entries) - SHOWN_OUTCOMES)
+    yield from (note(line, QUIET) for line in passed_over_lines(planned)[:SHOWN_OUTCOMES])
 
 
 def undone_view(outcomes: Sequence[Outcome], changes: History, short: ShortIds) -> Iterator[Renderable]:

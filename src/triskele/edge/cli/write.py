@@ -34,7 +34,7 @@ from triskele.edge.cli.options import (
     written_project,
 )
 from triskele.edge.cli.view import QUIET, more, note, plural
-from triskele.edge.wording import excerpt, one_line, shown_content
+from triskele.edge.wording import excerpt, one_line, passed_over_lines, shown_content
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError, Unavailable
 from triskele.types import (
     CONTEXT,
@@ -397,7 +397,7 @@ def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: 
         entries = [_undone_entry(entry, versions) for entry, versions in undone.named()]
         emit(
             invocation,
-            {**_changes_document(engine, undone.outcomes), "undone": entries},
+            {**_changes_document(engine, undone.outcomes), "undone": entries, "notes": passed_over_lines(planned)},
             lambda: undone_view(undone.outcomes, *_changes(engine, undone.outcomes)),
         )
 

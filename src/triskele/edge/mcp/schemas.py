@@ -152,6 +152,12 @@ class Changes(Shape):
     """for memory_undo; empty if nothing was written"""
 
 
+class UndoneChanges(Changes):
+    """The results of an undo."""
+
+    note: str = ""
+
+
 class ShareLine(Shape):
     """What is shared with whom."""
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from triskele.edge.http.access import WRITE
 from triskele.edge.mcp import schemas
 from triskele.edge.mcp.caller import Caller, Request, caller
-from triskele.edge.wording import shown_content
+from triskele.edge.wording import passed_over_lines, shown_content
 from triskele.errors import BadInput
 from triskele.replies.rooms import GranteeKind, Subject
 from triskele.text import periods
@@ -129,12 +129,13 @@ def memory_link(
     return schemas.changes([who.engine.link(who.get(source).id, kind, who.get(target).id)])
 
 
-def memory_undo(request: Request, batch: schemas.Batch = "") -> schemas.Changes:
+def memory_undo(request: Request, batch: schemas.Batch = "") -> schemas.UndoneChanges:
     """Take back a change."""
     who = caller(request, WRITE)
     # A client without a project names one in each call: its last change may be in any.
     undone = who.engine.undo(batch or None, project=who.project, all_projects=not who.project)
-    return schemas.changes(undone.outcomes)
+    note = " ".join(passed_over_lines(undone)[:_MOST_SIMILAR])
+    return schemas.UndoneChanges(**schemas.changes(undone.outcomes).model_dump(), note=note)
 
 
 def memory_share(
