@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from triskele import validation
 from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError
@@ -151,10 +151,8 @@ def _lost(store: OwnerStore, entries: Sequence[JournalEntry]) -> set[str]:
 
 def _wholly_lost(store: OwnerStore, run: Sequence[JournalEntry]) -> set[str]:
     """The lost memories of a run, if because of such ones no change of its batch can be undone."""
-    if not (lost := _lost(store, run)):
-        return lost
-    entries = store.journal(batch=run[0].batch, limit=2**31)
-    lost |= _lost(store, entries)
+    entries = store.journal(batch=run[0].batch, limit=2**31) if _lost(store, run) else []
+    lost = _lost(store, entries)
     return lost if all(entry.action in LASTING or not lost.isdisjoint(entry.ends) for entry in entries) else set()
 
 
@@ -166,10 +164,9 @@ def _end(store: OwnerStore, id: str) -> str:
 
 def _inverse_of(store: OwnerStore, batch: str, actor: str) -> list[Change] | None:
     """The changes that undo a batch; None if it cannot be undone."""
-    try:
+    with suppress(TriskeleError):
         return inverse(store.journal(batch=batch, limit=2**31), store, actor)
-    except TriskeleError:
-        return None
+    return None
 
 
 def _touches(store: OwnerStore, entries: Sequence[JournalEntry], projects: frozenset[str] | None) -> bool:
@@ -203,7 +200,7 @@ def inverse(entries: Sequence[JournalEntry], store: OwnerStore, actor: str = USE
     known = [(own, histories[id]) for id, own in of_memories.items() if id in histories]
     changes = [change for own, history in known for change in _before(store, own, history, texts, actor)]
     changes += [_opposite(entry) for entry in links if entry.id in histories and entry.other in histories]
-    changes += [_bound_back(entry) for entry in reversed(entries) if entry.action is Action.BOUND]
+    changes += [_opposite(entry) for entry in reversed(entries) if entry.action is Action.BOUND]
     if not (changes or known):
         id, last = entries[0].id, entries[-1].action
         done = f"was {last}" if last in LASTING else _end(store, id)
@@ -276,26 +273,21 @@ def _as_written(store: OwnerStore, history: Sequence[Memory], actor: str) -> Seq
 
 
 def _opposite(entry: JournalEntry) -> Change:
-    assert entry.link_kind is not None and entry.other is not None
+    assert entry.other is not None
+    if entry.link_kind is None:
+        return MoveFolder(int(entry.id.removeprefix("place ")), entry.other)
     link = Link(source=entry.id, kind=entry.link_kind, target=entry.other, known_from=timestamps.now())
     return Disconnect(link) if entry.action is Action.LINKED else Connect(link)
 
 
-def _bound_back(entry: JournalEntry) -> Change:
-    assert entry.other is not None
-    return MoveFolder(int(entry.id.removeprefix("place ")), entry.other)
-
-
 def _batches_backwards(store: OwnerStore) -> Iterator[Sequence[JournalEntry]]:
     """Runs of consecutive entries of one batch, newest run first, each run in journal order."""
-    run: deque[JournalEntry] = deque()
+    for _, run in groupby(_entries_backwards(store), key=lambda entry: entry.batch):
+        yield list(run)[::-1]
+
+
+def _entries_backwards(store: OwnerStore) -> Iterator[JournalEntry]:
     before: int | None = None
     while page := store.newest_entries(before=before, limit=_PAGE):
-        for entry in page:
-            if run and run[0].batch != entry.batch:
-                yield run
-                run = deque()
-            run.appendleft(entry)
+        yield from page
         before = page[-1].seq
-    if run:
-        yield run

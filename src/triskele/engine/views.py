@@ -100,9 +100,8 @@ def without_private(scope: Scope) -> Scope:
 def readable(store: OwnerStore, id: str) -> str:
     """The id, unless the memory is private; for a client that may not see it."""
     if store.history(id)[-1].sensitivity is Sensitivity.PRIVATE:
-        raise AccessDenied(
-            f"{id} is private and this client may not see it: {NOT_NAMED}, or read it with `triskele show {id}`"
-        )
+        reason = f"{id} is private and this client may not see it: {NOT_NAMED}"
+        raise AccessDenied(f"{reason}, or read it with `triskele show {id}`")
     return id
 
 
