@@ -57,12 +57,9 @@ def matches_near(
 def lowered(text: str) -> str:
     """The text in lower case, every character in its place."""
     low = text.lower()
-    return low if len(low) == len(text) else "".join(map(_lowered, text))
-
-
-def _lowered(character: str) -> str:
-    low = character.lower()
-    return low if len(low) == 1 else character
+    if len(low) == len(text):
+        return low
+    return "".join(character.lower() if len(character.lower()) == 1 else character for character in text)
 
 
 _STAND_INS = re.compile(

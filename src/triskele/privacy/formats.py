@@ -54,15 +54,13 @@ _PGPASS = re.compile(
     r"(?<![^\s\"'])(?:\\[:\\]|[\w.\-*/\[\]]){1,253}+:(?:\d{4,5}|\*):(?:[A-Za-z_][\w\-]{0,62}+|\*):[A-Za-z_][\w\-.@]{0,62}+"
     r":(?P<value>(?:\\[:\\]|[^\s:\"'\\]){5,120}+)"
 )
-_WIFI_CODE = re.compile(
-    r"(?i:WIFI):(?:[A-OQ-Z]:(?:\\.|[^;\\\n]){0,100}+;){0,6}P:\"?(?P<value>(?:\\.|[^;\\\n\"]){5,100}+)\"?;"
-)
-_WIFI_FILES = re.compile(
-    r"(?i:<keyMaterial>|\bwep_key\d=\"?|\bwpa_psk=|\bpre-?shared-?key=)(?P<value>[^\s<\"]{5,64}+)"
+_WIFI = re.compile(
+    r"(?i:WIFI):(?:[A-OQ-Z]:(?:\\.|[^;\\\n]){0,100}+;){0,6}P:\"?(?P<code>(?:\\.|[^;\\\n\"]){5,100}+)\"?;"
+    r"|(?i:<keyMaterial>|\bwep_key\d=\"?|\bwpa_psk=|\bpre-?shared-?key=)(?P<value>[^\s<\"]{5,64}+)"
     r"|\b(?i:option key) ['\"](?P<uci>[^'\"\n]{5,64}+)['\"]"
     r"|\b(?i:psk)=(?P<hash>[0-9a-fA-F]{64})(?![0-9a-fA-F])"
 )
-_WIFI_FILE_MARKS = ("keymaterial", "wep_key", "wpa_psk", "hared", "option key", "psk=")
+_WIFI_MARKS = ("wifi:", "keymaterial", "wep_key", "wpa_psk", "hared", "option key", "psk=")
 
 
 def find_private_keys(text: str) -> Iterator[Finding]:
@@ -183,10 +181,7 @@ def find_pgpass_passwords(text: str) -> Iterator[Finding]:
 def find_wifi_keys(text: str) -> Iterator[Finding]:
     """Find keys in Wi-Fi codes and configuration files of Wi-Fi tools."""
     low = lowered(text)
-    patterns = [_WIFI_CODE] if "wifi:" in low else []
-    if any(mark in low for mark in _WIFI_FILE_MARKS):
-        patterns.append(_WIFI_FILES)
-    for match in (match for pattern in patterns for match in pattern.finditer(text)):
+    for match in _WIFI.finditer(text) if any(mark in low for mark in _WIFI_MARKS) else ():
         part = str(match.lastgroup)
         if match[part].lower() not in DOCUMENTED and not is_placeholder(match[part]):
             yield Finding("password", *match.span(part), "the key of a Wi-Fi network")
@@ -203,12 +198,6 @@ def _is_given(value: str) -> bool:
     """Whether the value is no variable, placeholder, port mapping, redirection or option."""
     is_known = is_placeholder(value) or value.lower() in DOCUMENTED or _PORTS.fullmatch(value)
     return not is_known and value[0] not in "-<>|&;("
-
-
-def _is_session(value: str) -> bool:
-    """Whether the first value of a list of cookies looks random."""
-    first = value.partition(";")[0]
-    return looks_random(first, least=16) or (first.isalnum() and looks_chosen(first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +305,7 @@ COMMANDS: tuple[Command, ...] = (
         "cookie:",
         r"\b(?i:cookie):[^\n]{0,400}?(?i:sess|sid|auth|token|jwt|login|remember)[\w.\-]{0,30}+="
         r"(?P<value>[^\s;\"',]{16,2000}+(?:; ?[\w.\-]{1,60}+=[^\s;\"',]{1,2000}+){0,20})",
-        _is_session,
+        looks_chosen,
         "secret",
     ),
     _command(
@@ -363,8 +352,6 @@ def find_command_passwords(text: str) -> Iterator[Finding]:
 
 def find_table_passwords(text: str) -> Iterator[Finding]:
     """Chosen values below a heading such as "password" in Markdown, CSV and tabs."""
-    if not _HEADING_MARK.search(text):
-        return
     columns: list[int] = []
     mark, width, start = "", 0, 0
     for line in text.splitlines(keepends=True):
