@@ -21,8 +21,8 @@ from triskele.text.words import SENTENCE_WORDS
 _PASSWORD = re.compile(
     r"(?:pass(?:word|wort|[ \-]?phrase|code|wd)|psk\b(?<!\wpsk)|kennwort|p(?<![a-z]p)wd?"
     r"|pass(?<![a-z]pass)(?=[\"']?\s?[:=])"
-    r"|wi-?fi[\s\-]?(?:key|schlüssel)|wlan[\s\-]?(?:key|schlüssel)|wpa[23]?[\s\-]?(?:key|schlüssel)"
-    r"|network[\s\-]?(?:key|schlüssel)|netzwerk[\s\-]?(?:key|schlüssel))(?![a-z_]|\.\w)"
+    r"|(?:wi-?fi|wlan)[a-zäöüß ,'’]{0,30}?[ \-](?:key|schlüssel)(?=\s(?:is|ist)\s)"
+    r"|(?:wi-?fi(?: guest)?|wlan|wpa[23]?|network|netzwerk)[\s\-]?(?:key|schlüssel))(?![a-z_]|\.\w)"
 )
 # "Password manager", "password reset": no password follows.
 _ABOUT = re.compile(
@@ -60,22 +60,38 @@ _NOT_PASSWORDS = frozenset(
     " unchanged undefined nullable argon2id bcrypt sha256 sha512 base64 utf8 obbligatoria obbligatorio facoltativa"
     " verplicht optioneel obrigatória obligatorio opcional facultatif wymagane povinné obligatoriskt zorunlu pakollinen"
     " kötelező obligatorie påkrævet påkrevd pflichtfeld pflichtangabe eingabefeld zwingend freiwillig notwendig"
-    " benötigt richiesta richiesto requerida requerido requise vereist krävs obligatory unset skipped".split()
+    " benötigt richiesta richiesto requerida requerido requise vereist krävs obligatory unset skipped"
+    " wpa2-psk wpa3-sae wpa2-personal".split()
 )
 _PASSPHRASE = re.compile(
     r"(?i)pass(?:phrase|wort|word)[\w ]{0,30}+[:=] ?(?P<words>[a-zäöüß]{2,14}+(?: [a-zäöüß]{2,14}+){3,9}+)[ .]{0,2}+$",
     re.M,
 )
 _REVERSED = re.compile(
-    r"(?i)(?<!\S)(?P<value>\S{6,64}+)\s(?:is|was|ist|war)\s(?:the|my|our|her|his|das|mein|unser)\s"
-    r"(?:\w{1,20}+[ \-]){0,2}(?:password|passwort|kennwort|pwd?|passphrase|login)\b"
+    rf"(?i)(?<!\S)[{_QUOTES}]?(?P<value>[^\s{_QUOTES}]\S{{4,62}}[^\s{_QUOTES}])[{_QUOTES}]?\s"
+    r"(?:(?:is|was|ist|war)\s(?:the|my|our|her|his|das|mein|unser)|(?P<as>as|als))\s"
+    r"(?:\w{1,20}+[ \-]){0,2}(?:password|passwort|kennwort|pwd?|passphrase|(?(as)(?!)|login))\b"
+    # "As the password cipher" names no password.
+    r"(?(as)(?=\s{0,3}(?:$|[^\w\s]|(?:for|on|of|in|to|at|and|from|there|here|für|auf|bei|von|vom|im|am|und)\b)))",
+    re.M,
 )
 _REVERSED_MARKS = ("passw", "kennwort", "pw", "passphrase", "login")
-_PAIR_MARKS = ("login", "log in", "log-in", "credential", "zugang", "anmeldung", "router", "account", "konto")
+_PAIR_MARKS = ("login", "log in", "log-in", "credential", "zugang", "anmeldung", "router", "account", "konto", "ftp")
 _PAIR = re.compile(
     r"(?i)\b(?:log[ \-]?ins?|credentials?|zugangsdaten|zugang|anmeldung|router|account|konto)\b[^\n]{0,40}?"
     r"(?:[:/,]|\s(?:und|and|with|mit))\s?(?P<value>(?=[^\s\d]{0,63}\d)(?=[\w.\-]{0,63}[!$%&*?+#^~])[^\s:/,=]{6,64}+)"
 )
+# "FTP account: joe:…", "Login NAS: joe / …".
+_NAME_AND_PASSWORD = re.compile(
+    r"(?i)\b(?:log[ \-]?in|credentials?|zugangsdaten|zugang|account|konto|ftp(?: \w{1,10}+)?)\b[\w \-.]{0,40}?:?[ ]"
+    r"[\w.@\-]{2,60}+(?: ?/ ?|:)(?P<value>[^\s/]{8,64}+)(?=[ \t]*+(?:$|[,;(]))",
+    re.M,
+)
+# Versions as in "login-service:1.4.2", "PostgreSQL15", "Report2024Q3", "S256Challenge".
+_NAME_AND_VERSION = re.compile(
+    r"[a-z\d]*[.:\-][a-z\d.:\-]*|[A-Za-z]+(?:(?:19|20)\d\d\w{0,2}|\d{1,2}(?:\.[\d.]+)?|\d+[a-z]?(?:[A-Z][a-z]{2,})+)"
+)
+_INNER_DIGITS = re.compile(r"[a-zA-Z]*\d+[a-zA-Z]+\d\w*|[a-zA-Z]*\d{3,}[a-zA-Z]+")
 _WINDOW = 110
 
 _PIN = re.compile(
@@ -178,12 +194,19 @@ def find_passwords(text: str) -> Iterator[Finding]:
     for match in _REVERSED.finditer(text) if any(mark in low for mark in _REVERSED_MARKS) else ():
         if looks_strong(match["value"]):
             yield Finding("password", *match.span("value"), "stands before a word for password")
-    for match in _PAIR.finditer(text) if any(mark in low for mark in _PAIR_MARKS) else ():
-        if looks_strong(match["value"]):
-            yield Finding("password", *match.span("value"), "stands after a name in a login")
+    if any(mark in low for mark in _PAIR_MARKS):
+        for match in (*_PAIR.finditer(text), *_NAME_AND_PASSWORD.finditer(text)):
+            if (looks_strong if match.re is _PAIR else _looks_drawn)(match["value"]):
+                yield Finding("password", *match.span("value"), "stands after a name in a login")
     for match in _PASSPHRASE.finditer(text):
         if not SENTENCE_WORDS & set(match["words"].lower().split()):
             yield Finding("password", *match.span("words"), "words after a word for password")
+
+
+def _looks_drawn(value: str) -> bool:
+    """Whether a value looks strong or random, unlike a name and its version."""
+    is_random = value.isalpha() or _INNER_DIGITS.fullmatch(value) is not None
+    return not _NAME_AND_VERSION.fullmatch(value) and (looks_strong(value) or (is_random and looks_chosen(value)))
 
 
 def _after(text: str, hint: re.Match[str], until: int) -> Iterator[Finding]:
