@@ -276,17 +276,9 @@ COMMANDS: tuple[Command, ...] = (
     _option("nmcli", "nmcli", "nmcli", r"(?i:password|\S{0,20}psk)\s"),
     _command("SQL", "identified by", rf"(?i)\bidentified by (?:password )?(?=['\"]){_COMMAND_VALUE}"),
     _command(
-        "WireGuard",
-        "private",
-        r"(?i:private[ _]?key)\W{0,4}[\w ]{0,20}?(?P<value>(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{43}=)",
-        kind="private-key",
+        "WireGuard", "private", r"(?i:private[ _]?key)\W{0,4}[\w ]{0,20}?(?P<value>[\w+/]{43}=)", kind="private-key"
     ),
-    _command(
-        "XML",
-        "</",
-        r"<(?P<tag>(?i:[\w.\-]{0,30}?(?:passw(?:or)?d|passphrase|pass|pwd)))>(?P<value>[^<>\s]{5,80}+)</(?P=tag)>",
-        looks_chosen,
-    ),
+    _command("XML", "</", r"<(?i:[\w.\-]{0,30}?(?:pass(?:word|wd)?|pwd))>(?P<value>[^<>\s]{5,80}+)</", looks_chosen),
     _command(
         "Terraform",
         "variable",
@@ -295,10 +287,7 @@ COMMANDS: tuple[Command, ...] = (
         looks_chosen,
     ),
     _command(
-        "LDAP",
-        "bind,rootpw",
-        rf"\b(?i:bind_?pw|bind_?passwd|rootpw)\b\s{{0,3}}+[:=]?\s{{0,3}}+{_COMMAND_VALUE}",
-        looks_chosen,
+        "LDAP", "bind,rootpw", rf"\b(?i:bind_?pw|rootpw)\b\s{{0,3}}+[:=]?\s{{0,3}}+{_COMMAND_VALUE}", looks_chosen
     ),
     _command(
         "a cookie",
@@ -335,8 +324,7 @@ COMMANDS: tuple[Command, ...] = (
 _PASSWORD_HEADING = re.compile(
     r"(?i)[\s*_\"'`]*(?:\w{1,20}[ _\-])?(?:passw(?:or)?d|passwort|kennwort|passphrase|pwd?)[\s*_\"'`]*"
 )
-_HEADING_MARK = re.compile(r"(?i)passw|passphrase|pw|kennwort")
-_TABLE_MARKS = "|\t;,"
+_LINE = re.compile(r"[^\n]+")
 
 
 def find_command_passwords(text: str) -> Iterator[Finding]:
@@ -352,18 +340,16 @@ def find_command_passwords(text: str) -> Iterator[Finding]:
 
 def find_table_passwords(text: str) -> Iterator[Finding]:
     """Chosen values below a heading such as "password" in Markdown, CSV and tabs."""
-    columns: list[int] = []
-    mark, width, start = "", 0, 0
-    for line in text.splitlines(keepends=True):
-        cells = line.split(mark) if mark else []
-        if len(cells) != width or not columns:
-            mark = next((each for each in _TABLE_MARKS if each in line), "") if _HEADING_MARK.search(line) else ""
-            cells = line.split(mark) if mark else []
-            columns = [index for index, cell in enumerate(cells) if _PASSWORD_HEADING.fullmatch(cell)]
-            width = len(cells)
-        for index in columns:
-            cell = cells[index].strip(" \t\r\n\"'`")
-            if " " not in cell and looks_chosen(cell.strip("*")):
-                at = start + sum(len(each) + 1 for each in cells[:index]) + cells[index].index(cell)
-                yield Finding("password", at, at + len(cell), "stands in a column of passwords")
-        start += len(line)
+    mark, heads = "|", list[str]()
+    for line in _LINE.finditer(text):
+        if len(line[0].split(mark)) != len(heads):
+            mark = next((each for each in "|\t;," if each in line[0]), "|")
+            heads = line[0].split(mark)
+            heads = heads if len(heads) > 1 and any(map(_PASSWORD_HEADING.fullmatch, heads)) else []
+        at = line.start()
+        for head, cell in zip(heads, line[0].split(mark), strict=False):
+            value = cell.strip(" \t\r\"'`")
+            if _PASSWORD_HEADING.fullmatch(head) and " " not in value and looks_chosen(value.strip("*")):
+                start = at + cell.index(value)
+                yield Finding("password", start, start + len(value), "stands in a column of passwords")
+            at += len(cell) + 1
