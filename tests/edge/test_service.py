@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from triskele.edge.process import service
 from triskele.edge.process.listener import tcp_socket
@@ -34,9 +34,9 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[socket.socket]:
+async def serving(app: ASGIApp = echo) -> AsyncIterator[socket.socket]:
     sock, stopping = tcp_socket("127.0.0.1", 0), asyncio.Event()
-    running = asyncio.create_task(HttpServer(echo, stopping).serve(sockets=[sock]))
+    running = asyncio.create_task(HttpServer(app, stopping).serve(sockets=[sock]))
     try:
         yield sock
     finally:
@@ -95,18 +95,39 @@ async def test_a_complete_request_is_answered_and_its_time_ends(monkeypatch: pyt
         connection[1].close()
 
 
-async def test_more_connections_than_allowed_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_requests_than_allowed_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "MAX_CONNECTIONS", 3)
-    async with serving() as sock:
-        held = [await connect(sock) for _ in range(3)]
+    answer = asyncio.Event()
+
+    async def wait(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer.wait()
+        await echo(scope, receive, send)
+
+    async with serving(wait) as sock:
+        held = [await connect(sock, REQUEST + b"abcd") for _ in range(3)]
         await asyncio.sleep(0.1)
         assert (await rest(await connect(sock))).startswith(b"HTTP/1.1 503 ")
-        held[0][1].close()
-        await held[0][1].wait_closed()
+        answer.set()
+        for reader, _ in held:
+            assert (await reader.readline()) == b"HTTP/1.1 200 OK\r\n"
         await asyncio.sleep(0.1)
         reader, writer = await connect(sock, REQUEST + b"abcd")
         assert (await reader.readline()) == b"HTTP/1.1 200 OK\r\n"
-        for _, each in (*held[1:], (reader, writer)):
+        for _, each in (*held, (reader, writer)):
+            each.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST / HTTP/1.1\r\nHost: local", REQUEST, REQUEST + b"abc"])
+async def test_incomplete_requests_lock_out_no_complete_one(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(service, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(service, "MAX_WAITING", 5)
+    async with serving() as sock:
+        held = [await connect(sock, sent) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        reader, writer = await connect(sock, REQUEST + b"abcd")
+        assert (await reader.readline()) == b"HTTP/1.1 200 OK\r\n"
+        assert (await rest(held[0])).startswith(b"HTTP/1.1 408 ")
+        for _, each in (*held, (reader, writer)):
             each.close()
 
 

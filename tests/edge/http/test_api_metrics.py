@@ -8,10 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from loopback_server import TOKEN
 from starlette.testclient import TestClient
+from starlette.types import Message
 
 from triskele import config
+from triskele.edge.http.app import Application, ListenerRules
 from triskele.edge.http.metrics import Metrics
 from triskele.engine.local import LocalEngine
 from triskele.recall.scores import timed
@@ -103,3 +107,34 @@ def test_recall_times_its_legs(tmp_path: Path, postgres_url: str, corpus: str) -
     assert sum(spent_s.values()) < elapsed_s
     assert all(seconds > 0 for seconds in spent_s.values())
     assert {"lexical", "dense", "late"} <= spent_s.keys()
+
+
+@pytest.mark.parametrize("path", ["/v1/memories", "/v1/import"])
+def test_body_that_stops_arriving_is_logged_as_the_clients_408(
+    application: Application, lines: list[str], requests_logged: list[dict[str, Any]], path: str
+) -> None:
+    sent: list[Message] = []
+    received = iter(({"type": "http.request", "body": b'{"con', "more_body": True}, {"type": "http.disconnect"}))
+
+    async def receive() -> Message:
+        return next(received)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    headers = {"host": "localhost", "authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "query_string": b"format=jsonl",
+        "headers": [(name.encode(), text.encode()) for name, text in headers.items()],
+    }
+
+    async def serve() -> None:
+        await application.for_listener(ListenerRules.local(TOKEN, 8377))(scope, receive, send)
+        await application.close()
+
+    anyio.run(serve)
+    assert sent[0]["status"] == 408
+    assert [each["status"] for each in requests_logged] == [408] and not lines

@@ -468,11 +468,14 @@ def _holds(headers: Iterable[str], token: str) -> bool:
 
 
 def _bounded(receive: Receive, most: int) -> Receive:
-    taken = 0
+    taken, is_complete = 0, False
 
     async def next_message() -> Message:
-        nonlocal taken
+        nonlocal taken, is_complete
         message = await receive()
+        if message["type"] == "http.disconnect" and not is_complete:
+            raise HTTPException(408, "the request did not arrive completely")
+        is_complete = is_complete or not message.get("more_body", False)
         taken += len(message.get("body", b""))
         if taken > most:
             raise HTTPException(413, _too_large(most))

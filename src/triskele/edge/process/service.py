@@ -46,7 +46,8 @@ _DRAIN_S = 10
 _THREADS = 8
 _STREAM_END_S = 5.0
 _TOKEN_S = 5.0
-MAX_CONNECTIONS = 128
+# Requests that are being answered, and connections whose next request is not complete.
+MAX_CONNECTIONS, MAX_WAITING = 128, 256
 MAX_STREAMS = 64
 # From the first byte of a request to the last: header and body.
 REQUEST_S = 15.0
@@ -282,26 +283,41 @@ class BoundedProtocol(H11Protocol):
     """HTTP for processes of this user, with bounds on connections and on how long a request takes to arrive."""
 
     _timer: asyncio.TimerHandle | None = None
+    _opened = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection; refuse another user's, and more connections than allowed."""
+        """Take a connection; refuse another user's, and any during too many requests.
+
+        If too many connections have sent no complete request, the oldest of them ends.
+        """
         super().connection_made(transport)
         if not is_owner(transport.get_extra_info("socket")):
             transport.abort()
-        elif len(self.connections) > MAX_CONNECTIONS:
+            return
+        others: Any = self.connections
+        if sum(each.is_answering for each in others) >= MAX_CONNECTIONS:
             transport.write(_BUSY)
             transport.close()
-        else:
-            self._set_timer()
+            return
+        self._opened = self.loop.time()
+        self._set_timer()
+        waiting = [each for each in others if not (each.is_answering or each.transport.is_closing())]
+        if len(waiting) > MAX_WAITING:
+            min(waiting, key=lambda each: each._opened)._time_out()
 
     def data_received(self, data: bytes) -> None:
         """Take what arrived; a request that is not complete in time ends the connection."""
         super().data_received(data)
-        cycle: Any = self.cycle
-        if cycle is None or cycle.response_complete or cycle.more_body:
-            self._set_timer()
-        else:
+        if self.is_answering:
             self._clear_timer()
+        else:
+            self._set_timer()
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a complete request waits for its response."""
+        cycle: Any = self.cycle
+        return cycle is not None and not cycle.response_complete and not cycle.more_body
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
