@@ -2,9 +2,9 @@
 
     TRISKELE_BENCH_DATA=folder python benchmarks/graph.py [--parts quality,cost] [--sets …] [--sizes 5452,50000]
 
-Quality: the default against the default without walks (a title in the question counts in both), paired, 95 %
-intervals; then the same graph with every memory holding what another one mentions (random links of the same degrees),
-the graph as a leg of RRF, and, where a set has triples that a language model wrote, the same ranking over those.
+Quality: the default with and without the graph, titles in the question included, paired, 95 % intervals; then the
+same graph with every memory holding what another one mentions (random links of the same degrees), the graph as a leg
+of RRF, and, where a set has triples that a language model wrote, the same ranking over those.
 Cost: CPU time of all threads; texts are runs of real sentences, many of them more than once, so that the graph is
 denser than one of real memories; vectors are synthetic. A part that is not asked for keeps its last figures.
 """
@@ -92,10 +92,10 @@ TIMED = (
     (pipeline, "graph", "graph, all of it"),
     (graph, "titles", "titles in the question"),
     (graph, "with_rows", "rescoring of neighbours"),
-    (graph, "walk_gains", "walk and gain"),
-    (graph, "_arriving", "walk"),
+    (graph, "link_gains", "links and gain"),
+    (graph, "passed_on", "mass passed on"),
 )
-MOST_BULK_MS, MOST_WALK_MS, MOST_GAIN_MS, MOST_RATIO, MOST_GROWTH = 3.0, 2.0, 3.0, 1.5, 1.5
+MOST_BULK_MS, MOST_LINKS_MS, MOST_GAIN_MS, MOST_RATIO, MOST_GROWTH = 3.0, 2.0, 3.0, 1.5, 1.5
 
 Figures = dict[str, Any]
 Runs = dict[str, Measured]
@@ -224,7 +224,7 @@ def _changed(before: Measured, after: Measured) -> float:
 
 @contextmanager
 def random_links(harness: BenchHarness, seed: int) -> Iterator[None]:
-    """Walk where every memory holds the mentions of another one of its scope; titles in the question stay true."""
+    """Link memories as if each held the mentions of another one of its scope; titles in the question stay true."""
     projects = defaultdict(list)
     for row, memory in harness.engine.store.versions():
         projects[memory.project].append(row)
@@ -232,14 +232,14 @@ def random_links(harness: BenchHarness, seed: int) -> Iterator[None]:
     rows = np.array([row for own in projects.values() for row in own], dtype=np.int64)
     chance = np.random.default_rng(seed)
     others = np.concatenate([chance.permutation(np.array(own, dtype=np.int64)) for own in projects.values()])
-    exchanged, edges = _exchanged(layers, rows, others), graph.concept_edges
+    exchanged, links = _exchanged(layers, rows, others), graph.concept_links
 
-    def walked_over(corpus: LocalCorpus, nodes: Ints, most: int) -> object:
+    def links_of_others(corpus: LocalCorpus, nodes: Ints) -> object:
         other = corpus._indexes.open_corpus(corpus.scope)
         other.__dict__["_layers"] = exchanged
-        return edges(other, nodes, most)
+        return links(other, nodes)
 
-    with patch.object(graph, "concept_edges", walked_over):
+    with patch.object(graph, "concept_links", links_of_others):
         yield
 
 
@@ -388,8 +388,8 @@ def _parts(ask: Callable[[str], object], asked: Sequence[str]) -> dict[str, dict
             ask(text)
             for label, figure in now.items():
                 taken[label].append(figure)
-    pairs = zip(taken["walk and gain"], taken["walk"], strict=True)
-    taken["gain"] = [whole - walk for whole, walk in pairs]
+    pairs = zip(taken["links and gain"], taken["mass passed on"], strict=True)
+    taken["gain"] = [whole - passed for whole, passed in pairs]
     return {label: _spread(own) for label, own in taken.items()}
 
 
@@ -454,7 +454,9 @@ def _cost_bars(figures: Mapping[str, Any]) -> Iterator[Figures]:
             yield _most(title, round(last[name] / first[name], 2), MOST_GROWTH)
     for size, own in figures.items():
         if size.isdigit():
-            yield _most(f"{int(size):,}: walk, CPU ms p50", own["parts"]["walk"]["p50"], MOST_WALK_MS)
+            yield _most(
+                f"{int(size):,}: mass passed on, CPU ms p50", own["parts"]["mass passed on"]["p50"], MOST_LINKS_MS
+            )
             yield _most(f"{int(size):,}: gain, CPU ms p50", own["parts"]["gain"]["p50"], MOST_GAIN_MS)
             yield _most(f"{int(size):,}: recall with / without", own["ratio"], MOST_RATIO)
 

@@ -20,7 +20,7 @@ from triskele.index.token_vectors import packed
 from triskele.models.embedder import Embedder, Encoding
 from triskele.recall import legs
 from triskele.recall.plan import SHIPPED
-from triskele.recall.question import Sources, read
+from triskele.recall.question import RULE_WORDS, Sources, read
 from triskele.recall.scores import Ranking
 from triskele.store.vector_bytes import row_of
 from triskele.types import Add, Query
@@ -35,7 +35,8 @@ class Rehearsed:
 
     def __init__(self, embedder: Embedder, questions: Iterable[str]) -> None:
         self._embedder = embedder
-        self._known = {text: embedder.encode_query(text) for text in questions}
+        # A request needs the vectors of these words too.
+        self._known = {text: embedder.encode_query(text) for text in (*questions, *RULE_WORDS)}
         self.is_rehearsed = False
         self.fingerprint = embedder.fingerprint
         self.dimensions = embedder.dimensions

@@ -74,7 +74,7 @@ def typical_recall() -> Trace:
         ]
         for recall in recalls:
             recall()
-        return sorted(map(traced, recalls), key=lambda trace: trace.switches)[len(recalls) // 2]
+        return sorted(map(traced, recalls), key=lambda trace: (trace.switches, len(trace.files)))[len(recalls) // 2]
 
 
 def main() -> None:

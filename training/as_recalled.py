@@ -1,8 +1,8 @@
 """Late interaction and the mix of scores as recall computes them, for training and measuring.
 
 Passages have two bits a dimension and no stop words or punctuation (triskele/index/token_vectors.py); tokens of a
-question weigh by the rarity of their word (triskele/recall/late_interaction.py); lexical, sentence and late scores are
-added with the weights of triskele/recall/candidates.py.
+question weigh by the rarity of their word (triskele/recall/question.py); lexical, sentence and late scores are
+added with the weights of triskele/recall/legs.py.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from training.store import TextStore
 
 FAR_SHARE, FAR_LEVEL = 0.32, 10 / 3
-RARITY_POWER, STOP_SHARE = 0.7, 0.15
+RARITY_POWER = 0.7
 FEW_TOKENS, BREVITY_POWER = 14, 0.1
-ALONE, IN_CONVERSATION = (0.12, 0.41, 0.47), (0.08, 0.10, 0.82)
+ALONE, IN_CONVERSATION = (0.12, 0.41, 0.47), (0.04, 0.10, 0.86)
 K1, B = 1.2, 0.75
 MEMORIES = 5000  # rarity is that of a store of this size
 BUDGET = 131_072
@@ -69,7 +69,7 @@ class Vocabulary:
         best = best.scatter_reduce(1, word, self.rarity[ids] * (ids != 0), "amax").gather(1, word)
         followed = F.pad(continued[:, 1:], (0, 1))
         plain_stop = self.stop[ids] & ~continued & ~followed
-        found = best**RARITY_POWER * torch.where(plain_stop, STOP_SHARE, 1.0) * self.spoken[ids] * (ids != 0)
+        found = best**RARITY_POWER * ~plain_stop * self.spoken[ids] * (ids != 0)
         even = (ids != 0).float()
         found = torch.where(found.sum(1, keepdim=True) > 0, found, even)
         return found / found.sum(1, keepdim=True).clamp(min=1e-6)

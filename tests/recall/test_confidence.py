@@ -12,7 +12,7 @@ from triskele.config import load
 from triskele.engine.local import LocalEngine
 from triskele.recall import confidence
 from triskele.recall.plan import SHIPPED
-from triskele.recall.question import Question, is_search
+from triskele.recall.question import Question, form_of
 from triskele.recall.scores import Candidate, Candidates, Contribution, SpeakerRows
 from triskele.text import timestamps
 from triskele.types import LEAST_CONFIDENCE, Query, Scope
@@ -251,7 +251,7 @@ def test_part_of_an_identifier_is_no_bare_word(tmp_path: Path, model: str) -> No
     ],
 )
 def test_a_question_is_no_search(text: str, expected: bool) -> None:
-    assert is_search(text) is expected
+    assert form_of(text).is_search is expected
 
 
 def test_a_memory_without_vectors_has_the_cosine_that_its_words_let_expect() -> None:

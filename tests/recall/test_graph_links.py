@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,16 +27,19 @@ class Corpus:
         fresh: tuple[Triple, ...] = (),
         spread: dict[int, int] | None = None,
         size: int = MEMORIES,
+        hidden: tuple[int, ...] = (),
     ) -> None:
         written = np.zeros(max(spread, default=-1) + 1 if spread else 0, dtype=np.int64)
         for concept, number in (spread or {}).items():
             written[concept] = number
         self._layers = Layers(_side(triples), _side(fresh), written)
         self.size = size
-        self.asked: list[list[int]] = []
+        self._hidden = hidden
+
+    def facts(self, rows: Ints) -> SimpleNamespace:
+        return SimpleNamespace(is_visible=~np.isin(rows, self._hidden))
 
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
-        self.asked.append(rows.tolist())
         return self._layers.mentions(rows, most)
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
@@ -114,6 +118,14 @@ def test_the_links_of_a_seed_are_those_by_title_and_those_by_any_concept_togethe
     neighbours = SeedNeighbours.of(np.array([1]), corpus)
     assert by_pair([1], neighbours.by_title) == {(1, 2): 1.0}
     assert by_pair([1], neighbours.links) == {(1, 2): 2.0, (1, 3): 1.0}
+
+
+def test_a_row_outside_the_scope_takes_no_part_of_what_a_seed_passes_on() -> None:
+    triples = (1, 7, True), (2, 7, False), (3, 7, False)
+    for hidden, expected in (((), [0.5, 0.5]), ((3,), [1.0])):
+        corpus: Any = Corpus(*triples, hidden=hidden)
+        _, mass = passed_on(SeedNeighbours.of(np.array([1]), corpus).by_title, np.ones(1, dtype=np.float32))
+        assert mass.tolist() == expected
 
 
 def test_a_row_that_mentions_nothing_has_no_links() -> None:

@@ -13,7 +13,7 @@ import pytest
 from triskele import config
 from triskele.engine.local import LocalEngine
 from triskele.recall import late, question
-from triskele.recall.question import is_request, start_of_last_sentence
+from triskele.recall.question import form_of
 from triskele.types import Add, Answer, Role
 
 RULE = "When you write code, always end the name of every function with _fn"
@@ -28,7 +28,14 @@ TASK = "Write a function that computes the cross product of two vectors."
         ("I got a headache on the way home just now.", True),
         ("Can you recommend some good hotels in Cancun?", True),
         ("Which shampoo should I buy?", True),
+        ("Can you write a function that sorts names?", True),
+        ("Open https://example.org/list?page=2 and copy the table.", True),
         ("Which shampoo did you recommend last week?", False),
+        ("Where can I meet the maintainer of the billing service?", False),
+        ("Who should I ask about the billing service?", False),
+        ("Tell me what Ann did in June 2024", False),
+        ("And when did the tests fail?", False),
+        ("متى انتقلت آن إلى لشبونة في الصيف؟", False),
         ("When did Ann move to Lisbon?", False),
         ("Does the backup run at night?", False),
         ("redis cache", False),
@@ -37,20 +44,7 @@ TASK = "Write a function that computes the cross product of two vectors."
     ],
 )
 def test_a_text_is_a_request_unless_it_asks_what_is_stored(text: str, expected: bool) -> None:
-    assert is_request(text) is expected
-
-
-@pytest.mark.parametrize(
-    ("text", "last"),
-    [
-        ("It is late. We are tired. Turn the music down!", "Turn the music down!"),
-        ("She told the car: 'Set the display to blue.'", "'Set the display to blue.'"),
-        ("Write a class.", "Write a class."),
-        ("", ""),
-    ],
-)
-def test_the_last_sentence_begins_after_the_one_before_it(text: str, last: str) -> None:
-    assert text[start_of_last_sentence(text) :] == last
+    assert form_of(text).is_request is expected
 
 
 Memories = Iterable[tuple[str, Mapping[str, Any]]]
@@ -122,7 +116,7 @@ def test_the_words_of_the_user_count_for_a_request(ask: Ask) -> None:
 
 def test_the_last_sentence_of_a_request_counts_most(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     memories = plain("The heating of the car is set to 21 degrees", "The radio of the car plays jazz")
-    text = "The heating of the car blows cold air. Switch the radio on."
+    text = "The heating of the car blows cold air. Switch the radio on. \n"
 
     def lead_of_radio(answer: Answer) -> float:
         scores = {hit.memory.content.split()[1]: hit.score for hit in answer.hits}

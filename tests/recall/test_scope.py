@@ -1,4 +1,4 @@
-"""Sensitivities and origins in a scope: every leg, the walk, successors and resolutions keep to them."""
+"""Sensitivities and origins in a scope: every leg, the links, successors and resolutions keep to them."""
 
 from __future__ import annotations
 

@@ -14,9 +14,10 @@ from triskele.index.corpus import Facts
 from triskele.models.embedder import Encoding
 from triskele.recall import evidence, late
 from triskele.recall.confidence import SEARCHED
+from triskele.recall.legs import conversation_share
 from triskele.recall.plan import Plan
 from triskele.recall.question import Question
-from triskele.recall.scores import Scores, Turns, conversation_share
+from triskele.recall.scores import Scores, Turns
 from triskele.text import timestamps
 from triskele.types import LEAST_CONFIDENCE, Query, Role, Scope
 

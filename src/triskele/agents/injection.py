@@ -15,7 +15,7 @@ from triskele.agents import fence
 from triskele.errors import BadInput
 from triskele.index.corpus import is_said_by
 from triskele.recall.confidence import text_of
-from triskele.recall.question import is_search
+from triskele.recall.question import form_of
 from triskele.recall.scores import pack
 from triskele.replies.rooms import HookCall, InjectedMemory
 from triskele.store.access import StoreAccess
@@ -84,7 +84,7 @@ def query_of(prompt: str) -> str:
 
 
 def gist(prompt: str) -> str:
-    """The last request, first sentence and names of a long prompt."""
+    """The first sentence, names and last request of a long prompt, which recall weighs most."""
     if len(prompt) > 2 * _LOOKED_AT_CHARACTERS:
         prompt = f"{prompt[:_LOOKED_AT_CHARACTERS]}\n{prompt[-_LOOKED_AT_CHARACTERS:]}"
     prose = _PASTED.sub("", _FENCED.sub("\n", prompt)).strip() or prompt
@@ -94,10 +94,10 @@ def gist(prompt: str) -> str:
         if last and len(last) + len(sentence) > _LAST_CHARACTERS:
             break
         last = f"{sentence[-_LAST_CHARACTERS:]} {last}".strip()
-    chosen = " ".join(part for part in (last, first) if part)
     candidates = (name.rstrip(".-/") for name in _NAMES.findall(prompt))
-    names = [name for name in dict.fromkeys(candidates) if name not in chosen]
-    return " ".join([chosen, *names[:_MOST_NAMES]])[:GIST_CHARACTERS]
+    names = [name for name in dict.fromkeys(candidates) if name not in first and name not in last]
+    opening = " ".join([first, *names[:_MOST_NAMES]])[: GIST_CHARACTERS - len(last) - 1]
+    return f"{opening} {last}".strip()
 
 
 def is_from_user(call: HookCall) -> bool:
@@ -241,7 +241,7 @@ class Injector:
         Several words may also match by meaning: then the best hit does not hold them all.
         """
         words = " ".join(filter(has_topic, query.split()))
-        if not is_search(query) or has_identifier(words):
+        if not form_of(query).is_search or has_identifier(words):
             return hits
         analyzer = Analyzer(self._settings.index.language)
         if not (terms := analyzer.plain_terms(words)):

@@ -460,7 +460,8 @@ class LocalEngine:
         more = dict[str, Any](options)
         near, limit, budget = (more.pop(name, None) for name in ("near", "limit", "budget"))
         local_only, _ = more.pop("local_only", False), more.pop("logged", True)
-        for name in _CHECKED & more.keys():
+        # The command line passes None for what was not chosen.
+        for name in _CHECKED & {name for name, value in more.items() if value is not None}:
             more[name] = validation.FIELDS[name](more[name], self.settings.memory)
         asked = plans.asked_for(more.pop("legs", None), more.pop("fusion", DEFAULT), more.pop("rerank", DEFAULT))
         order = more.pop("order", AS_RANKED)

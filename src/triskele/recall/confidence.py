@@ -68,7 +68,7 @@ class Coverage:
     def share(self, memory: Memory) -> float:
         """From 0, no query term, to 1, all of them."""
         rarity, terms, total = self.question.rarity, self.question.terms, self.question.ceiling
-        covered = self.whole_words(memory) if self.question.is_search else self.covered(memory)
+        covered = self.whole_words(memory) if self.question.form.is_search else self.covered(memory)
         # In the order of the query: a sum over a set depends on the hashes of its terms in the last digits.
         return sum(rarity[term] for term in terms if term in covered) / total if total else 0.0
 
@@ -148,7 +148,7 @@ def confidence(served: Sequence[Served], candidates: Candidates, coverage: Cover
             return max(likely, CERTAIN)
     else:
         likely = coverage.share(best.matched)
-    if question.is_search and _is_searched(best.matched, coverage):
+    if question.form.is_search and _is_searched(best.matched, coverage):
         return max(likely, SEARCHED)
     return likely
 
@@ -173,12 +173,13 @@ def signals(candidates: Candidates, question: Question) -> dict[str, float]:
     best, *others = unranked(candidates.ranked[: COMPARED + 1])
     if candidates.by_speaker is not None and best.row not in candidates.by_speaker.rows:
         candidates = replace(candidates, by_speaker=None)
-    shares = [_share(candidates, other) for other in others]
+    is_request = question.form.is_request
+    shares = [_share(candidates, other, is_request) for other in others]
     words = best.parts[LEXICAL].normalised if LEXICAL in best.parts else 0.0
     return {
         "cosine": best.parts[DENSE].raw if DENSE in best.parts else _COSINE + _COSINE_BY_WORDS * min(words, 1.0),
         "words": words,
-        "margin": _share(candidates, best) - (sum(shares) / len(shares) if shares else 0.0),
+        "margin": _share(candidates, best, is_request) - (sum(shares) / len(shares) if shares else 0.0),
         "spread": (_deviation(candidates, best.row) + _MORE_DEVIATION) / (len(question.terms) + _MORE_TERMS),
         "unknown": float(bool(question.unknown)),
         "elsewhere": candidates.nearer_elsewhere,
@@ -235,15 +236,15 @@ def _matches(candidates: Candidates, row: int) -> Floats | None:
     return matches if weights @ matches >= rest @ matches else np.where(rest > 0, matches, rest @ matches)
 
 
-def _share(candidates: Candidates, candidate: Candidate) -> float:
+def _share(candidates: Candidates, candidate: Candidate, is_request: bool) -> float:
     """What the legs give to a candidate for its own text.
 
     Turns lend their matches to those around them and to their whole conversation: by its score the best turn would
-    never lead the others.
+    never lead the others. A request borrows nothing; its own tokens lack what the words of rules match.
     """
     share = float(sum(part.contribution for leg, part in candidate.parts.items() if leg not in _NOT_OWN))
     late, weights, matches = candidate.parts.get(LATE), candidates.token_weights, _matches(candidates, candidate.row)
-    if late is None or late.normalised <= 0 or weights is None or matches is None:
+    if is_request or late is None or late.normalised <= 0 or weights is None or matches is None:
         return share
     return share + late.contribution * (float(weights @ matches) / late.normalised - 1)
 

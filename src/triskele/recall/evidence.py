@@ -81,7 +81,7 @@ def evidence(question: Question, corpus: Corpus, scores: Scores) -> Scores:
     places, sums = scores.ordered
     facts = corpus.facts(scores.rows[places])
     shares = {
-        SPEAKER: lambda: by_user(facts) if question.is_request else by_speaker(query.text, facts, corpus),
+        SPEAKER: lambda: by_speaker(query.text, facts, corpus, is_request=question.form.is_request),
         TIME: lambda: by_time(query.period, facts),
     }
     columns = []
@@ -89,7 +89,7 @@ def evidence(question: Question, corpus: Corpus, scores: Scores) -> Scores:
         if (share := shares[name]()) is not None:
             added = np.zeros(len(scores.rows))
             added[places] = share * sums
-            # Nothing counts as not scored.
+            # A gain of 0 counts as not scored.
             columns.append(Column(name, np.where(added > 0, added, np.nan), BY_EVIDENCE[name]))
     return replace(scores, columns=(*scores.columns, *columns), by_speaker=by_name)
 
@@ -200,7 +200,7 @@ def _first(row: int, before: Mapping[int, int]) -> int:
 def _with_speaker_matches(question: Question, corpus: Corpus, ranked: list[Candidate]) -> list[Candidate]:
     """The candidates with the rows of a speaker, if a few bare words are the name."""
     is_by_relevance = question.query.sort is Sort.RELEVANCE
-    if SPEAKER not in question.plan.evidence or not is_by_relevance or not question.is_search:
+    if SPEAKER not in question.plan.evidence or not is_by_relevance or not question.form.is_search:
         return ranked
     return add_speaker_matches(ranked, corpus.rows_of_speaker(question.query.text, question.query.depth))
 
@@ -267,21 +267,18 @@ def role_asked(text: str) -> Role | None:
     return Role.USER if _FIRST_PERSON.search(text) else None
 
 
-def by_user(facts: Facts) -> Floats | None:
-    """Whether each candidate is in the words of the user, which state the rules; None if no roles are known."""
-    return _shares(facts.roles, _ROLES.index(Role.USER)) if (facts.roles >= 0).any() else None
+def by_speaker(text: str, facts: Facts, corpus: Corpus, *, is_request: bool = False) -> Floats | None:
+    """Whether each candidate may be in the words of the speaker asked for; None if the query asks for none.
 
-
-def by_speaker(text: str, facts: Facts, corpus: Corpus) -> Floats | None:
-    """How far each candidate matches the speaker asked for, from 0 to 1; None if the query asks for none."""
-    names = corpus.speakers(distinct(facts.speakers).tolist())
+    The rules that apply to a request are in the words of the user.
+    """
+    names = {} if is_request else corpus.speakers(distinct(facts.speakers).tolist())
     if (speaker := speaker_asked(text, names)) is not None:
         # “What did Ann say” asks for words of hers: a memory without a speaker that names her is about her.
         is_told = _telling(text, name_spans(text, {speaker: names[speaker]}))
         return _shares(facts.speakers, speaker, if_unknown=not is_told)
-    if (facts.roles >= 0).any() and (role := role_asked(text)) is not None:
-        return _shares(facts.roles, _ROLES.index(role))
-    return None
+    role = Role.USER if is_request else role_asked(text)
+    return _shares(facts.roles, _ROLES.index(role)) if role is not None and (facts.roles >= 0).any() else None
 
 
 def _calls(name: str) -> set[str]:

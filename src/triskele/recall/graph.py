@@ -4,7 +4,7 @@ Seeds are the best candidates. A title link joins a memory with those that menti
 memories that mention the same concept, the heavier the fewer do. A name that very many memories mention links none.
 A candidate gains by the links that lead to it from the first seeds, and by what it matches beyond a seed that is
 linked with it. Then the list is built from the top: what a linked candidate matches beyond all those above it is
-novelty, so that memories that repeat the first one do not fill the list. The gate: all of it counts in so far as the
+novelty, so that memories that repeat the first one do not fill the list. The gate scales all of this by how well the
 best candidate matches the question (docs/decisions/0007).
 """
 
@@ -30,7 +30,7 @@ MAX_OWNERS = 10
 _HUB = 0.01
 _MOST_HOLDERS = 200
 _MOST_CONCEPTS = 64
-# Links of the first seeds are followed; what other seeds are linked with is only compared with them.
+# How many candidates are seeds, and how many of these pass on mass along their links.
 SEEDS, FIRST_SEEDS = 3, 2
 # What a title in the query adds to a score, and to a candidate's claim to be a seed.
 BY_TITLE = 0.3
@@ -63,9 +63,10 @@ def graph(question: Question, corpus: Corpus, scores: Scores) -> Scores:
     if question.plan.fusion != DEFAULT:
         rankings = [*scores.rankings, graph_ranking(question, corpus, scores.rankings)]
         return textbook_fusion(plan.fusion, rankings, FusionConfig.of(question))
-    if scores.late_weights is None or question.is_request:
+    # What asks nothing names what it is about, not whom to look for.
+    if scores.late_weights is None or (question.form.is_request and not question.form.asks):
         return scores
-    # Names weigh as little here as in late interaction.
+    # Names of speakers count as in late interaction.
     question = replace(question, token_weights=scores.late_weights)
     named: dict[int, float] = {}
     for row, start, stop in titles(question.query.text, corpus):
@@ -84,7 +85,7 @@ def graph(question: Question, corpus: Corpus, scores: Scores) -> Scores:
     added[places] += gained
     # What the graph adds is relative to the best score without it.
     weight = (plan.weights or {}).get(GRAPH, 1.0) * float(sums.max(initial=0.0))
-    # Nothing counts as not scored.
+    # A gain of 0 counts as not scored.
     column = Column(GRAPH, np.where(added > 0, added, np.nan), weight)
     return replace(scores, columns=(*scores.columns, column), seeds=seeds)
 
@@ -97,7 +98,7 @@ def connection_gains(
     rows, matches, weights = scores.rows[places], scores.matches[places], question.token_weights
     gained = link_gains(neighbours, rows, sums, matches) * gate(matches[0], weights)
     # Turns of a conversation are connected by their neighbours already.
-    gained *= 1 - scores.in_conversation
+    gained *= 1 - (float(np.mean(scores.turns.sessions >= 0)) if scores.turns is not None else 0.0)
     total = sums + float(sums.max()) * (gained + by_title(named, rows))
     novelty = novelty_gains(weights, total, matches, gained)
     # Novelty is measured by the best score with the graph, what it adds by the best without.
@@ -167,6 +168,10 @@ def _added(rows: Ints, amounts: Floats) -> tuple[Ints, Floats]:
     return unique_rows, np.bincount(at, amounts, len(unique_rows)).astype(np.float32)
 
 
+def _some(links: Links, is_wanted: Bools) -> Links:
+    return links[0][is_wanted], links[1][is_wanted], links[2][is_wanted]
+
+
 def graph_ranking(question: Question, corpus: Corpus, rankings: Sequence[Ranking]) -> Ranking:
     """The graph as a separate leg, for the textbook fusions: the rows that links from the best of others reach."""
     starts: dict[int, float] = {}
@@ -182,8 +187,6 @@ def graph_ranking(question: Question, corpus: Corpus, rankings: Sequence[Ranking
     start_mass = weights.astype(np.float32)
     linked, passed = passed_on(SeedNeighbours.of(seeds, corpus).links, start_mass)
     rows, mass = _added(np.concatenate([seeds, linked]), np.concatenate([start_mass, passed]))
-    is_visible = corpus.facts(rows).is_visible
-    rows, mass = rows[is_visible], mass[is_visible]
     order = np.lexsort((rows, -mass))[: question.query.depth]
     return Ranking(GRAPH, rows[order], mass[order].astype(np.float64))
 
@@ -233,6 +236,13 @@ class SeedNeighbours:
     def of(seeds: Ints, corpus: Corpus) -> SeedNeighbours:
         """Find the links of some rows."""
         by_title, shared = concept_links(corpus, seeds)
+        ends = np.concatenate([by_title[1], shared[1]])
+        # A row outside the scope must not take part of what a seed passes on.
+        is_visible = corpus.facts(ends).is_visible
+        by_title, shared = (
+            _some(by_title, is_visible[: len(by_title[1])]),
+            _some(shared, is_visible[len(by_title[1]) :]),
+        )
         places, ends = np.concatenate([by_title[0], shared[0]]), np.concatenate([by_title[1], shared[1]])
         links = _summed(places, ends, np.concatenate([by_title[2], shared[2]]), np.add)
         return SeedNeighbours(seeds, by_title, links)
@@ -240,12 +250,10 @@ class SeedNeighbours:
     def nearest(self, corpus: Corpus) -> list[int]:
         """The rows nearest to the query among those that each seed is linked with, by title and by any name."""
         linked = np.unique(self.links[1])
-        is_visible, cosines = corpus.facts(linked).is_visible, corpus.cosines(linked)
+        cosines = corpus.cosines(linked)
         nearest: list[int] = []
         for places, rows, _ in (self.by_title, self.links):
-            at = np.searchsorted(linked, rows)
-            places, rows, at = places[is_visible[at]], rows[is_visible[at]], at[is_visible[at]]
-            order = np.lexsort((-cosines[at], places))
+            order = np.lexsort((-cosines[np.searchsorted(linked, rows)], places))
             rank = np.arange(len(order)) - np.searchsorted(places[order], places[order])
             nearest += rows[order][rank < _MOST_NEIGHBOURS].tolist()
         return nearest
@@ -340,7 +348,7 @@ def by_title(named: Mapping[int, float], rows: Ints) -> Doubles:
 
 def shared_concepts(corpus: Corpus, starts: Sequence[int], rows: Sequence[int]) -> dict[int, tuple[int, int]]:
     """Per row the first seed that it shares a concept with, and the rarest such concept."""
-    # No link led to the best one.
+    # The best candidate was not found by a link.
     wanted = [row for row in rows if row != starts[0]] if starts else []
     if not wanted:
         return {}

@@ -23,7 +23,6 @@ from triskele.recall.scores import (
     Ranking,
     Scores,
     Turns,
-    conversation_share,
     step,
 )
 from triskele.types import Sort
@@ -164,6 +163,11 @@ def pool(question: Question, corpus: Corpus, lexical: Ranking, dense: Ranking) -
     weights = leg_weights(question, share)
     columns = _columns(rows, lexical, dense, weights)
     return Scores(rows, columns, (lexical, dense), weights=weights, turns=turns, in_conversation=share)
+
+
+def conversation_share(neighbours: Ints) -> float:
+    """The share of some rows that have a neighbouring turn."""
+    return np.count_nonzero((neighbours[:, :2] >= 0).any(axis=1)) / len(neighbours) if len(neighbours) else 0.0
 
 
 def share_with_neighbours(ranking: Ranking, neighbours: Ints, corpus: Corpus) -> Ranking:

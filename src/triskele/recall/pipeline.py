@@ -12,7 +12,7 @@ from triskele.recall.explain import explain
 from triskele.recall.graph import graph
 from triskele.recall.late import late
 from triskele.recall.legs import dense, lexical, pool
-from triskele.recall.plan import AS_RANKED, Plan
+from triskele.recall.plan import AGAIN, AS_RANKED, Plan
 from triskele.recall.question import Question, Sources, read
 from triskele.recall.scores import Candidates
 from triskele.recall.supersession import supersede
@@ -53,7 +53,7 @@ def rank(question: Question, corpus: Corpus, sources: Sources) -> Candidates:
     scores = evidence(question, corpus, scores)  # 7
     candidates = fuse(question, corpus, scores)  # 8
     # Few plans rerank or reorder, and what they need takes long to import.
-    if question.plan.reranks:
+    if question.plan.rerank in AGAIN:
         from triskele.recall.rerank import rerank
 
         candidates = rerank(question, corpus, candidates, sources)  # 9

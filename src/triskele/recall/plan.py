@@ -25,6 +25,8 @@ LATE = "late"
 CROSS = "cross"
 GATED = "gated"
 RERANKS: tuple[str, ...] = get_args(RerankName)
+# These order the best candidates again.
+AGAIN = (LATE, CROSS, GATED)
 # Evidence besides the legs: the person that a query asks for, and the time that it names.
 EVIDENCE: tuple[str, ...] = get_args(EvidenceName)
 # How long the gated cross-encoder may take while a prompt waits.
@@ -67,11 +69,6 @@ class Plan:
     def for_prompt(self) -> Plan:
         """The plan for a prompt that waits: no cross-encoder of the settings, and little time for the bundled one."""
         return replace(self, rerank=DEFAULT if self.rerank == CROSS else self.rerank, patience_s=PROMPT_S)
-
-    @property
-    def reranks(self) -> bool:
-        """Whether the best candidates are ordered again."""
-        return self.rerank in (LATE, CROSS, GATED)
 
     @property
     def needs_model(self) -> bool:

@@ -51,23 +51,36 @@ _BARE_WORDS = 3
 _LEAST_REQUEST = 5
 _WORD = re.compile(r"\w+")
 _ASKS = re.compile(
-    r"\?|^\W*(?:in )?(?:who|what|when|where|which|whose|whom|why|how|did|does|do|is|are|was|were|has|have|had|can|could"
-    r"|would|will|should)\b",
+    r"[?？؟](?=\s|$|['\"”’)])"
+    r"|^\W*(?:(?:and|at|for|from|in|on|to) )?(?:who|what|when|where|which|whose|whom|why|how)\b"
+    r"|^\W*(?:did|does|do|is|are|was|were|has|have|had|can|could|would|will|should)\b"
+    r"|^\W*(?:(?:please )?(?:tell|show|remind|give) (?:me|us)|notes? (?:about|on)|i wonder)\b",
     re.IGNORECASE,
 )
-# A question for advice is a request as well, unless it asks for advice that was given before.
+# A question for advice is a request as well, unless it asks for a person, a place, a time, or for advice of before.
 _ASKS_ADVICE = re.compile(
     r"\b(?:recommend\w*|suggest(?!ed)\w*|advi[cs]e|tips|ideas?|looking for|for me|help (?:me|us)"
     r"|(?:can|could|should|might) (?:i|we)|(?:i|we) (?:can|could|should|might)|i(?:['’]d| would) (?:like|love)"
+    r"|(?:can|could|would|will) you (?:please )?(?:add|book|build|change|draft|fix|make|refactor|rename|set|turn|write)"
     r"|best way to|(?:some|a) (?:good|great|fun|nice)|what are some)\b",
     re.IGNORECASE,
 )
-_LOOKS_BACK = re.compile(
-    r"\b(?:\w+ (?:said|told|mentioned|suggested|recommended|gave)"
+_ASKS_FACT = re.compile(
+    r"^\W*(?:(?:and|at|for|from|in|on|to) )?(?:who|whom|where|when|how (?:many|much|long|often))\b"
+    r"|\b(?:\w+ (?:said|told|mentioned|suggested|recommended|gave)"
     r"|did|was|were|had|has|have|been|remind|remember|previous(?:ly)?|earlier|last)\b",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"[.!?:]['\"”’)]*\s+")
+_SENTENCE_END = re.compile(r"[.!?:]['\"”’)]*\s+(?=\S)")
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """What a text wants: a request or remark wants something done, which rules apply to; a question may be one too."""
+
+    asks: bool = False
+    is_request: bool = False
+    is_search: bool = False
 
 
 class Scorer(Protocol):
@@ -149,8 +162,7 @@ class Question:
     token_weights: Floats = field(default_factory=np.empty(0, dtype=np.float32).copy)
     hosted: Vectors | None = None
     reach: int = REACH
-    is_search: bool = False
-    is_request: bool = False
+    form: TextForm = TextForm()
     rule_tokens: Floats = field(default_factory=np.empty((0, 0), dtype=np.float32).copy)
     missing: tuple[str, ...] = ()
 
@@ -195,17 +207,17 @@ class Question:
 @step
 def read(query: Query, plan: Plan, corpus: Corpus, sources: Sources) -> Question:
     """Read a query: its identifiers as memories spell them, its terms, the time it names, its encoding."""
-    text, unknown = query.text, frozenset[str]()
-    # A day that a request or remark mentions is no time of memories.
-    if TIME_HINT.search(text) and not is_request(text):
+    text, unknown, form = query.text, frozenset[str](), form_of(query.text)
+    # A date in a request or remark does not say when memories were made.
+    if TIME_HINT.search(text) and not form.is_request:
         query = replace(query, period=question_period(text, query.scope.as_of))
     if _HAS_IDENTIFIER(text):
         text, unknown = respelled(text, corpus)
-    return read_wording(replace(query, text=text), plan, corpus, sources, unknown)
+    return read_wording(replace(query, text=text), plan, corpus, sources, form, unknown)
 
 
 def read_wording(
-    query: Query, plan: Plan, corpus: Corpus, sources: Sources, unknown: frozenset[str] = frozenset()
+    query: Query, plan: Plan, corpus: Corpus, sources: Sources, form: TextForm, unknown: frozenset[str] = frozenset()
 ) -> Question:
     """Read a query as it is spelled."""
     text, analyzer = query.text, sources.analyzer
@@ -214,26 +226,24 @@ def read_wording(
     # Late interaction needs the rarity of stop words too.
     words = analyzer.terms(text) if sources.embedder is not None else ()
     rarity = corpus.rarity(dict.fromkeys([*terms, *words]))
-    request = is_request(text)
     # The turns around a rule say little about what it applies to.
-    reach = REACH if plan.context and not request else 0
-    question = Question(
-        query, plan, tuple(terms), rarity, unknown, reach=reach, is_search=is_search(text), is_request=request
-    )
-    needs_model = plan.needs_model and query.sort is Sort.RELEVANCE and has_letters
-    if sources.embedder is None or not needs_model:
+    reach = REACH if plan.context and not form.is_request else 0
+    question = Question(query, plan, tuple(terms), rarity, unknown, reach=reach, form=form)
+    # Sources have no embedder if the plan needs no model.
+    if sources.embedder is None or query.sort is not Sort.RELEVANCE or not has_letters:
         return question
     try:
         encoding = sources.embedder.encode_query(text)
+        rules = _encoded_rule_words(sources.embedder) if form.is_request else question.rule_tokens
     except ModelUnavailable as error:
         return replace(question, missing=(f"{LEXICAL_ONLY}: {error}",))
     weights = token_weights(text, encoding, analyzer, rarity)
     question = replace(question, encoding=encoding, token_weights=weights, hosted=sources.hosted)
-    if not request:
+    if not form.is_request:
         return question
-    start = start_of_last_sentence(text)
+    start = max((match.end() for match in _SENTENCE_END.finditer(text)), default=0)
     weights = question.reweighted([(start, len(text))], LAST_SENTENCE) if start else weights
-    return replace(question, token_weights=weights, rule_tokens=_encoded_rule_words(sources.embedder))
+    return replace(question, token_weights=weights, rule_tokens=rules)
 
 
 def _encoded_rule_words(embedder: Embedder) -> Floats:
@@ -244,22 +254,14 @@ def _encoded_rule_words(embedder: Embedder) -> Floats:
     return _rule_tokens[embedder.fingerprint]
 
 
-def is_request(text: str) -> bool:
-    """Whether a text wants something done or remarks on something, instead of asking what is stored."""
+def form_of(text: str) -> TextForm:
+    """What a text wants: the answer to a question, rules that apply to a request, or what it searches for."""
     if _ASKS.search(text):
-        return _ASKS_ADVICE.search(text) is not None and _LOOKS_BACK.search(text) is None
-    return len(_WORD.findall(text)) >= _LEAST_REQUEST
-
-
-def is_search(text: str) -> bool:
-    """Whether a text is a few words, none of them a stop word."""
+        is_advice = _ASKS_ADVICE.search(text) is not None and _ASKS_FACT.search(text) is None
+        return TextForm(asks=True, is_request=is_advice)
     words = _WORD.findall(text.lower())
-    return 0 < len(words) <= _BARE_WORDS and STOP_WORDS.isdisjoint(words) and "?" not in text
-
-
-def start_of_last_sentence(text: str) -> int:
-    """Where the last sentence of a text begins."""
-    return max((match.end() for match in _SENTENCE_END.finditer(text)), default=0)
+    is_bare = 0 < len(words) <= _BARE_WORDS and STOP_WORDS.isdisjoint(words) and "?" not in text
+    return TextForm(is_search=is_bare, is_request=len(words) >= _LEAST_REQUEST)
 
 
 def respelled(text: str, corpus: Words) -> tuple[str, frozenset[str]]:

@@ -57,7 +57,7 @@ _TURNS_BEFORE = (0, 2)
 # How many candidates another order may move.
 DEPTH = 50
 _STEPS = 3
-# Beyond every distance that links could have.
+# Farther than any linked row.
 _FAR = 1 << 32
 
 

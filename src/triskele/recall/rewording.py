@@ -93,7 +93,7 @@ def read_wordings(question: Question, wordings: Sequence[str], corpus: Corpus, s
     plan = replace(question.plan, rerank=DEFAULT) if question.plan.rerank == CROSS else question.plan
     local = replace(sources, hosted=None)
     for text in wordings:
-        yield read_wording(replace(question.query, text=text), plan, corpus, local)
+        yield read_wording(replace(question.query, text=text), plan, corpus, local, question.form)
 
 
 def joined(candidates: Candidates, others: Sequence[Candidates]) -> Candidates:

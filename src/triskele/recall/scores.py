@@ -134,17 +134,13 @@ class SpeakerRows(NamedTuple):
     token_weights: Floats
 
 
-def conversation_share(neighbours: Ints) -> float:
-    """The share of some rows that have a neighbouring turn."""
-    return np.count_nonzero((neighbours[:, :2] >= 0).any(axis=1)) / len(neighbours) if len(neighbours) else 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class Scores:
     """Columns over the same rows, which ascend; a column of weight 0 is the same as none.
 
     `rankings` come from the lexical and the dense leg. `order` has the places best first if one leg alone ranks.
-    `in_conversation` is the share of turns in the pool. `matches` and `late_weights` are the best match of each query
+    `in_conversation` is the share of the pool with a neighbouring turn, 0 for a request. `matches` and `late_weights`
+    are the best match of each query
     token per row, and the weight of each token there.
     `seeds` are the rows whose connections the graph followed.
     """
