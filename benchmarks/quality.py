@@ -32,7 +32,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 NOTEBOOK = Path(__file__).parent / "notebook" / "quality.md"
 BEGIN, END = "<!-- quality: written by make bench -->", "<!-- quality: end -->"
 REFERENCE = "rrf"
-SUMMARY = {"fts": "FTS5", "rrf": "RRF", "default": "default"}
+SUMMARY = {"rrf": "RRF", "default": "default"}
 ARMS = (
     "fts,lexical,dense,rrf,cc,rsf,dbsf,sum,zscore,late,graph,default,"
     "default-lexical,default-dense,default-late,default-graph,default-context,default-prior,default+exact,default+cross"

@@ -207,7 +207,7 @@ def test_another_process_does_not_recall_erased_memories(engine: LocalEngine, tm
 def test_a_restored_store_answers_with_its_own_vectors(engine: LocalEngine, tmp_path: Path) -> None:
     with _open(tmp_path / "second") as other:
         # The same slots as in the first store, for other texts.
-        texts = [f"Completely other matter number {number}" for number in range(4)]
+        texts = [f"Quite another matter {number}" for number in range(4)]
         other.apply([Add(other.draft(text)) for text in texts])
         other.upkeep.embed()
         other.upkeep.backup(tmp_path / "copy.db")

@@ -108,18 +108,18 @@ def test_recall_finds_shared_memories_until_unshare(open_as: Open, corpus: str) 
 def test_graph_leg_uses_shared_memories_until_unshare(open_as: Open) -> None:
     alice, bob = open_as("alice"), open_as("bob")
     bob.remember("Invoices that fail are retried by Kestrel after an hour")
-    far = bob.remember("Marta Lindqvist works from the Tromsø office on Thursdays").id
-    bridge = alice.remember("Kestrel is the service that Marta Lindqvist maintains").id
+    bob.remember("Kestrel is the service that Marta Lindqvist maintains")
+    far = alice.remember("Marta Lindqvist works from the Tromsø office on Thursdays").id
     plan = Plan(legs=frozenset({"lexical", "graph"}), fusion="rrf", rerank="late")
 
     def is_reached() -> bool:
         bob.upkeep.embed()
-        return far in {hit.memory.id for hit in bob.ask("what happens to invoices that fail?", plan).hits}
+        return far in {hit.memory.id for hit in bob.ask("which service is Kestrel?", plan).hits}
 
     assert not is_reached()
-    _shares(alice).share("memory", bridge, "user", "bob")
+    _shares(alice).share("memory", far, "user", "bob")
     assert is_reached()
-    _shares(alice).unshare("memory", bridge, "user", "bob")
+    _shares(alice).unshare("memory", far, "user", "bob")
     assert not is_reached()
 
 
