@@ -37,11 +37,11 @@ def test_summary_has_a_row_for_each_set(quality: ModuleType) -> None:
     report = {
         "dataset": "team",
         "manifest": {"counts": {"measured": 1234}, "versions": {"triskele": "0", "tantivy": "0"}},
-        "arms": {"fts": figures, "default": figures},
+        "arms": {"rrf": figures, "default": figures},
     }
-    lines = list(quality._summary([report], ["fts", "default"]))
+    lines = list(quality._summary([report], ["rrf", "default"]))
     assert lines[-3:] == [
-        "| set | questions | FTS5 | default |",
+        "| set | questions | RRF | default |",
         "|---|---|---|---|",
         "| team | 1,234 | 50.0 / 25.0 | 50.0 / 25.0 |",
     ]

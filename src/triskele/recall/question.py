@@ -43,7 +43,6 @@ _HAS_IDENTIFIER = re.compile(r"[\d_]").search
 _LETTERS = re.compile(r"\w*")
 _RUNS = re.compile(r"\w+").finditer
 _HAS_LETTER = re.compile(r"[^\W_]").search
-# By the fingerprint of a model.
 _rule_tokens: dict[str, Floats] = {}
 
 _BARE_WORDS = 3

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from urllib.parse import quote
 
 from triskele.config import KEY_FILE, Settings, is_path, shown_url, source_of, sqlite_path
-from triskele.errors import BadInput, StoreUnavailable
+from triskele.errors import BadInput, StoreOlder, StoreUnavailable
 from triskele.store.owner import Store
 from triskele.store.sqlite import lost_writes, maintenance, store_file
 from triskele.store.sqlite.schema import refuse_other_file
@@ -83,7 +84,8 @@ class _Sqlite:
 
     def replace_damaged(self, settings: Settings, source: Path) -> Path | None:
         path = sqlite_path(settings.store.url)
-        refuse_other_file(path)
+        with suppress(StoreOlder):  # It is moved aside as a damaged one is.
+            refuse_other_file(path)
         if not (store_file.looks_like_one(path) or any(trace.exists() for trace in self._traces(settings))):
             raise StoreUnavailable(f"{path} is not a database, and nothing shows that it was: nothing was moved")
         return maintenance.replace_damaged(path, source, timeout_s=BUSY_TIMEOUT_S)
