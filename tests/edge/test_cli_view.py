@@ -59,6 +59,12 @@ def test_the_last_column_of_a_table_takes_the_rest_and_is_cut() -> None:
     assert plain(rows, 1000)[1] == f"1kpn46  {LONG}"
 
 
+def test_a_column_is_as_wide_as_its_text_with_tabs() -> None:
+    rows = table("id", "text")
+    rows.add_row(note("x"), note("red\tblue"))
+    assert plain(rows, 80)[1] == "x   red     blue"
+
+
 def test_columns_that_wrap_give_way_from_the_widest_on() -> None:
     details = pairs([("tags", note("red")), ("keywords", note("kettle tea water stove"))])
     assert plain(details, 24) == ["tags      red", "keywords  kettle tea", "          water stove"]

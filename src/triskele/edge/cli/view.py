@@ -96,7 +96,7 @@ class Styled:
 
     def columns(self) -> int:
         """The width of its longest line."""
-        return max(map(cells, self.plain.splitlines()), default=0)
+        return max(cells(line.plain) for line in self._own_lines())
 
 
 def stacked(*texts: Styled) -> Styled:
