@@ -4,7 +4,7 @@
 
 Each size is a separate database, filled by COPY: texts of about 20 words drawn from the sample corpus, random unit
 vectors of the bundled model's dimensions and 12 token vectors each, owners by Zipf's law. There are no names, so that
-the graph leg has nothing to walk. Then an instance of its own, a new process without indexes, asks for the largest, the
+the graph leg has no links. Then an instance of its own, a new process without indexes, asks for the largest, the
 median and the smallest owner: the first answer (cold), p50 and p95 of the next ones, writes one by one, and how much
 memory they take; at last it opens as many owners as a server keeps open, the smallest beside these. Queries are encoded
 before any clock runs. Server and instance share the machine; `fsync` is off.

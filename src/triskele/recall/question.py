@@ -32,7 +32,7 @@ WITHOUT_MODEL = f"{LEXICAL_ONLY}: no model is installed"
 REACH = 2
 # What a rule or a preference is written with.
 RULE_WORDS = ("always", "never", "prefer", "usually", "avoid")
-# The last sentence of a request says what is wanted, those before it tell the circumstances.
+# The last sentence of a request says what is wanted; the others give context.
 LAST_SENTENCE = 3.0
 _IN_NO_TEXT = "\0"
 _LEAST_WEIGHT = 1e-6
@@ -222,7 +222,7 @@ def read_wording(
     text, analyzer = query.text, sources.analyzer
     has_letters = any(map(str.isalnum, text))
     terms = analyzer.query_terms(text) if has_letters else ()
-    # Late interaction needs the rarity of stop words too.
+    # The weights of tokens need the rarity of words that the terms leave out.
     words = analyzer.terms(text) if sources.embedder is not None else ()
     rarity = corpus.rarity(dict.fromkeys([*terms, *words]))
     # The turns around a rule say little about what it applies to.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 READ = 10
 # A quarter of a logit, as a share of the best score.
 BY_REVIEW = 0.06
-# A second-hop answer shares few words with the question: a candidate that connections raised by this share of the best
+# A linked answer shares few words with the question: a candidate that connections raised by this share of the best
 # score counts as much as the best one that was read.
 RAISED = 0.2
 # Outside this band of confidence reading again changes little.
@@ -188,8 +188,8 @@ def review(question: Question, corpus: Corpus, candidates: Candidates, store: Ow
 def _reviewed(ranked: Sequence[Candidate], top: Sequence[Candidate], logits: Floats) -> list[Candidate]:
     """The candidates in their new order: a contribution counts from the worst of those that were read."""
     best = max(candidate.score for candidate in top)
-    is_second_hop = np.array([_from_graph(candidate) >= RAISED * best for candidate in top])
-    shares = BY_REVIEW * (np.where(is_second_hop, logits.max(), logits) - logits.min()) / 4
+    is_raised_by_links = np.array([_from_graph(candidate) >= RAISED * best for candidate in top])
+    shares = BY_REVIEW * (np.where(is_raised_by_links, logits.max(), logits) - logits.min()) / 4
     ranks = {int(position): rank for rank, position in enumerate(np.argsort(-logits, kind="stable"), start=1)}
     reviewed = {}
     for position, candidate in enumerate(top):
