@@ -341,10 +341,6 @@ def narrowed(
 Check = Callable[[Any, "MemorySettings"], Any]
 
 
-def _named(what: str) -> Check:
-    return lambda value, _: check_name(value, what)
-
-
 def _optional_name(what: str) -> Check:
     return lambda value, _: check_name(value, what) or None
 
@@ -358,12 +354,7 @@ def _alone(check: Callable[[Any], Any]) -> Check:
 
 
 # Free texts besides the content and the tags: they are indexed and shown, so they must hold no secret.
-LABELS: Mapping[str, str] = {
-    "keywords": "the keywords",
-    "session": "the session",
-    "project": "the project",
-    "speaker": "the speaker",
-}
+LABELS: Mapping[str, str] = {name: f"the {name}" for name in ("keywords", "session", "project", "speaker")}
 
 # The one check of every field of a memory and every option of a request, by its name.
 FIELDS: Mapping[str, Check] = {
@@ -375,8 +366,8 @@ FIELDS: Mapping[str, Check] = {
     "importance": _alone(check_importance),
     **{name: _optional_name(description) for name, description in LABELS.items()},
     "keywords": _alone(check_keywords),
-    "project": _named("the project"),
-    "batch": _named("the batch"),
+    "project": lambda value, _: check_name(value, "the project"),
+    "batch": lambda value, _: check_name(value, "the batch"),
     "role": lambda value, _: check_member(Role, value, "role"),
     "position": lambda value, _: check_whole(value, "a position", most=MAX_POSITION),
     "sensitivity": lambda value, _: check_member(Sensitivity, value, "sensitivity"),

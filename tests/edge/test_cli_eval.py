@@ -12,7 +12,7 @@ import pytest
 from sample_team import grades_of, questions_of, written
 
 from triskele.bench.own.questions import load_labels
-from triskele.edge.cli import curation
+from triskele.edge.cli import curation, invocation
 from triskele.engine.opening import open_memory
 from triskele.recall import plan as plans
 from triskele.recall.plan import Plan
@@ -125,7 +125,7 @@ def test_eval_judge_needs_a_terminal(
     run: Run, kettles: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(curation, "_TERMINAL", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(invocation, "_TERMINAL", str(tmp_path / "nowhere"))
     monkeypatch.setenv("TRISKELE_HOME", str(tmp_path / "home"))
     assert run("eval", "judge").is_refused(2, "needs a terminal", "--scripted")
 

@@ -12,6 +12,7 @@ from triskele.edge.cli.view import (
     Indented,
     Renderable,
     Styled,
+    Table,
     bars,
     note,
     numbered_rows,
@@ -19,7 +20,6 @@ from triskele.edge.cli.view import (
     rendered,
     screen_width,
     stacked,
-    table,
 )
 
 LONG = "The deployment of the 短信验证 service goes through https://example.com/aaaaaaaaaaaaaaaaa"
@@ -37,31 +37,26 @@ def test_text_is_wrapped_at_words_and_long_words_are_broken() -> None:
 
 def test_wide_characters_take_two_columns() -> None:
     assert plain(note("短信验证短信验证"), 5) == ["短信", "验证", "短信", "验证"]
-    cut = table("", has_header=False)
-    cut.add_row(note("短信验证"))
-    assert plain(cut, 6) == ["短信 …"]
+    assert plain(Table((), [[note("短信验证")]]), 6) == ["短信 …"]
 
 
 def test_numbered_rows_wrap_their_text_beside_the_number() -> None:
-    rows = numbered_rows()
-    rows.add_row(Styled("1", is_right=True), note("1kpn46"), stacked(note(LONG), note("said by Ada")))
-    rows.add_row(Styled("10", is_right=True), note("1kq2"), note("short"))
-    first, *rest, last = plain(rows, 40)
+    one = (Styled("1", is_right=True), note("1kpn46"), stacked(note(LONG), note("said by Ada")))
+    ten = (Styled("10", is_right=True), note("1kq2"), note("short"))
+    first, *rest, last = plain(numbered_rows([one, ten]), 40)
     assert first == " 1 1kpn46 The deployment of the 短信验证"
     assert {line[:10] for line in rest} == {" " * 10} and rest[-1].strip() == "said by Ada"
     assert last == "10 1kq2   short"
 
 
 def test_the_last_column_of_a_table_takes_the_rest_and_is_cut() -> None:
-    rows = table("id", "memory", last_takes_rest=True)
-    rows.add_row(note("1kpn46", ID), note(LONG))
+    rows = Table(("id", "memory"), [(note("1kpn46", ID), note(LONG))], last_takes_rest=True)
     assert plain(rows) == ["id      memory", "1kpn46  The deployment of the…"]
     assert plain(rows, 1000)[1] == f"1kpn46  {LONG}"
 
 
 def test_a_column_is_as_wide_as_its_text_with_tabs() -> None:
-    rows = table("id", "text")
-    rows.add_row(note("x"), note("red\tblue"))
+    rows = Table(("id", "text"), [(note("x"), note("red\tblue"))])
     assert plain(rows, 80)[1] == "x   red     blue"
 
 
@@ -78,7 +73,7 @@ def test_a_frame_has_its_title_in_the_border() -> None:
 
 def test_styles_are_written_for_terminals_alone() -> None:
     line = note("1kpn46", ID) + note(" We deploy")
-    line.stylize(MATCH, 10, 16)
+    line.spans.append((10, 16, MATCH))
     assert rendered([line], 80, colored=True) == "\x1b[36m1kpn46\x1b[0m We \x1b[1mdeploy\x1b[0m"
     assert rendered([line], 9, colored=True) == "\x1b[36m1kpn46\x1b[0m We\n\x1b[1mdeploy\x1b[0m"
     assert rendered([line], 80, colored=False) == "1kpn46 We deploy"

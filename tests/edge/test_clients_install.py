@@ -299,7 +299,7 @@ def test_install_without_a_terminal_needs_yes(run: Run, user: Path, home: Path, 
 
 @pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
 def test_install_asks_after_a_summary(user: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int) -> None:
-    monkeypatch.setattr(commands, "_has_terminal", lambda: True)
+    monkeypatch.setattr(commands, "has_terminal", lambda: True)
     asked = CliRunner().invoke(cli, ["install", "cursor"], input=said, prog_name="triskele")
     assert asked.exit_code == code
     assert asked.stdout.startswith("Adds to ") and "+++" not in asked.stdout
@@ -312,7 +312,7 @@ def test_install_asks_after_a_summary(user: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_install_shows_the_diff_on_request(user: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "+++ " in run("install", "cursor", "--dry-run", "--diff").out
-    monkeypatch.setattr(commands, "_has_terminal", lambda: True)
+    monkeypatch.setattr(commands, "has_terminal", lambda: True)
     asked = CliRunner().invoke(cli, ["install", "cursor"], input="d\nn\n", prog_name="triskele")
     assert asked.exit_code == 1 and "--- /dev/null\n+++ " in asked.stdout and not contents(user)
 

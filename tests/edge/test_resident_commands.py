@@ -19,7 +19,6 @@ from residents import Host, resident_in_thread
 
 from triskele import config
 from triskele.curation.curator import Curator
-from triskele.edge.cli.invocation import Invocation
 from triskele.edge.hook import client
 from triskele.edge.http.client import RemoteEngine
 from triskele.edge.process import command_line, connect
@@ -127,7 +126,7 @@ def test_commands_print_the_same_through_the_resident(
             assert len(opened) == 1, line
             resident.write_notes()
             with monkeypatch.context() as patches:
-                patches.setattr(Invocation, "_resident", lambda _: None)
+                patches.setattr(command_line, "open_resident", lambda _: None)
                 alone = run(*line)
             assert (through.code, through.err) == (alone.code, alone.err), line
             assert timeless(through.out) == timeless(alone.out), line

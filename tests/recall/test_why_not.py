@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from triskele.config import load
-from triskele.edge.cli.emit import change_in_options
+from triskele.edge.cli.documents import shown
 from triskele.engine.local import LocalEngine
 from triskele.recall.why_not import LegRanks
 from triskele.types import Add, WhyNot
@@ -82,7 +82,7 @@ def _check(engine: LocalEngine, id: str, text: str, stage: str, change: str | No
     if change is None:
         assert found.smallest_change is None
         return found
-    said = change_in_options(found)
+    said = shown(found)["smallest_change"]
     assert said is not None and re.fullmatch(change, said), found
     assert id not in [hit.memory.id for hit in engine.recall(text, **options).hits]
     assert id in _applied(engine, text, said, options)
@@ -219,7 +219,7 @@ def test_the_way_of_ranking_is_kept_while_changes_are_tried(engine: LocalEngine)
     engine.upkeep.embed()
     found = _ask_why(engine, kept.id, "who waters plants?", legs=("lexical",))
     assert found.verdict.startswith("candidates: ")
-    said = change_in_options(found)
+    said = shown(found)["smallest_change"]
     assert said is not None
     assert kept.id in _applied(engine, "who waters plants?", said, {"legs": ("lexical",)})
 

@@ -245,7 +245,7 @@ def test_doctor_reports_missing_pgvector_and_the_local_corpus_serves(
     assert _rows(postgres_url, "SELECT * FROM postings") == []
     [note] = engine.upkeep.inspect().corpus_notes
     assert note.startswith("pgvector is not installed") and note.endswith("the local corpus is used")
-    shown = rendered(health_view(engine.upkeep.inspect(), deep=False), 1000, colored=False)
+    shown = rendered(health_view(engine.upkeep.inspect()), 1000, colored=False)
     assert "the local corpus is used" in shown
 
 

@@ -31,7 +31,7 @@ CHANGES = {
     "sync/states.py": ("    role: Role | None = None\n", "    mood: str | None = None\n"),
     "server/sync_receiver.py": ("    role: Role | None = None\n", "    mood: str | None = None\n"),
     "requests.py": ("    role: RoleName | None\n", "    mood: str | None\n"),
-    "validation.py": ('    "speaker": "the speaker",\n', '    "mood": "the mood",\n'),
+    "validation.py": ('("keywords", "session", "project", "speaker"', ', "mood"'),
 }
 LATER = """
 import json, sys

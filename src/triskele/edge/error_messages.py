@@ -33,14 +33,10 @@ KINDS: dict[str, tuple[type[TriskeleError], int]] = {
 }
 # Statuses without a separate kind, as the client raises them.
 _BY_STATUS: dict[int, type[TriskeleError]] = {
-    400: BadInput,
-    401: errors.AccessDenied,
-    403: errors.AccessDenied,
+    **dict.fromkeys((400, 413, 421, 422), BadInput),
+    **dict.fromkeys((401, 403), errors.AccessDenied),
     404: errors.NotFound,
     409: errors.Conflict,
-    413: BadInput,
-    421: BadInput,
-    422: BadInput,
     429: errors.QuotaExceeded,
 }
 
@@ -48,13 +44,20 @@ _BY_STATUS: dict[int, type[TriskeleError]] = {
 def error_text(error: BaseException) -> str:
     """The message of an error."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {_path(error.filename)}" if error.filename else error.strerror
+        path: object = error.filename
+        name = path.decode("utf-8", "backslashreplace") if isinstance(path, bytes) else path
+        return f"{error.strerror}: {name}" if name else error.strerror
     return str(error) or type(error).__name__
 
 
 def printable_line(message: str) -> str:
     """A message as one printable line of bounded length; secrets in it are masked."""
-    words = _without_secrets(" ".join(message.split())[:_READ_CHARACTERS])
+    # Imported here: only errors pay for it.
+    from triskele.privacy.detect import find
+
+    words = " ".join(message.split())[:_READ_CHARACTERS]
+    for finding in reversed(find(words)):
+        words = f"{words[: finding.start]}[…]{words[finding.end :]}"
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
     return shown if len(shown) <= MESSAGE_CHARACTERS else shown[:MESSAGE_CHARACTERS] + "…"
 
@@ -81,16 +84,3 @@ def raised_again(status: int, body: bytes, reason: str) -> TriskeleError:
 def store_elsewhere(url: str) -> BadInput:
     """The refusal of what only the machine of the store can do."""
     return BadInput(f"this works only where the store is, not over {url}: run it there, or without server.url")
-
-
-def _path(name: object) -> str:
-    return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name)
-
-
-def _without_secrets(text: str) -> str:
-    # Imported here: only errors pay for it.
-    from triskele.privacy.detect import find
-
-    for finding in reversed(find(text)):
-        text = f"{text[: finding.start]}[…]{text[finding.end :]}"
-    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from triskele.text import timestamps
 from triskele.types import Memory, Verdict, is_secret
@@ -102,12 +102,9 @@ def query_change(change: SmallestChange, names: Mapping[str, str]) -> str:
         if value is None or value == ():
             parts.append(f"leave out {names[option]}")
         else:
-            parts.append(names[option] if value is True else f"{names[option]} {_option_value(value)}")
+            text = timestamps.to_text(value) if isinstance(value, datetime) else str(value) or "''"
+            parts.append(names[option] if value is True else f"{names[option]} {text}")
     return " ".join(parts)
-
-
-def _option_value(value: Any) -> str:
-    return timestamps.to_text(value) if isinstance(value, datetime) else str(value) or "''"
 
 
 def passed_over_lines(undone: Undone) -> list[str]:

@@ -10,8 +10,9 @@ import threading
 import time
 import webbrowser
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,10 +20,10 @@ from triskele import config
 from triskele.edge.cli.commands import command
 from triskele.edge.cli.config import store_setting
 from triskele.edge.cli.demo import store_samples
-from triskele.edge.cli.emit import Document, emit
+from triskele.edge.cli.documents import Document, picked
 from triskele.edge.cli.invocation import Invocation, standard_input
 from triskele.edge.cli.options import together
-from triskele.edge.cli.view import GOOD, ID, MATCH, QUIET, WARNING, ShortIds, note, project_label
+from triskele.edge.cli.view import GOOD, ID, MATCH, QUIET, WARNING, has_terminal, note, project_label
 from triskele.edge.cli.write import text_or_input
 from triskele.edge.hook import client as hook_client
 from triskele.edge.hook.client import Address
@@ -36,7 +37,6 @@ from triskele.types import client_actor
 
 if TYPE_CHECKING:
     from triskele.edge.cli.view import Styled
-    from triskele.edge.hook.explain import Explanation
     from triskele.edge.install.installer import Change
     from triskele.edge.process.engine_host import SettingsWatch
     from triskele.engine.protocol import Engine
@@ -52,7 +52,6 @@ _TARGET = together(
     click.option("--yes", is_flag=True, help="Write without asking."),
     click.option("--project", is_flag=True, help="Only for the current folder."),
 )
-_UNCHANGED = {"install": "triskele is already installed in {}", "uninstall": "triskele is not installed in {}"}
 _OTHER_STORE = (
     "The store, owner or server is not that of the settings file: hooks will stay silent, and MCP works without the"
     " background process. Name the store in config.toml instead ([store] url, [server] url)."
@@ -79,7 +78,13 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: b
         raise click.UsageError("give --status or --stop, not both")
     environ = invocation.environ()
     if status or stop:
-        return _report_status(invocation, environ, stop=stop)
+        address = hook_client.Address(environ)
+        health = resident.stop(address) if stop else resident.health(address)
+        if health is None:
+            raise NotFound("no process serves this data folder")
+        process = f"process {health['pid']}, version {health['version']}, {health['store']}"
+        line = f"{'Stopped' if stop else 'Serving:'} {process}"
+        return invocation.emit({"stopped": stop, **health, "project": None}, lambda: line)
     if demo:
         return _serve_demo(invocation, http or "127.0.0.1:0")
     if http:
@@ -120,32 +125,25 @@ def _explain_hook(invocation: Invocation, event: str) -> None:
         payload = None
     if not isinstance(payload, dict):
         raise BadInput("the event on standard input must be one JSON object")
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         explained = explanation.explain(engine, event, payload)
-        considered = [
-            {"id": each.memory.id, "content": each.memory.content, "left_out": each.left_out}
-            for each in explained.considered
-        ]
-        document = {"verdict": explained.verdict, "confidence": explained.confidence, "considered": considered}
-        emit(
-            invocation,
-            {**document, "folder": explained.folder or None, "project": explained.project},
-            lambda: _explanation_view(explained, engine.shorten(each["id"] for each in considered)),
-        )
+        considered = [{**picked(each.memory, "id content"), "left_out": each.left_out} for each in explained.considered]
 
+        def view() -> Iterator[Styled]:
+            project = f" ({project_label(explained.project)})" if explained.has_looked else ""
+            verb = "is " if explained.verdict.startswith("silent") else ""
+            yield note(f"The hook {verb}{explained.verdict}{project}.", MATCH)
+            if explained.has_looked:
+                yield note(explained.where, QUIET)
+            short = engine.shorten(each.memory.id for each in explained.considered)
+            for candidate in explained.considered:
+                sign = note("✗ ", WARNING) if candidate.left_out else note("✓ ", GOOD)
+                reason = f" ({candidate.left_out})" if candidate.left_out else ""
+                text = note(f"  {one_line(shown_content(candidate.memory, False))}{reason}")
+                yield sign + note(short[candidate.memory.id], ID) + text
 
-def _explanation_view(explained: Explanation, short: ShortIds) -> Iterator[Styled]:
-    """What the hook does with an event, and why."""
-    project = f" ({project_label(explained.project)})" if explained.has_looked else ""
-    verb = "is " if explained.verdict.startswith("silent") else ""
-    yield note(f"The hook {verb}{explained.verdict}{project}.", MATCH)
-    if explained.has_looked:
-        yield note(explained.where, QUIET)
-    for candidate in explained.considered:
-        sign = note("✗ ", WARNING) if candidate.left_out else note("✓ ", GOOD)
-        reason = f" ({candidate.left_out})" if candidate.left_out else ""
-        text = note(f"  {one_line(shown_content(candidate.memory, False))}{reason}")
-        yield sign + note(short[candidate.memory.id], ID) + text
+        document = {**picked(explained, "verdict confidence project"), "folder": explained.folder or None}
+        invocation.emit({**document, "considered": considered}, view)
 
 
 @command("triskele memory-tool --client my-agent < call.json", name="memory-tool")
@@ -163,9 +161,9 @@ def memory_tool(invocation: Invocation, client: str) -> None:
         raise BadInput(f"standard input is not one JSON object ({error})") from None
     if not isinstance(call, dict):
         raise BadInput("standard input is not one JSON object")
-    with invocation.stores.open_local() as engine:
+    with invocation.stores.open_local(creates=True) as engine:
         answer = FileMemory(engine.acting_as(client_actor(client)), engine.project).run(call)
-        emit(invocation, {"output": answer, "project": engine.project}, lambda: answer)
+        invocation.emit({"output": answer, "project": engine.project}, lambda: answer)
 
 
 def _serve_demo(invocation: Invocation, http: str) -> None:
@@ -182,16 +180,6 @@ def _serve_demo(invocation: Invocation, http: str) -> None:
     resident.exit_now()
 
 
-def _report_status(invocation: Invocation, environ: dict[str, str], *, stop: bool) -> None:
-    address = hook_client.Address(environ)
-    health = resident.stop(address) if stop else resident.health(address)
-    if health is None:
-        raise NotFound("no process serves this data folder")
-    process = f"process {health['pid']}, version {health['version']}, {health['store']}"
-    line = f"{'Stopped' if stop else 'Serving:'} {process}"
-    emit(invocation, {"stopped": stop, **health, "project": None}, lambda: line)
-
-
 def _report_addresses(invocation: Invocation, addresses: dict[str, str], advice: str = "", **details: Any) -> None:
     """Show where the process listens."""
     lines = [advice] if advice else []
@@ -199,7 +187,7 @@ def _report_addresses(invocation: Invocation, addresses: dict[str, str], advice:
     until = "" if "http" in addresses and "token_file" not in addresses else " until idle"
     lines.append(f"Serving{until}; press Ctrl-C to stop.")
     document = {**addresses, **details, "pid": os.getpid(), "project": None}
-    emit(invocation, document, lambda: "\n".join(lines))
+    invocation.emit(document, lambda: "\n".join(lines))
 
 
 @command("triskele mcp", "triskele mcp --in-process", "claude mcp add triskele -- triskele mcp")
@@ -219,8 +207,11 @@ def mcp(invocation: Invocation, in_process: bool) -> None:
                 click.echo(text, err=True)
         return bridge.serve_in_process(environ, lazy_engine.open_engine)
 
+    # What else is written to standard output goes to standard error.
+    own_output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
-        bridge.Bridge(connect_server, _own_output()).run(standard_input())
+        bridge.Bridge(connect_server, own_output).run(standard_input())
     except BrokenPipeError:
         # The client closed its end.
         return
@@ -269,13 +260,6 @@ class _LazyEngine:
                 self._opened = None
 
 
-def _own_output() -> BinaryIO:
-    """Duplicate standard output and send everything else written there to standard error."""
-    own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return own
-
-
 @command("triskele ui", "triskele ui --no-browser")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 def ui(invocation: Invocation, no_browser: bool) -> None:
@@ -290,7 +274,7 @@ def ui(invocation: Invocation, no_browser: bool) -> None:
     address = hook_client.Address(environ)
     url = _sign_in(address, environ)
     is_open = not no_browser and not invocation.as_json and _open(address, url)
-    emit(invocation, {"url": url, "project": None}, lambda: f"{'Opened' if is_open else 'Open'} {url}")
+    invocation.emit({"url": url, "project": None}, lambda: f"{'Opened' if is_open else 'Open'} {url}")
 
 
 def _sign_in(address: Address, environ: dict[str, str]) -> str:
@@ -298,8 +282,9 @@ def _sign_in(address: Address, environ: dict[str, str]) -> str:
     ends = time.monotonic() + _START_S
     while True:
         try:
-            answer = hook_client.exchange(address, "POST /sign-in", hook_client.choice_headers(address), b"", _ANSWER_S)
-            return _sign_in_url(answer[0], answer[2])
+            headers = hook_client.choice_headers(address)
+            status, _, text = hook_client.exchange(address, "POST /sign-in", headers, b"", _ANSWER_S)
+            break
         except (FileNotFoundError, ConnectionRefusedError):
             hook_client.start(address, environ)
         except (ConnectionError, TimeoutError, BlockingIOError):
@@ -309,9 +294,6 @@ def _sign_in(address: Address, environ: dict[str, str]) -> str:
             log = os.path.join(address.run, "hook.log")
             raise Unavailable(f"the background process does not start: see {log} and {address.file('err')}")
         time.sleep(_PAUSE_S)
-
-
-def _sign_in_url(status: int, text: bytes) -> str:
     if status == 200:
         return str(json.loads(text)["url"])
     if status == 409:
@@ -327,40 +309,22 @@ def _open(address: Address, url: str) -> bool:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(_REDIRECT.format(html.escape(url)))
-    try:
+    with suppress(webbrowser.Error):
         return webbrowser.open(path.as_uri())
-    except webbrowser.Error:
-        return False
+    return False
 
 
 @command("triskele install claude-code --dry-run", "triskele install codex --yes", "triskele install vscode --project")
 @_TARGET
 @click.option("--learn", is_flag=True, help="Also learn from conversations (curation.learn = normal).")
-def install(
-    invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool, learn: bool
-) -> None:
+def install(invocation: Invocation, learn: bool, **options: Any) -> None:
     """Install triskele into an agent, after showing what changes.
 
     CLIENT is claude-code, codex, cursor, vscode, gemini or antigravity.
     """
-    target, row = _target(invocation, project), CLIENTS[client]
-    try:
-        changes = installer.plan_install(row, target)
-    except installer.FileRefused as error:
-        if not invocation.as_json:
-            click.echo(error.by_hand)
-        raise
-    is_needed = any(change.is_needed for change in changes)
-    if not config.is_of_file(invocation.stores.settings(), os.environ):
-        click.echo(_OTHER_STORE, err=True)
-    if is_needed and not dry_run:
-        if not yes:
-            _consent(invocation, row, changes, diff=diff)
-        changes = installer.install(changes, target)
-    lines = [] if is_needed and not dry_run and not yes else _change_lines(changes, "install", diff=diff)
-    _report_changes(invocation, row, changes, "install", lines, dry_run=dry_run)
+    _change_client(invocation, "install", **options)
     if learn:
-        _let_learn(invocation, dry_run=dry_run)
+        _let_learn(invocation, dry_run=options["dry_run"])
 
 
 def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
@@ -376,80 +340,72 @@ def _let_learn(invocation: Invocation, *, dry_run: bool) -> None:
 
 @command("triskele uninstall claude-code", "triskele uninstall vscode --project --dry-run")
 @_TARGET
-def uninstall(invocation: Invocation, client: str, dry_run: bool, diff: bool, yes: bool, project: bool) -> None:
+def uninstall(invocation: Invocation, **options: Any) -> None:
     """Remove triskele from an agent; other entries stay.
 
     CLIENT is claude-code, codex, cursor, vscode, gemini or antigravity.
     """
-    target, row = _target(invocation, project), CLIENTS[client]
-    changes = installer.plan_uninstall(row, target)
-    is_needed = any(change.is_needed for change in changes)
-    # A script need not confirm: only our own entries go, and a copy is kept.
-    asks = is_needed and not dry_run and not yes and _has_terminal()
+    _change_client(invocation, "uninstall", **options)
+
+
+def _change_client(
+    invocation: Invocation, action: str, *, client: str, dry_run: bool, diff: bool, yes: bool, project: bool
+) -> None:
+    """Install into a client or uninstall from it, with consent, and report the changed files."""
+    settings, row, installs = invocation.stores.settings(), CLIENTS[client], action == "install"
+    target = InstallTarget.of(settings, os.environ, Path.cwd() if project else None)
+    try:
+        changes = (installer.plan_install if installs else installer.plan_uninstall)(row, target)
+    except installer.FileRefused as error:
+        if error.by_hand and not invocation.as_json:
+            click.echo(error.by_hand)
+        raise
+    if installs and not config.is_of_file(settings, os.environ):
+        click.echo(_OTHER_STORE, err=True)
+    verb = "Adds to" if installs else "Removes from"
+    plan = [f"{verb} {change.path}: {change.purpose}" for change in changes if change.is_needed]
+    lines = _differences(changes) if diff else plan
+    # A script need not confirm an uninstall: only our own entries go, and a copy is kept.
+    asks = bool(plan) and not (dry_run or yes) and (installs or has_terminal())
     if asks:
-        _consent(invocation, row, changes, "uninstall", diff=diff)
+        _consent(invocation, row, changes, lines)
+        lines = []
     if not dry_run:
-        changes = installer.uninstall(changes, target)
-    lines = [] if asks else _change_lines(changes, "uninstall", diff=diff)
-    _report_changes(invocation, row, changes, "uninstall", lines, dry_run=dry_run)
-
-
-def _target(invocation: Invocation, project: bool) -> InstallTarget:
-    return InstallTarget.of(invocation.stores.settings(), os.environ, Path.cwd() if project else None)
-
-
-def _has_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _consent(
-    invocation: Invocation, client: Client, changes: list[Change], action: str = "install", *, diff: bool
-) -> None:
-    """Show what changes and ask for consent; `d` shows the diff."""
-    if not _has_terminal():
-        raise BadInput("there is no terminal to ask on, nothing was written: add --yes to write, or --dry-run to look")
-    for line in _change_lines(changes, action, diff=diff):
-        click.echo(line, err=invocation.as_json)
-    question = f"Write this for {client.title}? (y: yes, n: no, d: show the diff)"
-    while (reply := click.prompt(question, default="n", err=True).strip().lower()) in ("d", "diff"):
-        for line in _differences(changes):
-            click.echo(line, err=invocation.as_json)
-    if reply not in ("y", "yes"):
-        raise Conflict("not confirmed: nothing was written")
-
-
-def _change_lines(changes: list[Change], action: str, *, diff: bool) -> list[str]:
-    """A line for each file that changes, or the diffs."""
-    if diff:
-        return _differences(changes)
-    verb = "Adds to" if action == "install" else "Removes from"
-    return [f"{verb} {change.path}: {change.purpose}" for change in changes if change.is_needed]
-
-
-def _report_changes(
-    invocation: Invocation, client: Client, changes: list[Change], action: str, lines: list[str], *, dry_run: bool
-) -> None:
-    needed = [change for change in changes if change.is_needed]
-    advice = client.advice if action == "install" else ""
-    if not needed:
-        lines = [*lines, f"Nothing to change: {_UNCHANGED[action].format(client.title)}."]
+        changes = (installer.install if installs else installer.uninstall)(changes, target)
+    advice = row.advice if installs else ""
+    if not plan:
+        lines.append(f"Nothing to change: triskele is {'already' if installs else 'not'} installed in {row.title}.")
     elif dry_run:
-        lines = [*lines, "Nothing was written."]
+        lines.append("Nothing was written.")
     else:
-        lines = [*lines, *map(_written, needed), *([advice] if advice else [])]
-    document = {"client": client.name, "action": action, "dry_run": dry_run, "files": list(map(_file, changes))}
-    emit(invocation, {**document, "advice": advice}, lambda: "\n".join(lines))
+        for change in filter(lambda change: change.is_needed, changes):
+            backup = f" (before: {change.backup})" if change.backup else ""
+            lines.append(f"{'Removed' if change.after is None else 'Wrote'} {change.path}{backup}")
+        lines += [advice] if advice else []
+    document = {"client": row.name, "action": action, "dry_run": dry_run, "files": list(map(_file, changes))}
+    invocation.emit({**document, "advice": advice}, lambda: "\n".join(lines))
+
+
+def _consent(invocation: Invocation, client: Client, changes: list[Change], lines: list[str]) -> None:
+    """Show what changes and ask for consent; `d` shows the diff."""
+    if not has_terminal():
+        raise BadInput("there is no terminal to ask on, nothing was written: add --yes to write, or --dry-run to look")
+    question = f"Write this for {client.title}? (y: yes, n: no, d: show the diff)"
+    while True:
+        for line in lines:
+            click.echo(line, err=invocation.as_json)
+        reply = click.prompt(question, default="n", err=True).strip().lower()
+        if reply in ("y", "yes"):
+            return
+        if reply not in ("d", "diff"):
+            raise Conflict("not confirmed: nothing was written")
+        lines = _differences(changes)
 
 
 def _differences(changes: list[Change]) -> list[str]:
     """The diffs with control and direction characters escaped."""
     lines = [line.removesuffix("\r") for change in changes for line in change.difference.split("\n")[:-1]]
     return ["".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in line) for line in lines]
-
-
-def _written(change: Change) -> str:
-    backup = f" (before: {change.backup})" if change.backup else ""
-    return f"{'Removed' if change.after is None else 'Wrote'} {change.path}{backup}"
 
 
 def _file(change: Change) -> Document:

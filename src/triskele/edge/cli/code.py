@@ -6,8 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +18,7 @@ from triskele.code.search import CodeAnswer, CodeSearch, SymbolAnswer, TreeStatu
 from triskele.code.symbols import Located, names
 from triskele.config import NO_MODEL
 from triskele.edge.cli.commands import command_group
-from triskele.edge.cli.emit import Document, emit, shown
+from triskele.edge.cli.documents import Document, picked
 from triskele.edge.cli.invocation import Invocation, progress_bar, show_parts
 from triskele.edge.cli.options import EVERY
 from triskele.edge.cli.view import ID, MATCH, QUIET, note
@@ -52,11 +53,12 @@ def index(invocation: Invocation, path: str, rebuild: bool, no_embed: bool) -> N
 
     The words are searchable at once; vectors follow in a background process.
     """
-    searcher = _searcher(invocation, path, is_indexed=False)
+    languages.require()
+    searcher = _searcher(invocation, path)
     with progress_bar("indexing") as advance:
         status = searcher.index(advance, rebuild=rebuild)
     is_embedding = not no_embed and status.embedded < 1 and _embed_later(invocation, searcher.root)
-    emit(invocation, status, lambda: _status_view(status), embedding=is_embedding)
+    invocation.emit(status, lambda: _status_view(status), embedding=is_embedding)
     if is_embedding and not invocation.as_json:
         click.echo("Vectors follow in the background; `triskele code status` shows the share done.", err=True)
 
@@ -81,10 +83,18 @@ def search(invocation: Invocation, query: str, path: str, limit: int, by: str, e
         # Files changed since the last `code index`, or an update brought another model; one process embeds at a time.
         _embed_later(invocation, searcher.root)
     if invocation.as_json:
-        return invocation.write_json(shown(_answer_document(answer)))
+        document = {**picked(answer, "root hits files waiting"), "partial": answer.is_partial}
+        return invocation.write_json({**document, "embedded": round(answer.embedded, 3)})
     # Lines of code are not broken: they are copied, and read by programs.
     show_parts(_answer_view(answer, explain=explain), width=EVERY)
-    return _write_reservations(answer, has_model=invocation.stores.settings().recall.model != NO_MODEL)
+    if invocation.stores.settings().recall.model != NO_MODEL and answer.embedded < 1:
+        share = f"{answer.embedded:.0%} of the vectors are ready" if answer.embedded else "no vectors yet"
+        what = "Searched by meaning in part" if answer.embedded else "Searched by words only"
+        click.echo(f"{what}: {share} (`triskele code status` shows the progress).", err=True)
+    if answer.is_partial:
+        command = f"triskele code index {answer.root}"
+        click.echo(f"The index is incomplete: {answer.waiting:,} files wait; run `{command}`.", err=True)
+    return None
 
 
 @code.subcommand("triskele code symbol Session.get", "triskele code symbol parse_header --json")
@@ -94,14 +104,18 @@ def symbol(invocation: Invocation, name: str, path: str) -> int:
     """Show where a name is defined and used, and the memories that mention it."""
     searcher, under = _located(invocation, path)
     answer = searcher.symbol(name, under=under)
-    memories = _memories(invocation, name)
+    memories: list[Memory] = []
+    if invocation.stores.exists():
+        with invocation.open() as engine:
+            hits = engine.recall(name, all_projects=True, limit=50, logged=False).hits
+        memories = [hit.memory for hit in hits if names(hit.memory.content, name)][:_MOST_MEMORIES]
     document = {
         "root": answer.root,
         "definitions": list(map(_definition_document, answer.definitions)),
         "references": answer.references,
-        "memories": [{"id": memory.id, "content": memory.content} for memory in memories],
+        "memories": [picked(memory, "id content") for memory in memories],
     }
-    emit(invocation, document, lambda: _symbol_view(answer, memories))
+    invocation.emit(document, lambda: _symbol_view(answer, memories))
     return 0 if answer.definitions or answer.references else 1
 
 
@@ -112,9 +126,8 @@ def status(invocation: Invocation, path: str | None) -> None:
     roots = (
         [_located(invocation, path)[0].root] if path else tree_index.indexed_trees(invocation.stores.settings().home)
     )
-    trees = [_searcher(invocation, root, is_indexed=True).status() for root in roots]
-    emit(
-        invocation,
+    trees = [_searcher(invocation, root).status() for root in roots]
+    invocation.emit(
         {"trees": trees},
         lambda: "\n".join(map(_status_view, trees)) or "No tree is indexed: `triskele code index PATH` starts.",
     )
@@ -126,7 +139,7 @@ def remove(invocation: Invocation, path: str) -> None:
     """Delete the index of a tree; the tree stays as it is."""
     searcher, _ = _located(invocation, path)
     searcher.remove()
-    emit(invocation, {"removed": searcher.root}, lambda: f"Removed the index of {searcher.root}.")
+    invocation.emit({"removed": searcher.root}, lambda: f"Removed the index of {searcher.root}.")
 
 
 @code.subcommand("triskele code embed ~/src/shop", hidden=True)
@@ -140,16 +153,14 @@ def embed(invocation: Invocation, path: str) -> None:
         invocation.write_json({"waiting": waiting})
 
 
-def _searcher(invocation: Invocation, path: str | Path, *, is_indexed: bool) -> CodeSearch:
-    if not is_indexed:
-        languages.require()
+def _searcher(invocation: Invocation, path: str | Path) -> CodeSearch:
     settings = invocation.stores.settings()
     return opened(settings.home, tree_index.resolve(path), settings.recall.model)
 
 
 def _located(invocation: Invocation, path: str) -> tuple[CodeSearch, str]:
     root, under = locate(invocation.stores.settings().home, path)
-    return _searcher(invocation, root, is_indexed=True), under
+    return _searcher(invocation, root), under
 
 
 def _embed_later(invocation: Invocation, root: Path) -> bool:
@@ -159,58 +170,24 @@ def _embed_later(invocation: Invocation, root: Path) -> bool:
         return False
     # Without -P the tree's own files would be imported in place of Python's.
     command = [sys.executable, "-P", "-m", "triskele", "code", "embed", os.fspath(root)]
+    silent: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     try:
-        subprocess.Popen(
-            command,
-            env=invocation.environ(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        subprocess.Popen(command, env=invocation.environ(), start_new_session=True, **silent)
     except OSError:
         return False
     return True
 
 
-def _memories(invocation: Invocation, name: str) -> list[Memory]:
-    """The memories of all projects that name a symbol."""
-    if not invocation.stores.exists():
-        return []
-    with invocation.open_existing() as engine:
-        hits = engine.recall(name, all_projects=True, limit=50, logged=False).hits
-    return [hit.memory for hit in hits if names(hit.memory.content, name)][:_MOST_MEMORIES]
-
-
 def named_code(invocation: Invocation, memory: Memory) -> list[Document]:
     """Definitions that a memory names, in the indexed tree around this folder."""
-    try:
+    with suppress(TriskeleError):
         return list(map(_definition_document, _located(invocation, ".")[0].mentioned(memory.content)))
-    except TriskeleError:
-        return []
-
-
-def _answer_document(answer: CodeAnswer) -> Document:
-    return {
-        "root": answer.root,
-        "hits": answer.hits,
-        "files": answer.files,
-        "waiting": answer.waiting,
-        "partial": answer.is_partial,
-        "embedded": round(answer.embedded, 3),
-    }
+    return []
 
 
 def _definition_document(located: Located) -> Document:
-    definition = located.definition
-    return {
-        "path": located.path,
-        "start_line": definition.start_line,
-        "end_line": definition.end_line,
-        "symbol": definition.qualified,
-        "kind": definition.kind,
-        "signature": definition.signature,
-    }
+    lines, text = picked(located.definition, "start_line end_line"), picked(located.definition, "kind signature")
+    return {"path": located.path, **lines, "symbol": located.definition.qualified, **text}
 
 
 def _answer_view(answer: CodeAnswer, *, explain: bool) -> Iterator[Renderable]:
@@ -225,17 +202,6 @@ def _answer_view(answer: CodeAnswer, *, explain: bool) -> Iterator[Renderable]:
         yield note("\n".join(f"  {line}" for line in excerpt))
     if not answer.hits:
         yield note("Nothing found.")
-
-
-def _write_reservations(answer: CodeAnswer, *, has_model: bool) -> None:
-    """Say what was not searched."""
-    if has_model and answer.embedded < 1:
-        share = f"{answer.embedded:.0%} of the vectors are ready" if answer.embedded else "no vectors yet"
-        what = "Searched by meaning in part" if answer.embedded else "Searched by words only"
-        click.echo(f"{what}: {share} (`triskele code status` shows the progress).", err=True)
-    if answer.is_partial:
-        command = f"triskele code index {answer.root}"
-        click.echo(f"The index is incomplete: {answer.waiting:,} files wait; run `{command}`.", err=True)
 
 
 def _symbol_view(answer: SymbolAnswer, memories: Sequence[Memory]) -> str:

@@ -1,19 +1,18 @@
-"""How commands are declared: options of every command, examples, groups, and help in two sizes."""
+"""How commands are declared: options of every command, examples, groups, help in two sizes, and completion."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from triskele.edge.cli.invocation import Invocation
 
-_GLOBAL = ("json", "store")
+_GLOBAL = ("as_json", "store")
 # Options that compare ways to rank.
 _MEASURING = ("legs", "fusion", "rerank", "order", "near")
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 Declaration = Callable[[Callable[..., Any]], click.Command]
 
 
@@ -26,9 +25,8 @@ def command(*lines: str, everyday: Sequence[str] = (), **details: Any) -> Declar
         details |= {"cls": EverydayCommand, "everyday": everyday}
 
     def declared(function: Callable[..., Any]) -> click.Command:
-        run: Callable[..., Any] = click.pass_obj(global_options(function))
         declare: Callable[..., click.Command] = click.command(epilog=examples(*lines), **details)
-        return declare(run)
+        return declare(click.pass_obj(global_options(function)))
 
     return declared
 
@@ -93,15 +91,18 @@ class EverydayCommand(click.Command):
         shared = [*(option for option in options if option.name in _GLOBAL), *([own] if own else [])]
         measuring = [option for option in options if option.name in _MEASURING]
         advanced = [option for option in options if option not in (*everyday, *shared, *measuring)]
-        shows_all = ctx.ensure_object(Invocation).shows_all
-        _write_options(formatter, ctx, "Options", everyday)
-        if shows_all:
-            _write_options(formatter, ctx, "Advanced options", advanced)
-            _write_options(formatter, ctx, "Options for measuring", measuring)
-        _write_options(formatter, ctx, "Options of every command", shared)
-        for title, rest in (("Advanced", advanced), ("For measuring", measuring)):
-            if rest and not shows_all:
-                names = ", ".join(option.opts[0] for option in rest)
+        described, named = {"Options": everyday}, {"Advanced": advanced, "For measuring": measuring}
+        if ctx.ensure_object(Invocation).shows_all:
+            described |= {"Advanced options": advanced, "Options for measuring": measuring}
+            named.clear()
+        described["Options of every command"] = shared
+        for title, group in described.items():
+            if records := [record for option in group if (record := option.get_help_record(ctx)) is not None]:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+        for title, group in named.items():
+            if group:
+                names = ", ".join(option.opts[0] for option in group)
                 write_more(formatter, f"{names} (triskele help {ctx.info_name} --all)", title)
 
 
@@ -110,27 +111,19 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def global_options(command: Function) -> Function:
-    """`--json` and `--store`, before or after the name of the command."""
-    for option in (
-        click.option("--store", metavar="URL", expose_value=False, callback=_take_store, help="Use another store."),
-        click.option("--json", is_flag=True, expose_value=False, callback=_take_json, help="Print one JSON document."),
-    ):
-        command = option(command)
-    # They come last in the help.
+def global_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--json` and `--store`, before or after the name of the command, and last in its help."""
+
+    def take(context: click.Context, option: click.Parameter, value: str | bool | None) -> None:
+        if value not in (None, False):
+            setattr(context.ensure_object(Invocation), str(option.name), value)
+
+    shared: dict[str, Any] = {"expose_value": False, "callback": take}
+    click.option("--store", metavar="URL", help="Use another store.", **shared)(command)
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON document.", **shared)(command)
     params: list[click.Parameter] = vars(command)["__click_params__"]
     params[:] = params[-2:] + params[:-2]
     return command
-
-
-def _take_store(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        context.ensure_object(Invocation).store = value
-
-
-def _take_json(context: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        context.ensure_object(Invocation).as_json = True
 
 
 def did_you_mean(word: str, words: Iterable[str], meanings: Mapping[str, str] | None = None) -> str:
@@ -154,21 +147,7 @@ def write_more(formatter: click.HelpFormatter, text: str, title: str = "Advanced
         formatter.write_text(text)
 
 
-def _write_options(
-    formatter: click.HelpFormatter, ctx: click.Context, title: str, options: Sequence[click.Option]
-) -> None:
-    records = [record for record in (option.get_help_record(ctx) for option in options) if record is not None]
-    if records:
-        with formatter.section(title):
-            formatter.write_dl(records)
-
-
-@command(
-    "triskele help --all",
-    "triskele help recall --all",
-    "triskele help secrets reveal",
-    name="help",
-)
+@command("triskele help --all", "triskele help recall --all", "triskele help secrets reveal", name="help")
 @click.argument("words", metavar="[COMMAND]...", nargs=-1)
 @click.option("--all", "shows_all", is_flag=True, help="Also the advanced commands and options.")
 @click.pass_context
@@ -184,6 +163,21 @@ def help_(context: click.Context, invocation: Invocation, words: tuple[str, ...]
             raise unknown_command(word, names, context)
         described = click.Context(command, info_name=word, parent=described)
     text = described.get_help()
-    if invocation.as_json:
-        return invocation.write_json({"command": described.command_path, "help": text})
-    return click.echo(text)
+    invocation.emit({"command": described.command_path, "help": text}, lambda: text)
+
+
+@command(
+    "triskele completion bash > ~/.local/share/bash-completion/completions/triskele",
+    "triskele completion fish > ~/.config/fish/completions/triskele.fish",
+    'source <(triskele completion zsh)      (in ~/.zshrc, after "compinit")',
+)
+@click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(("bash", "zsh", "fish")))
+@click.pass_context
+def completion(context: click.Context, invocation: Invocation, shell: str) -> None:
+    """Print a completion script for a shell."""
+    from click.shell_completion import get_completion_class
+
+    maker = get_completion_class(shell)
+    assert maker is not None
+    script = maker(context.find_root().command, {}, "triskele", "_TRISKELE_COMPLETE").source()
+    invocation.emit({"shell": shell, "script": script}, lambda: script)

@@ -6,10 +6,9 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,20 +17,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triskele.config import COMMANDS, NO_MODEL, converted, file_of, load, shown_url, source_of
-from triskele.edge.cli.commands import command_group
-from triskele.edge.cli.emit import emit
+from triskele.edge.cli.commands import command_group, did_you_mean
 from triskele.edge.cli.invocation import Invocation
-from triskele.edge.cli.view import ID, QUIET, note, table
+from triskele.edge.cli.view import ID, QUIET, Table, note
 from triskele.edge.http.codec import to_json
 from triskele.edge.http.connections import checked_address
+from triskele.edge.install import config_files
 from triskele.errors import BadInput, TriskeleError
 
 if TYPE_CHECKING:
     from triskele.config import Settings
     from triskele.edge.cli.view import Renderable
 
-# The settings file is in the data folder: it cannot set the path of that folder.
-_NOT_IN_FILE = ("home",)
 _NEGATIVE = re.compile(r"-\.?\d")
 _STILL_STARTED = (
     "The command line no longer starts the background process; hooks, MCP clients and `triskele ui` still do:"
@@ -58,21 +55,17 @@ def list_settings(invocation: Invocation) -> None:
 def _list(invocation: Invocation) -> None:
     settings = invocation.stores.settings()
     values, file = _by_name(settings), file_of(os.environ, settings.home)
-    document = {"settings": values, "file": str(file), "project": settings.project}
-    emit(invocation, document, lambda: _settings_view(values, file))
 
+    def view() -> Iterator[Renderable]:
+        rows = []
+        for name, setting in values.items():
+            origin = note(setting["origin"], QUIET if setting["origin"] == "default" else ID)
+            rows.append((note(name), note(value_text(name, setting["value"])), origin))
+        yield Table(("setting", "value", "from"), rows, wraps={1, 2})
+        yield note(f"Settings file: {file}{'' if file.exists() else ' (does not exist yet)'}", QUIET)
+        yield note("Change a setting with `triskele config set KEY VALUE`.", QUIET)
 
-def _settings_view(values: Mapping[str, Mapping[str, Any]], file: Path) -> Iterator[Renderable]:
-    """All settings with value and source."""
-    rows = table("setting", "value", "from")
-    for column in rows.columns[1:]:
-        column.wraps = True
-    for name, setting in values.items():
-        origin = note(setting["origin"], QUIET if setting["origin"] == "default" else ID)
-        rows.add_row(note(name), note(value_text(name, setting["value"])), origin)
-    yield rows
-    yield note(f"Settings file: {file}{'' if file.exists() else ' (does not exist yet)'}", QUIET)
-    yield note("Change a setting with `triskele config set KEY VALUE`.", QUIET)
+    invocation.emit({"settings": values, "file": str(file), "project": settings.project}, view)
 
 
 @config.subcommand("triskele config get recall.limit", "triskele config get agents.private_to --json")
@@ -82,19 +75,15 @@ def get(invocation: Invocation, key: str) -> None:
     settings = invocation.stores.settings()
     setting = _by_name(settings)[_checked_name(key, settings)]
     if key == "recall.model" and not invocation.as_json:
-        model = _model_in_use(invocation, settings)
+        model = settings.recall.model
+        # Without a readable store the default is in use.
+        with suppress(TriskeleError):
+            if invocation.stores.exists():
+                with invocation.stores.open_local() as engine:
+                    model = engine.upkeep.model_in_force()
         if model != setting["value"]:
             click.echo(f"A switch overrides the default: {model} is in use (`triskele models list`).", err=True)
-    emit(invocation, {"key": key, **setting, "project": settings.project}, lambda: value_text(key, setting["value"]))
-
-
-def _model_in_use(invocation: Invocation, settings: Settings) -> str:
-    """The model that recall uses, or without a store the default."""
-    with suppress(TriskeleError):
-        if invocation.stores.exists():
-            with invocation.stores.open_local() as engine:
-                return engine.upkeep.model_in_force()
-    return settings.recall.model
+    invocation.emit({"key": key, **setting, "project": settings.project}, lambda: value_text(key, setting["value"]))
 
 
 class _WithNegative(click.Command):
@@ -141,22 +130,28 @@ def store_setting(key: str, value: str | None) -> Path:
     settings = load({**home, "TRISKELE_CONFIG": os.devnull})
     file = file_of(os.environ, settings.home)
     before = _read(file)
-    is_in_file = value is None and _is_removable(before, key, settings)
-    if not is_in_file and _checked_name(key, settings) in _NOT_IN_FILE:
-        raise BadInput(f"{key} is not in the settings file: set the environment variable TRISKELE_{key.upper()}")
+    document = tomllib.loads(before)
+    is_section = isinstance(document.get(key), dict) and is_dataclass(getattr(settings, key, None))
+    is_in_file = value is None and bool(_occurrences(document, key)) and not is_section
+    # The settings file is in the data folder: it cannot set the path of that folder.
+    if not is_in_file and _checked_name(key, settings) == "home":
+        raise BadInput("home is not in the settings file: set the environment variable TRISKELE_HOME")
     typed = None if value is None else _typed(key, value, _by_name(settings)[key]["value"])
     text = _changed(before, key, typed)
     try:
         changed = _check(text, settings.home)
     except BadInput:
-        if _is_readable(before, settings.home):
+        try:
+            _check(before, settings.home)
+        except BadInput:
+            # The file was wrong before: the new value alone decides.
+            changed = _check(_changed("", key, typed), settings.home)
+        else:
             raise
-        # The file was wrong before: the new value alone decides.
-        changed = _check(_changed("", key, typed), settings.home)
     # An empty service means none; an empty model is a mistake.
     if key in _CHECKS and (value or (key == "recall.model" and value is not None)):
         _CHECKS[key](changed, key, value)
-    _write(file, text)
+    config_files.write(file.resolve(), text.encode())
     if value is not None and (section := _no_section(before, key)):
         click.echo(f"{section} was not a section in {file}: its value is replaced by [{section}].", err=True)
     return file
@@ -172,12 +167,13 @@ def _change(invocation: Invocation, key: str, value: str | None) -> None:
     setting = _by_name(settings).get(key, {"value": None, "origin": "unknown"})
     kind, _, variable = setting["origin"].partition(" ")
     in_force = f"{key} is {value_text(key, setting['value']) or 'empty'}"
-    line = f"{in_force} ({'default' if kind == 'default' else file})."
-    if kind == "unknown":
-        line = f"{key} is removed from {file}."
-    elif kind == "environment":
-        line = f"{key} is changed in {file}."
-    emit(invocation, {"key": key, **setting, "file": str(file), "project": settings.project}, lambda: line)
+    lines = {
+        "default": f"{in_force} (default).",
+        "environment": f"{key} is changed in {file}.",
+        "unknown": f"{key} is removed from {file}.",
+    }
+    line = lines.get(kind, f"{in_force} ({file}).")
+    invocation.emit({"key": key, **setting, "file": str(file), "project": settings.project}, lambda: line)
     if invocation.as_json:
         return
     if kind == "environment":
@@ -190,9 +186,8 @@ def _checked_name(key: str, settings: Settings) -> str:
     names = list(_by_name(settings))
     if key in names:
         return key
-    close = get_close_matches(key, names, n=1)
-    hint = f"did you mean {close[0]}?" if close else "`triskele config` lists all of them"
-    raise BadInput(f"unknown setting {key!r}: {hint}")
+    hint = did_you_mean(key, names) or ": `triskele config` lists all of them"
+    raise BadInput(f"unknown setting {key!r}{hint}")
 
 
 def _typed(key: str, value: str, now: Any) -> Any:
@@ -255,13 +250,6 @@ def _no_section(text: str, key: str) -> str:
     return section if value is not None and not isinstance(value, dict) else ""
 
 
-def _is_removable(text: str, key: str, settings: Settings) -> bool:
-    """Whether the file has this key, as a value."""
-    document = tomllib.loads(text)
-    is_section = isinstance(document.get(key), dict) and is_dataclass(getattr(settings, key, None))
-    return bool(_occurrences(document, key)) and not is_section
-
-
 def _check(text: str, home: Path) -> Settings:
     """Read the settings of a text, without the environment; refuse wrong ones."""
     # Imported here: the help of a command does not need them.
@@ -278,14 +266,6 @@ def _check(text: str, home: Path) -> Settings:
         except BadInput as error:
             raise BadInput(str(error).replace(f" (in {tried})", "").replace(f" in {tried}", "")) from None
     return settings
-
-
-def _is_readable(text: str, home: Path) -> bool:
-    try:
-        _check(text, home)
-    except BadInput:
-        return False
-    return True
 
 
 def _check_model(settings: Settings, key: str, name: str) -> None:
@@ -335,15 +315,6 @@ _CHECKS: dict[str, Callable[[Settings, str, str], None]] = {
 }
 
 
-def _write(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    target = file.resolve()
-    starting = target.with_name(f"{target.name}.{os.getpid()}")
-    starting.write_text(text, encoding="utf-8")
-    starting.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o600)
-    starting.replace(target)
-
-
 def value_text(key: str, value: Any) -> str:
     """Write a value as `config set` takes it."""
     if isinstance(value, bool):
@@ -355,11 +326,9 @@ def value_text(key: str, value: Any) -> str:
 
 def _by_name(settings: Settings) -> dict[str, Any]:
     values: dict[str, Any] = {"home": str(settings.home), "project": settings.project}
-    parts = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    for section, part in parts.items():
-        if not is_dataclass(part):
-            continue
-        values |= {f"{section}.{field.name}": to_json(getattr(part, field.name)) for field in fields(part)}
+    for section in fields(settings):
+        if is_dataclass(part := getattr(settings, section.name)):
+            values |= {f"{section.name}.{field.name}": to_json(getattr(part, field.name)) for field in fields(part)}
     values["store.url"] = shown_url(settings.store.url)
     values["store.read_url"] = settings.store.read_url and shown_url(settings.store.read_url)
     return {name: {"value": value, "origin": settings.origins.get(name, "default")} for name, value in values.items()}

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from triskele.edge.cli.commands import command, command_group
-from triskele.edge.cli.emit import emit
-from triskele.edge.cli.invocation import Invocation, progress_bar, show_parts
-from triskele.edge.cli.options import writing_place, written_project
-from triskele.edge.cli.view import (
-    ID,
-    MATCH,
-    QUIET,
-    WARNING,
-    Indented,
-    ShortIds,
-    day,
-    is_terminal,
-    note,
-    plural,
-    screen_width,
-    stacked,
-    table,
-)
+from triskele.edge.cli.documents import picked
+from triskele.edge.cli.invocation import Invocation, has_keys, progress_bar, read_key, show_parts
+from triskele.edge.cli.options import writing_place
+from triskele.edge.cli.view import ID, MATCH, QUIET, WARNING, Indented, Table, day, note, plural, screen_width, stacked
 from triskele.edge.wording import VERBS, one_line, reason_text, reasons_text, shown_content, visible
 from triskele.errors import BadInput
-from triskele.replies.rooms import Rationale
-from triskele.text import timestamps
+from triskele.replies.rooms import Reviewed
 from triskele.text.ids import new_batch
 from triskele.types import Verdict
 
@@ -40,11 +23,10 @@ if TYPE_CHECKING:
     from triskele.agents.learning import Learned
     from triskele.bench.own.judge import JudgingItem, JudgingSession
     from triskele.curation.whole_store import ReviewResult, UpkeepFinding
-    from triskele.edge.cli.emit import Document
-    from triskele.edge.cli.view import Renderable, Styled
+    from triskele.edge.cli.documents import Document
+    from triskele.edge.cli.view import Renderable, ShortIds, Styled
     from triskele.engine.protocol import Engine
-    from triskele.engine.upkeep import CurationPlan
-    from triskele.replies.rooms import Proposal
+    from triskele.replies.rooms import Proposal, Rationale
     from triskele.types import Memory
 
 _KEYS = (("a", "accept"), ("r", "reject"), ("s", "skip"), ("q", "stop"))
@@ -52,7 +34,6 @@ _ACCEPT, _REJECT, _SKIP = "a", "r", "s"
 _STOP = frozenset({"q", "", "\x04", "\x1b"})
 _GRADES = (("0", "unrelated"), ("1", "related, no answer"), ("2", "answers in part"), ("3", "answers it"))
 _OTHER_KEYS = (("u", "undo"), ("s", "skip the question"), ("q", "stop; grades are kept"))
-_TERMINAL = "/dev/tty"
 _LEAVING = frozenset({"q", "Q", "", "\x04"})
 
 
@@ -73,13 +54,9 @@ def review() -> None:
 @review.subcommand("triskele review list --json", name="list")
 def list_proposals(invocation: Invocation) -> None:
     """List the proposals that wait."""
-    with invocation.open_existing() as engine:
+    with invocation.open() as engine:
         pending = _pending(engine)
-        emit(
-            invocation,
-            {"proposals": list(map(_proposal_document, pending))},
-            lambda: _proposals_view(pending, _short(engine, pending)),
-        )
+        invocation.emit({"proposals": list(map(_proposal_document, pending))}, lambda: _proposals_view(pending, engine))
 
 
 @review.subcommand("triskele review accept 5b86e0 1f20c3", "triskele review accept --above 0.9")
@@ -92,12 +69,11 @@ def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) ->
     """
     if bool(ids) == (above is not None):
         raise click.UsageError("give the ids of proposals, or --above")
-    with invocation.open_existing() as engine:
+    with invocation.open() as engine:
         reviewed = engine.curation.accept(*ids, above=above)
-        emit(
-            invocation,
+        invocation.emit(
             {"accepted": dict.fromkeys(reviewed.accepted, reviewed.batch), "skipped": reviewed.skipped},
-            lambda: _accepted_view(reviewed.accepted, reviewed.skipped, reviewed.batch),
+            lambda: _accepted_view(reviewed),
         )
 
 
@@ -105,9 +81,9 @@ def accept(invocation: Invocation, ids: tuple[str, ...], above: float | None) ->
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 def reject(invocation: Invocation, ids: tuple[str, ...]) -> None:
     """Drop proposals; the same ones are not made again."""
-    with invocation.open_existing() as engine:
+    with invocation.open() as engine:
         rejected = engine.curation.reject(*ids).rejected
-        emit(invocation, {"rejected": rejected}, lambda: "\n".join(f"{id} rejected" for id in rejected))
+        invocation.emit({"rejected": rejected}, lambda: "\n".join(f"{id} rejected" for id in rejected))
 
 
 def _pending(engine: Engine) -> list[Proposal]:
@@ -115,15 +91,9 @@ def _pending(engine: Engine) -> list[Proposal]:
     return [proposal for proposal in engine.curation.proposals() if proposal.kind is not Verdict.CONFLICT]
 
 
-def _short(engine: Engine, pending: list[Proposal]) -> dict[str, str]:
-    stored = (proposal for proposal in pending if proposal.is_stored)
-    ids = {memory.id for proposal in stored for memory in (proposal.new, proposal.old) if memory is not None}
-    return engine.shorten(ids) if ids else {}
-
-
 def _walk(invocation: Invocation) -> None:
     """Show each proposal, and do what the pressed key means."""
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         pending = _pending(engine)
         if not pending:
             return click.echo("No proposals to review.")
@@ -135,7 +105,7 @@ def _walk(invocation: Invocation) -> None:
             if proposal.id not in {other.id for other in _pending(engine)}:
                 skipped.append(proposal.id)
                 continue
-            invocation.write(*_one_proposal_view(proposal, f"{number} of {len(pending)}"))
+            show_parts(_one_proposal_view(proposal, f"{number} of {len(pending)}"))
             key = _key()
             if key in _STOP:
                 break
@@ -147,7 +117,7 @@ def _walk(invocation: Invocation) -> None:
                 engine.curation.reject(proposal.id)
                 rejected += 1
         if accepted or skipped:
-            invocation.write(*_accepted_view(accepted, skipped, batch))
+            show_parts(_accepted_view(Reviewed(tuple(accepted), skipped=tuple(skipped), batch=batch)))
         left = len(_pending(engine))
         return click.echo(f"{len(accepted)} accepted, {rejected} rejected, {left} left.")
 
@@ -178,31 +148,30 @@ def curate(invocation: Invocation, dry_run: bool, threshold: float | None, limit
     """
     if dry_run and threshold is not None:
         raise click.UsageError("--dry-run and --apply exclude each other")
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         if engine.settings.curation.llm_calls:
             for problem in engine.upkeep.model_problems():
                 click.echo(problem, err=True)
-        if threshold is not None and not yes:
-            _confirm(invocation, engine.upkeep.plan_curation(threshold))
+        # More than the daily share needs consent.
+        if threshold is not None and not yes and (plan := engine.upkeep.plan_curation(threshold)).needs_consent:
+            change = f"this would change about {plan.changes:,} of {plan.memories:,} memories"
+            if not invocation.can_ask():
+                raise BadInput(f"{change}, more than {plan.most_a_day:,} a day: confirm it with --yes")
+            if not click.confirm(f"{change[0].upper()}{change[1:]}. Go on?", err=True):
+                raise BadInput("not confirmed: nothing was changed")
         with progress_bar("Reviewing") as progress:
             result = engine.upkeep.curate(threshold=threshold, is_dry=dry_run, limit=limit, progress=progress)
         pending = 0 if dry_run else engine.stats().proposals
-        emit(
-            invocation,
-            _review_document(result),
-            lambda: _review_view(result, engine.shorten, pending, is_dry=dry_run),
+        invocation.emit(
+            {
+                "read": result.read,
+                "batch": result.batch or None,
+                "applied": list(map(_finding_document, result.applied)),
+                "proposals": list(map(_finding_document, result.findings)),
+                "new": result.proposed,
+            },
+            lambda: _review_view(result, engine, pending, is_dry=dry_run),
         )
-
-
-def _confirm(invocation: Invocation, plan: CurationPlan) -> None:
-    """Ask before a change of more than the daily share."""
-    if not plan.needs_consent:
-        return
-    change = f"this would change about {plan.changes:,} of {plan.memories:,} memories"
-    if not invocation.can_ask():
-        raise BadInput(f"{change}, more than {plan.most_a_day:,} a day: confirm it with --yes")
-    if not click.confirm(f"{change[0].upper()}{change[1:]}. Go on?", err=True):
-        raise BadInput("not confirmed: nothing was changed")
 
 
 @command("triskele learn ~/.claude/projects/shop/3f9c.jsonl --dry-run", "triskele learn talk.jsonl --dial strict")
@@ -212,9 +181,7 @@ def _confirm(invocation: Invocation, plan: CurationPlan) -> None:
     "--dial", type=click.Choice(["strict", "normal", "all"]), help="The required confidence; normal unless configured."
 )
 @writing_place
-def learn(
-    invocation: Invocation, file: Path, dry_run: bool, dial: str | None, project: str | None, everywhere: bool
-) -> None:
+def learn(invocation: Invocation, file: Path, dry_run: bool, dial: str | None, project: str | None) -> None:
     """Keep what you said in the transcript of an agent.
 
     It reads transcripts of Claude Code, Codex and Gemini, by rules on your own words: what you asked to remember,
@@ -224,21 +191,17 @@ def learn(
     With curation.llm_calls set the language model of [llm] reads the conversation too, except private ones; what it
     finds waits in `triskele review`, and --dry-run asks it as well.
     """
-    with invocation.stores.open_local() as engine:
+    with invocation.stores.open_local(creates=True) as engine:
         usual = engine.settings.curation.learn
         chosen = dial or (usual if usual != "off" else "normal")
-        target = written_project(project, everywhere)
-        learned = engine.upkeep.learn(file, dial=chosen, project=target, is_dry=dry_run)
-        emit(invocation, learned_document(learned), lambda: _learned_view(learned, is_dry=dry_run))
+        learned = engine.upkeep.learn(file, dial=chosen, project=project, is_dry=dry_run)
+        invocation.emit(learned_document(learned), lambda: _learned_view(learned, is_dry=dry_run))
 
 
 def _proposal_document(proposal: Proposal) -> Document:
     """A proposal as JSON."""
     return {
-        "id": proposal.id,
-        "kind": proposal.kind.value,
-        "confidence": proposal.confidence,
-        "created": timestamps.to_text(proposal.created),
+        **picked(proposal, "id kind confidence created"),
         "new": _memory_document(proposal.new, is_stored=proposal.is_stored),
         "old": _memory_document(proposal.old) if proposal.old else None,
         "reasons": list(map(reason_text, proposal.reasons)),
@@ -250,30 +213,29 @@ def _memory_document(memory: Memory, *, is_stored: bool = True) -> Document:
     return {"id": memory.id if is_stored else None, "content": content, "category": memory.category}
 
 
-def _proposals_view(pending: Sequence[Proposal], short: ShortIds) -> Iterator[Renderable]:
+def _proposals_view(pending: Sequence[Proposal], engine: Engine) -> Iterator[Renderable]:
     """The review queue line by line."""
     if not pending:
         yield note("No proposals to review.")
         return
-    rows = table("id", "conf.", "memories and reasons", last_takes_rest=True)
+    stored = [memory.id for each in pending if each.is_stored for memory in (each.new, each.old) if memory is not None]
+    short = engine.shorten(stored) if stored else {}
+    rows = []
     for proposal in pending:
         lines = _sides(proposal.new, proposal.old, proposal.kind, proposal.reasons, short)
-        rows.add_row(note(proposal.id, ID), note(f"{proposal.confidence:.2f}", QUIET), lines)
-    yield rows
+        rows.append((note(proposal.id, ID), note(f"{proposal.confidence:.2f}", QUIET), lines))
+    yield Table(("id", "conf.", "memories and reasons"), rows, last_takes_rest=True)
     yield note(f"{plural(len(pending), 'proposal')} · review them with `triskele review`", QUIET)
 
 
 def _sides(new: Memory, old: Memory | None, verdict: Verdict, reasons: Sequence[Rationale], short: ShortIds) -> Styled:
     """The newer memory, what it is to the older one, and why."""
-    lines = [_side(new, short, "")]
-    if old is not None:
-        lines.append(_side(old, short, f"{VERBS[verdict]} "))
+    lines = []
+    for verb, memory in (("", new), (f"{VERBS[verdict]} ", old)):
+        if memory is not None:
+            id = short.get(memory.id, "")
+            lines.append(note(verb, MATCH) + note(id, ID) + note(" " if id else "") + note(one_line(memory.content)))
     return stacked(*lines, note(reasons_text(reasons), QUIET))
-
-
-def _side(memory: Memory, short: ShortIds, verb: str) -> Styled:
-    id = short.get(memory.id, "")
-    return note(verb, MATCH) + note(id, ID) + note(" " if id else "") + note(one_line(memory.content))
 
 
 def _one_proposal_view(proposal: Proposal, heading: str) -> Iterator[Styled]:
@@ -282,37 +244,23 @@ def _one_proposal_view(proposal: Proposal, heading: str) -> Iterator[Styled]:
     yield note(heading, QUIET)
     default = f"The newer memory {VERBS[proposal.kind]} the older one?"
     yield note(questions.get(proposal.kind, default), MATCH)
-    yield _dated("new", proposal.new)
-    if proposal.old:
-        yield _dated("old", proposal.old)
+    for side, memory in (("new", proposal.new), ("old", proposal.old)):
+        if memory is not None:
+            yield note(f"  {side}  {day(memory.created_at)}  ", QUIET) + note(one_line(memory.content))
     yield note(f"because {reasons_text(proposal.reasons)} (confidence {proposal.confidence:.2f})", QUIET)
 
 
-def _dated(side: str, memory: Memory) -> Styled:
-    return note(f"  {side}  {day(memory.created_at)}  ", QUIET) + note(one_line(memory.content))
-
-
-def _accepted_view(ids: Sequence[str], skipped: Sequence[str], batch: str) -> Iterator[Renderable]:
+def _accepted_view(reviewed: Reviewed) -> Iterator[Renderable]:
     """The accepted proposals, how to undo them, and the skipped ones."""
+    ids, skipped = reviewed.accepted, reviewed.skipped
     yield from (note(f"{id} accepted") for id in ids)
     if ids:
-        yield note(f"{plural(len(ids), 'proposal')} accepted (undo: triskele undo --batch {batch})")
+        yield note(f"{plural(len(ids), 'proposal')} accepted (undo: triskele undo --batch {reviewed.batch})")
     if skipped:
         why = "outdated by one accepted before, or by a change meanwhile"
         yield note(f"{plural(len(skipped), 'proposal')} skipped, {why}: {', '.join(skipped)}")
     if not ids and not skipped:
         yield note("Nothing to accept.")
-
-
-def _review_document(result: ReviewResult) -> Document:
-    """The findings of a review as JSON."""
-    return {
-        "read": result.read,
-        "batch": result.batch or None,
-        "applied": list(map(_finding_document, result.applied)),
-        "proposals": list(map(_finding_document, result.findings)),
-        "new": result.proposed,
-    }
 
 
 def _finding_document(finding: UpkeepFinding) -> Document:
@@ -332,19 +280,15 @@ def _memories(finding: UpkeepFinding) -> list[Memory]:
     return [memory for memory in (finding.decision.new, finding.decision.old) if memory is not None]
 
 
-def _review_view(
-    result: ReviewResult, shorten: Callable[[Iterable[str]], Mapping[str, str]], waiting: int, *, is_dry: bool
-) -> Iterator[Renderable]:
+def _review_view(result: ReviewResult, engine: Engine, waiting: int, *, is_dry: bool) -> Iterator[Renderable]:
     """The findings of a review, and how many were applied or proposed."""
     findings = [*result.applied, *result.findings]
     if findings:
-        short = shorten({memory.id for finding in findings for memory in _memories(finding)})
-        rows = table("finding", "conf.", "memories and reasons", last_takes_rest=True)
-        for finding in findings:
-            decision = finding.decision
+        short, rows = engine.shorten({memory.id for finding in findings for memory in _memories(finding)}), []
+        for kind, decision in findings:
             lines = _sides(decision.new, decision.old, decision.verdict, decision.reasons, short)
-            rows.add_row(note(finding.finding.value), note(f"{decision.confidence:.2f}", QUIET), lines)
-        yield rows
+            rows.append((note(kind.value), note(f"{decision.confidence:.2f}", QUIET), lines))
+        yield Table(("finding", "conf.", "memories and reasons"), rows, last_takes_rest=True)
     yield note(f"{plural(result.read, 'memory')} read, {plural(len(findings), 'finding')}.")
     if result.applied:
         yield note(f"{plural(len(result.applied), 'change')} applied; undo: triskele undo --batch {result.batch}")
@@ -358,10 +302,7 @@ def learned_document(learned: Learned) -> Document:
     return {
         "kept": [_learned_memory(learned, memory, is_stored=bool(learned.batch)) for memory in learned.kept],
         "proposed": [_learned_memory(learned, memory, is_stored=False) for memory in learned.proposed],
-        "skipped": learned.skipped,
-        "turns": learned.turns,
-        "withheld": learned.withheld,
-        "invented": learned.invented,
+        **picked(learned, "skipped turns withheld invented"),
         "problem": learned.problem or None,
         "batch": learned.batch or None,
     }
@@ -373,13 +314,13 @@ def _learned_memory(learned: Learned, memory: Memory, *, is_stored: bool) -> Doc
 
 def _learned_view(learned: Learned, *, is_dry: bool) -> Iterator[Renderable]:
     """What was learned from a transcript, line by line."""
-    rows = table("what", "found by", "text", last_takes_rest=True)
+    rows = []
     for label, memories in (("keep" if is_dry else "kept", learned.kept), ("for review", learned.proposed)):
         for memory in memories:
             rule = note(learned.rules[memory.id].rule, QUIET)
-            rows.add_row(label, rule, one_line(shown_content(memory, False)))
-    if learned.kept or learned.proposed:
-        yield rows
+            rows.append((label, rule, one_line(shown_content(memory, False))))
+    if rows:
+        yield Table(("what", "found by", "text"), rows, last_takes_rest=True)
     counts = f"{plural(learned.turns, 'turn')} read, {len(learned.kept)} kept, {len(learned.proposed)} for review"
     yield note(f"{counts}, {learned.skipped} known or unfit.")
     if learned.invented:
@@ -393,25 +334,13 @@ def _learned_view(learned: Learned, *, is_dry: bool) -> Iterator[Renderable]:
         yield note(f"Undo: triskele undo --batch {learned.batch}", QUIET)
 
 
-def has_keys() -> bool:
-    """Whether a terminal can be read, even if standard input is redirected."""
-    if sys.stdin is not None and sys.stdin.isatty():
-        return True
-    try:
-        os.close(os.open(_TERMINAL, os.O_RDWR))
-    except OSError:
-        return False
-    return True
-
-
 def judge(session: JudgingSession) -> None:
     """Show pair after pair until none is left or the judge stops."""
     if not has_keys():
         raise BadInput("judging needs a terminal: import grades from a file with --scripted FILE")
     message = ""
     while (item := session.item()) is not None:
-        if is_terminal(sys.stdout):
-            click.clear()
+        click.clear()
         show_parts(_judging_view(item, message))
         key = read_key()
         message = ""
@@ -445,11 +374,3 @@ def _key_line(keys: tuple[tuple[str, str], ...]) -> Styled:
     for key, meaning in keys:
         line = line + note(f"{key} ", ID) + note(f"{meaning}   ")
     return line
-
-
-def read_key() -> str:
-    """Wait for a key; empty if the terminal is closed."""
-    try:
-        return click.getchar()
-    except EOFError:
-        return ""

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from triskele import config
 from triskele.edge.cli.commands import command
-from triskele.edge.cli.emit import emit, shown
+from triskele.edge.cli.documents import shown
 from triskele.edge.cli.invocation import Invocation, progress_bar
 from triskele.edge.cli.memory_view import answer_view, ids_in
 from triskele.edge.cli.view import ID, MATCH, QUIET, note
 from triskele.edge.process import connect
 from triskele.text import timestamps
-from triskele.types import Add, Answer, Change, Connect, Link, LinkKind, Memory
+from triskele.types import Add, Change, Connect, Link, LinkKind
 
 if TYPE_CHECKING:
     from triskele.edge.cli.view import Renderable
     from triskele.engine.local import LocalEngine
 
-SHOWN_HITS = 2
-_LINKS = {
-    "supersedes": LinkKind.SUPERSEDES,
-    "resolved_by": LinkKind.RESOLVED_BY,
-    "part_of": LinkKind.PART_OF,
-    "see_also": LinkKind.SEE_ALSO,
-}
+_SHOWN_HITS = 2
+_LINKS = {kind.replace("-", "_"): kind for kind in LinkKind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +74,13 @@ def temporary_memory(progress: Callable[[int], None] | None = None) -> Iterator[
             yield engine
 
 
-def answer(engine: LocalEngine, scene: Scene) -> Answer:
-    """The answer to a scene's question."""
-    return engine.recall(scene.query, as_of=scene.as_of, all_projects=True, limit=SHOWN_HITS)
-
-
 def _changes(engine: LocalEngine) -> list[Change]:
     corpus = resources.files("triskele.samples") / "team" / "corpus.jsonl"
     rows = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
-    memories = {row["id"]: _draft(engine, row) for row in rows}
+    memories = {}
+    for row in rows:
+        details = {name: value for name, value in row["meta"].items() if name not in _LINKS}
+        memories[row["id"]] = engine.draft(row["text"], created_at=details.pop("created"), **details)
     now = timestamps.now()
     links = [
         Link(source=memories[row["id"]].id, kind=kind, target=memories[row["meta"][name]].id, known_from=now)
@@ -98,40 +91,29 @@ def _changes(engine: LocalEngine) -> list[Change]:
     return [*map(Add, memories.values()), *map(Connect, links)]
 
 
-def _draft(engine: LocalEngine, row: dict[str, Any]) -> Memory:
-    details = {name: value for name, value in row["meta"].items() if name not in _LINKS}
-    return engine.draft(row["text"], created_at=details.pop("created"), **details)
-
-
 @command("triskele demo", "triskele demo --json")
 def demo(invocation: Invocation) -> None:
     """Show recall on sample memories, in a temporary store."""
     started = time.perf_counter()
     with progress_bar("Embedding") as progress, temporary_memory(progress) as engine:
         took_s = time.perf_counter() - started
-        answers = [(scene, answer(engine, scene)) for scene in SCENES]
+        answers = [
+            (scene, engine.recall(scene.query, as_of=scene.as_of, all_projects=True, limit=_SHOWN_HITS))
+            for scene in SCENES
+        ]
         count = engine.stats().memories
 
-        emit(
-            invocation,
-            {
-                "memories": count,
-                "scenes": [{**shown(scene), **shown(answer)} for scene, answer in answers],
-                "project": engine.project,
-            },
-            lambda: _view(engine, answers, count, took_s),
-        )
+        scenes = [{**shown(scene), **shown(answer)} for scene, answer in answers]
 
+        def view() -> Iterator[Renderable]:
+            yield note(f"{count} memories of a small software team, loaded into a temporary store in {took_s:.1f} s.")
+            yield note("The people and the company are fictional.", QUIET)
+            for number, (scene, answer) in enumerate(answers, start=1):
+                title, command = note(f"{number}. {scene.shows}", MATCH), note(f"$ {scene.command}", ID)
+                yield from (note(""), title, command, note(""))
+                yield from answer_view(answer, engine.shorten(ids_in(answer)), explain=True)
+            yield from (note(""), note("Now with your own memories:", MATCH))
+            yield note('$ triskele add "We deploy with Argo CD, not Helm hooks" --category decisions', ID)
+            yield note('$ triskele recall "how do we deploy?"', ID)
 
-def _view(
-    engine: LocalEngine, answers: Sequence[tuple[Scene, Answer]], count: int, took_s: float
-) -> Iterator[Renderable]:
-    """Each scene with its command and answer, and what to try next."""
-    yield note(f"{count} memories of a small software team, loaded into a temporary store in {took_s:.1f} s.")
-    yield note("The people and the company are fictional.", QUIET)
-    for number, (scene, answer) in enumerate(answers, start=1):
-        yield from (note(""), note(f"{number}. {scene.shows}", MATCH), note(f"$ {scene.command}", ID), note(""))
-        yield from answer_view(answer, engine.shorten(ids_in(answer)), explain=True)
-    yield from (note(""), note("Now with your own memories:", MATCH))
-    yield note('$ triskele add "We deploy with Argo CD, not Helm hooks" --category decisions', ID)
-    yield note('$ triskele recall "how do we deploy?"', ID)
+        invocation.emit({"memories": count, "scenes": scenes, "project": engine.project}, view)

@@ -7,16 +7,16 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from triskele.edge.cli.view import has_colors, is_terminal, rendered, screen_width
+from triskele.edge.cli.documents import shown
+from triskele.edge.cli.view import has_colors, has_terminal, is_terminal, rendered, screen_width
 from triskele.edge.process import command_line
-from triskele.edge.process.command_line import NEVER_IGNORED
 from triskele.errors import BadInput
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ _AT_STORE = frozenset({"-", "--split"})
 _WHOLE_COLUMNS = 10_000
 _BAR_COLUMNS = 40
 _REDRAW_S = 0.1
+_TERMINAL = "/dev/tty"
+
+View = Callable[[], "str | Iterable[Renderable]"]
 
 
 @dataclass(slots=True)
@@ -49,7 +52,7 @@ class Invocation:
 
     def can_ask(self) -> bool:
         """Whether a person can answer a question."""
-        return not self.as_json and sys.stdin is not None and sys.stdin.isatty()
+        return not self.as_json and has_terminal()
 
     @property
     def stores(self) -> Stores:
@@ -71,37 +74,39 @@ class Invocation:
         """Where the memory of this run is."""
         return self.resident_store or self.stores.address()
 
-    def open(self, *, at_store: bool = False) -> AbstractContextManager[Engine]:
-        """Open the memory of this run, if need be in a new store; pending jobs are worked off after the output.
+    def open(self, *, creates: bool = False, at_store: bool = False) -> AbstractContextManager[Engine]:
+        """Open the memory of this run; without a store create one, or open a temporary empty one.
 
         `at_store`: in this process or on a server; the background process is not asked.
         """
-        return (None if at_store else self._resident()) or self.stores.open()
-
-    def open_existing(self, *, at_store: bool = False) -> AbstractContextManager[Engine]:
-        """Open the memory, or a temporary empty one if there is no store."""
-        return (None if at_store else self._resident()) or self.stores.open_existing()
-
-    def _resident(self) -> AbstractContextManager[Engine] | None:
-        """Open the memory in the background process; None if this process has to open it."""
         # An error that is looked into happens here.
         is_plain = self.store is None and _AT_STORE.isdisjoint(self.arguments) and "TRISKELE_DEBUG" not in os.environ
-        if not (self.asks_resident and is_plain and _fits_request(self.arguments)):
-            return None
-        engine = command_line.open_resident(os.environ)
-        self.resident_store = "" if engine is None else engine.address
-        return engine
+        if self.asks_resident and is_plain and not at_store and _fits_request(self.arguments):
+            engine = command_line.open_resident(os.environ)
+            self.resident_store = "" if engine is None else engine.address
+            if engine is not None:
+                return engine
+        return self.stores.open(creates=creates)
+
+    def emit(self, reply: Any, view: View, *, is_list: bool = False, is_beside_data: bool = False, **more: Any) -> None:
+        """Write the view of a reply or, with --json, its document with `more` fields.
+
+        A view beside data that is on standard output goes to standard error.
+        """
+        if self.as_json:
+            return self.write_json({**shown(reply), **shown(more)})
+        parts = view()
+        if isinstance(parts, str):
+            return click.echo(parts)
+        # In a file or a pipe a list has each text whole, on one line.
+        is_whole = is_list and not os.environ.get("COLUMNS") and not is_terminal(sys.stdout)
+        return show_parts(parts, width=_WHOLE_COLUMNS if is_whole else None, is_error=is_beside_data)
 
     def write_json(self, document: dict[str, Any]) -> None:
         """Write one JSON document to standard output."""
         self.has_answered = True
         takes_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
         click.echo(json.dumps(document, ensure_ascii=not takes_all, indent=2, allow_nan=False))
-
-    def write(self, *parts: Renderable, is_list: bool = False) -> None:
-        """Write for a person; a list in a file or a pipe has each text whole, on one line."""
-        is_whole = is_list and not os.environ.get("COLUMNS") and not is_terminal(sys.stdout)
-        show_parts(parts, width=_WHOLE_COLUMNS if is_whole else None)
 
 
 def _fits_request(arguments: Sequence[str]) -> bool:
@@ -112,10 +117,22 @@ def _fits_request(arguments: Sequence[str]) -> bool:
         return False
 
 
-def warn_of_variables(invocation: Invocation) -> None:
-    """Warn of environment variables that have no effect."""
-    if any(name.startswith("TRISKELE_") and name not in NEVER_IGNORED for name in os.environ):
-        invocation.stores.warn_of_variables()
+def has_keys() -> bool:
+    """Whether a terminal can be read, even if standard input is redirected."""
+    if has_terminal():
+        return True
+    with suppress(OSError):
+        os.close(os.open(_TERMINAL, os.O_RDWR))
+        return True
+    return False
+
+
+def read_key() -> str:
+    """Wait for a key; empty if the terminal is closed."""
+    try:
+        return click.getchar()
+    except EOFError:
+        return ""
 
 
 def standard_input() -> BinaryIO:
@@ -134,15 +151,31 @@ def show_parts(parts: Iterable[Renderable | str], *, width: int | None = None, i
 
 @contextmanager
 def progress_bar(label: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """A progress bar on standard error, only on a terminal; called with done, total and a label."""
+    """One line on standard error, only on a terminal; called with done, total and a label."""
     if not is_terminal(sys.stderr):
         yield lambda *_: None
         return
-    bar = _ProgressBar(label, total)
+    began = drawn_at = time.monotonic()
+
+    def write(line: str) -> None:
+        click.echo(f"\r\x1b[K{line}", nl=False, err=True, color=True)
+
+    def advance(done: int, of: int | None = None, now: str | None = None) -> None:
+        """Show how much is done and the time that is left, at most ten times a second."""
+        nonlocal drawn_at
+        most, moment = total if of is None else of, time.monotonic()
+        if not most or (done < most and moment - drawn_at < _REDRAW_S):
+            return
+        drawn_at = moment
+        full = round(_BAR_COLUMNS * min(done, most) / most)
+        left = timedelta(seconds=round((moment - began) * (most - done) / done)) if done else ""
+        write(f"{now or label} {'━' * full:{_BAR_COLUMNS}} {done}/{most} {left}")
+
+    write(label)
     try:
-        yield bar.advance
+        yield advance
     finally:
-        bar.write("")
+        write("")
 
 
 @contextmanager
@@ -150,26 +183,3 @@ def staged_progress(label: str) -> Iterator[Callable[[str, int, int], None]]:
     """A progress bar for work in stages; called with stage, done and total."""
     with progress_bar(label) as advance:
         yield lambda stage, done, total: advance(done, total, stage)
-
-
-class _ProgressBar:
-    """One line on standard error, drawn at most ten times a second."""
-
-    def __init__(self, label: str, total: int | None) -> None:
-        self._label, self._total = label, total
-        self._began = self._drawn_at = time.monotonic()
-        self.write(label)
-
-    def advance(self, done: int, of: int | None = None, now: str | None = None) -> None:
-        """Show how much is done, and the time that is left."""
-        total, moment = self._total if of is None else of, time.monotonic()
-        if not total or (done < total and moment - self._drawn_at < _REDRAW_S):
-            return
-        self._drawn_at = moment
-        full = round(_BAR_COLUMNS * min(done, total) / total)
-        left = timedelta(seconds=round((moment - self._began) * (total - done) / done)) if done else ""
-        self.write(f"{now or self._label} {'━' * full:{_BAR_COLUMNS}} {done}/{total} {left}")
-
-    def write(self, line: str) -> None:
-        """Replace the line."""
-        click.echo(f"\r\x1b[K{line}", nl=False, err=True, color=True)

@@ -6,69 +6,47 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import click
 
 from triskele import __version__
 from triskele.edge.cli.commands import did_you_mean, examples, global_options, unknown_command, write_more
-from triskele.edge.cli.invocation import Invocation, warn_of_variables
+from triskele.edge.cli.invocation import Invocation
 from triskele.edge.error_messages import error_line, printable_line
-from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError, Unavailable, VaultLocked
+from triskele.edge.process.command_line import NEVER_IGNORED
+from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError, VaultLocked
 
-# A command's module is imported on call: `--version` must cost nothing.
-SECTIONS: dict[str, dict[str, str]] = {
-    "Start here": {"demo": "demo:demo", "ui": "agents:ui"},
-    "Remember": {
-        "add": "write:add",
-        "edit": "write:edit",
-        "link": "write:link",
-        "forget": "write:forget",
-        "undo": "write:undo",
-    },
-    "Recall": {
-        "recall": "read:recall",
-        "why-not": "read:why_not",
-        "show": "read:show",
-        "list": "read:list_memories",
-        "history": "read:history",
-        "stats": "read:stats",
-    },
-    "Agents": {
-        "install": "agents:install",
-        "uninstall": "agents:uninstall",
-        "serve": "agents:serve",
-        "hook": "agents:hook",
-        "mcp": "agents:mcp",
-        "memory-tool": "agents:memory_tool",
-    },
-    "Curation": {"learn": "curation:learn", "review": "curation:review", "curate": "curation:curate"},
-    "Server": {"users": "server:users", "keys": "server:keys", "shares": "server:shares"},
-    "Projects": {"projects": "store:projects"},
-    "Graph": {"graph": "graph:graph"},
-    "Code": {"code": "code:code"},
-    "Secrets": {"secrets": "store:secrets"},
-    "Import, export and sync": {"import": "transfer:import_", "export": "transfer:export", "sync": "transfer:sync"},
-    "Models": {"models": "models:models"},
-    "Store": {
-        "backup": "store:backup",
-        "restore": "store:restore",
-        "reindex": "store:reindex",
-        "doctor": "store:doctor",
-        "config": "config:config",
-        "completion": "store:completion",
-    },
-    "Measure": {"bench": "measure:bench", "eval": "measure:eval_"},
-    "Help": {"help": "commands:help_"},
+# The commands of each module, by the sections of the help. A module is imported on call: `--version` must cost nothing.
+SECTIONS = {
+    "Start here": {"demo": "demo", "agents": "ui"},
+    "Remember": {"write": "add edit link forget undo"},
+    "Recall": {"read": "recall why-not show list history stats"},
+    "Agents": {"agents": "install uninstall serve hook mcp memory-tool"},
+    "Curation": {"curation": "learn review curate"},
+    "Server": {"server": "users keys shares"},
+    "Projects": {"store": "projects"},
+    "Graph": {"graph": "graph"},
+    "Code": {"code": "code"},
+    "Secrets": {"store": "secrets"},
+    "Import, export and sync": {"transfer": "import export sync"},
+    "Models": {"models": "models"},
+    "Store": {"store": "backup restore reindex doctor", "config": "config", "commands": "completion"},
+    "Measure": {"measure": "bench eval"},
+    "Help": {"commands": "help"},
 }
-COMMANDS = {name: function for section in SECTIONS.values() for name, function in section.items()}
+COMMANDS = {
+    name: module for section in SECTIONS.values() for module, names in section.items() for name in names.split()
+}
 # What `triskele --help` shows; `triskele help --all` shows every section.
 EVERYDAY = {
-    "Start here": ("demo", "ui"),
-    "Every day": ("add", "recall", "show", "list", "edit", "forget", "undo"),
-    "Agents and files": ("install", "import", "export", "doctor"),
+    "Start here": "demo ui",
+    "Every day": "add recall show list edit forget undo",
+    "Agents and files": "install import export doctor",
 }
 # What other programs call it.
 ALIASES = {
@@ -103,14 +81,7 @@ _REMEDIES = {
     "all projects or closed": "--all-projects, --closed",
 }
 # The first class that fits decides.
-_EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
-    (NotFound, ANSWER_IS_NO),
-    (Conflict, ANSWER_IS_NO),
-    (BadInput, BAD_INPUT),
-    (Unavailable, UNAVAILABLE),
-    (TriskeleError, UNAVAILABLE),
-    (OSError, UNAVAILABLE),
-)
+_EXIT_CODES = {(NotFound, Conflict): ANSWER_IS_NO, (BadInput,): BAD_INPUT, (TriskeleError, OSError): UNAVAILABLE}
 
 
 class Commands(click.Group):
@@ -124,8 +95,10 @@ class Commands(click.Group):
         """Import the command of this name."""
         if cmd_name not in COMMANDS:
             return None
-        module, name = COMMANDS[cmd_name].split(":")
-        command: click.Command = getattr(import_module(f"triskele.edge.cli.{module}"), name)
+        functions = vars(import_module(f"triskele.edge.cli.{COMMANDS[cmd_name]}"))
+        name = cmd_name.replace("-", "_")
+        # Python has a `list` itself: the command is `list_`.
+        command: click.Command = functions.get(name) or functions[f"{name}_"]
         return command
 
     def resolve_command(
@@ -140,24 +113,25 @@ class Commands(click.Group):
             if name.startswith("-"):
                 raise _no_such_option(name, [flag for param in self.params for flag in param.opts], ctx)
             raise unknown_command(name, [*COMMANDS, *_COMMAND_OF], ctx, _COMMAND_OF)
-        if name not in _FOR_AGENTS and not ctx.resilient_parsing:
-            warn_of_variables(ctx.ensure_object(Invocation))
+        variables = [word for word in os.environ if word.startswith("TRISKELE_") and word not in NEVER_IGNORED]
+        if variables and name not in _FOR_AGENTS and not ctx.resilient_parsing:
+            ctx.ensure_object(Invocation).stores.warn_of_variables()
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the everyday commands, or all of them, by section."""
         shows_all = ctx.ensure_object(Invocation).shows_all
-        sections = {title: tuple(names) for title, names in SECTIONS.items()} if shows_all else EVERYDAY
+        everyday = {title: names.split() for title, names in EVERYDAY.items()}
+        sections = {title: " ".join(modules.values()).split() for title, modules in SECTIONS.items()}
         width = max(map(len, COMMANDS))
-        for title, names in sections.items():
+        for title, names in (sections if shows_all else everyday).items():
             with formatter.section(title):
                 commands = ((name, self.get_command(ctx, name)) for name in names)
                 formatter.write_dl(
                     [(name.ljust(width), command.get_short_help_str(80)) for name, command in commands if command]
                 )
         if not shows_all:
-            everyday = {name for names in EVERYDAY.values() for name in names}
-            advanced = ", ".join(name for name in COMMANDS if name not in everyday)
+            advanced = ", ".join(name for name in COMMANDS if name not in chain(*everyday.values()))
             write_more(formatter, f"{advanced} (triskele help --all)")
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -173,7 +147,9 @@ class Commands(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            _silence_output()
+            # Discard the interpreter's last flush.
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return DONE
         except KeyboardInterrupt:
             raise click.Abort from None
@@ -182,16 +158,18 @@ class Commands(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command line and exit with its code."""
         extra.setdefault("prog_name", "triskele")
-        extra.setdefault("obj", Invocation())
+        invocation: Invocation = extra.setdefault("obj", Invocation())
         extra["standalone_mode"] = False
         _prepare_streams()
-        arguments = list(extra.get("args") or (args[0] if args else None) or sys.argv[1:])
-        extra["obj"].arguments = arguments
+        invocation.arguments = arguments = list(extra.get("args") or (args[0] if args else None) or sys.argv[1:])
         try:
-            result = self._run(extra["obj"], partial(super().main, *args, **extra))
+            result = self._run(invocation, partial(super().main, *args, **extra))
         except (KeyboardInterrupt, click.Abort, Exception) as error:
             message, code = ("interrupted", INTERRUPTED) if _is_interrupt(error) else _described(error, arguments)
-            _write_error(message, extra["obj"], arguments)
+            click.echo(f"triskele: {message}", err=True)
+            options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+            if (invocation.as_json or "--json" in options) and not invocation.has_answered:
+                invocation.write_json({"error": message})
             sys.exit(code)
         sys.exit(result if isinstance(result, int) else DONE)
 
@@ -243,22 +221,14 @@ def _described(error: BaseException, arguments: Sequence[str]) -> tuple[str, int
         context = error.ctx if isinstance(error, click.UsageError) else None
         advice = f" (see {context.command_path} --help)" if context else ""
         return printable_line(message[:1].lower() + message[1:] + advice), BAD_INPUT
-    for kind, code in _EXIT_CODES:
-        if isinstance(error, kind):
+    for kinds, code in _EXIT_CODES.items():
+        if isinstance(error, kinds):
             remedy = getattr(error, "remedy", "")
             batch = remedy.removeprefix(IN_BATCH) if remedy.startswith(IN_BATCH) else ""
             hint = f"`triskele undo --batch {batch}`" if batch else _REMEDIES.get(remedy)
             return error_line(error) + (f" ({hint})" if hint else ""), code
     fault = f"a fault inside triskele: {type(error).__name__}: {error} (TRISKELE_DEBUG=1 shows where)"
     return printable_line(fault), UNAVAILABLE
-
-
-def _write_error(message: str, invocation: Invocation, arguments: list[str]) -> None:
-    """Write one line to standard error, and with --json one document."""
-    click.echo(f"triskele: {message}", err=True)
-    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if (invocation.as_json or "--json" in options) and not invocation.has_answered:
-        invocation.write_json({"error": message})
 
 
 def _no_such_option(name: str, options: Sequence[str], context: click.Context | None) -> click.UsageError:
@@ -280,14 +250,6 @@ def _too_much(words: str, context: click.Context | None) -> str:
         return f"too many words ({words}): put a text of several words in quotes"
     hint = _INSTEAD.get(command.name or "", "").format(words)
     return f"{command.name} takes no words ({words}){hint}"
-
-
-def _silence_output() -> None:
-    """The pipe is closed: discard the interpreter's last flush."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError:
-        return
 
 
 @click.group(

@@ -16,39 +16,31 @@ from triskele.bench.bench import available_arms, run_bench
 from triskele.bench.code_suite import DEFAULT, is_suite, load_suite, run_suite
 from triskele.bench.comparison import UNDERPOWERED_BELOW, Decision, decision
 from triskele.bench.harness import OwnHarness
-from triskele.bench.own import build, gate, run, tune
-from triskele.bench.own.judge import (
-    JudgingSession,
-    export_pairs,
-    import_grades,
-    import_labels,
-    import_questions,
-    write_lines,
-)
+from triskele.bench.own import build, gate, judge, run, tune
 from triskele.bench.own.questions import OwnQuestion, judging_state, questions_of
 from triskele.bench.report.summary import detectable
+from triskele.edge.cli import curation
 from triskele.edge.cli.commands import command, command_group
-from triskele.edge.cli.curation import judge
-from triskele.edge.cli.emit import Document, emit
+from triskele.edge.cli.documents import Document, picked
 from triskele.edge.cli.invocation import Invocation, staged_progress
-from triskele.edge.cli.options import listed
-from triskele.edge.cli.view import BAD, GOOD, ID, MATCH, QUIET, WARNING, note, number, plan_label, plural, table
+from triskele.edge.cli.options import Decorator, listed
+from triskele.edge.cli.view import BAD, GOOD, ID, MATCH, QUIET, WARNING, Table, more, note, number, plan_label, plural
 from triskele.errors import BadInput
 from triskele.models.local import local_embedder
 
 if TYPE_CHECKING:
-    from triskele.bench.curation_pairs import CaptureReport, PairReport
+    from triskele.bench.curation_pairs import CaptureReport, PairReport, VerdictScore
     from triskele.bench.own.build import BuildResult
     from triskele.bench.own.gate import Gate
     from triskele.bench.own.judge import JudgeAgreement
-    from triskele.bench.own.questions import JudgingState, OwnQuestion
     from triskele.bench.own.tune import TuningResult
-    from triskele.edge.cli.view import Renderable, Styled
+    from triskele.edge.cli.view import Renderable, Row, Styled
     from triskele.engine.local import LocalEngine
 
 BUNDLED = "team"
 _PATH = click.Path(path_type=Path)
 _SEED = click.option("--seed", type=int, default=7, show_default=True, help="Makes random choices repeatable.")
+_BASELINE = click.option("--baseline", metavar="ARM", default="fts", show_default=True, help="The arm to compare with.")
 
 _SHOWN_BROKEN = 10
 _SHOWN_METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr")
@@ -61,25 +53,24 @@ _HINTS = {
 }
 
 
+def _arms_option(help: str) -> Decorator:
+    def arms(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
+        return None if value is None else listed(value)
+
+    return click.option("--arms", metavar="A,B", callback=arms, help=help)
+
+
 @command("triskele bench team", "triskele bench locomo --arms fts,rrf:k=10,default --out results --seed 7")
 @click.argument("dataset", metavar="DATASET_DIR")
-@click.option("--arms", metavar="A,B", help="The arms to measure; default: all.")
-@click.option("--baseline", metavar="ARM", default="fts", show_default=True, help="The arm to compare with.")
+@_arms_option("The arms to measure; default: all.")
+@_BASELINE
 @click.option("--out", type=_PATH, help="Keep runs and values per query in this folder.")
 @click.option("--max-queries", type=int, help="Ask only this many queries, chosen by the seed.")
 @click.option("--seed", type=int, default=7, show_default=True, help="Makes a run repeatable.")
 @click.option("--trees", type=_PATH, help="The folder of the trees that a suite of code questions is about.")
 @click.option("--public", is_flag=True, help="Report aggregates only: no text and no id of the data set.")
 def bench(
-    invocation: Invocation,
-    dataset: str,
-    arms: str | None,
-    baseline: str,
-    out: Path | None,
-    max_queries: int | None,
-    seed: int,
-    trees: Path | None,
-    public: bool,
+    invocation: Invocation, dataset: str, arms: list[str] | None, seed: int, trees: Path | None, **options: Any
 ) -> None:
     """Measure retrieval on a data set.
 
@@ -88,20 +79,12 @@ def bench(
     It can also be the JSON file of a suite of code questions; its arms are bm25, words, lexical and default.
     """
     if is_suite(Path(dataset)):
-        return _bench_code(invocation, Path(dataset), trees, listed(arms) if arms is not None else None, seed)
-
+        return _bench_code(invocation, Path(dataset), trees, arms, seed)
+    if arms is None:
+        arms = available_arms()
     with staged_progress("Preparing") as progress:
-        report = run_bench(
-            _folder(dataset),
-            arms=listed(arms) if arms is not None else available_arms(),
-            baseline=baseline,
-            out=out,
-            max_queries=max_queries,
-            seed=seed,
-            progress=progress,
-            public=public,
-        )
-    return emit(invocation, report, lambda: _bench_view(report, out, public=public))
+        report = run_bench(_folder(dataset), arms=arms, seed=seed, progress=progress, **options)
+    return invocation.emit(report, lambda: _bench_view(report, options["out"], public=options["public"]))
 
 
 def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Sequence[str] | None, seed: int) -> None:
@@ -120,7 +103,7 @@ def _bench_code(invocation: Invocation, path: Path, trees: Path | None, arms: Se
             seed=seed,
             progress=progress,
         )
-    emit(invocation, report, lambda: _code_bench_view(report))
+    invocation.emit(report, lambda: _code_bench_view(report))
 
 
 def _folder(name: str) -> Path:
@@ -156,24 +139,18 @@ def eval_() -> None:
 @click.option("--import", "source", type=_PATH, metavar="FILE", help="Import your own questions instead (JSONL).")
 def build_questions(invocation: Invocation, size: int, seed: int, source: Path | None) -> None:
     """Make questions from memories and past recalls, or import your own."""
-    with invocation.stores.open_local() as engine:
+    with invocation.stores.open_local(creates=True) as engine:
         if source is not None:
-            added = import_questions(engine, source)
+            added = judge.import_questions(engine, source)
             questions = questions_of(engine)
-            return emit(
-                invocation,
-                {"added": len(added), "questions": _rows(questions), "project": engine.project},
-                lambda: _imported_view(added, len(questions)),
-            )
+            answered = sum(question.judged is not None for question in added)
+            line = f"{plural(len(added), 'question')} imported, {answered:,} with answers; {len(questions):,} in total."
+            document = {"added": len(added), "questions": _rows(questions), "project": engine.project}
+            return invocation.emit(document, lambda: [note(line), _next("triskele eval judge")])
         built = build.build(engine, size=size, seed=seed)
-        document = {
-            "added": len(built.added),
-            "dropped": built.dropped,
-            "refused": built.refused,
-            "missing": built.missing(),
-            "questions": _rows(built.questions),
-        }
-        return emit(invocation, document, lambda: _built_view(built), project=engine.project)
+        document = {"added": len(built.added), **picked(built, "dropped refused"), "missing": built.missing()}
+        document["questions"] = _rows(built.questions)
+        return invocation.emit(document, lambda: _built_view(built), project=engine.project)
 
 
 @eval_.subcommand(
@@ -191,48 +168,36 @@ def build_questions(invocation: Invocation, size: int, seed: int, source: Path |
 @click.option("--by", metavar="NAME", help="The judge of the labels of --from.")
 @click.option("--export", "target", type=_PATH, metavar="FILE", help="Write open pairs for an external judge (JSONL).")
 @_SEED
-def judge_questions(
-    invocation: Invocation,
-    scripted: Path | None,
-    source: Path | None,
-    by: str | None,
-    target: Path | None,
-    seed: int,
-) -> int:
+def judge_questions(invocation: Invocation, by: str | None, seed: int, **files: Path | None) -> int:
     """Grade which memories answer each question: keys 0 to 3, blind, stop any time.
 
     0 unrelated, 1 related but no answer, 2 answers in part, 3 answers it. Labels of another judge count only with
     Cohen's kappa of at least 0.6 against yours, over at least 15 % of the pairs.
     """
-    if sum(option is not None for option in (scripted, source, target)) > 1:
-        raise click.UsageError(
-            "--scripted, --from and --export exclude each other: give one of them", click.get_current_context()
-        )
+    if sum(file is not None for file in files.values()) > 1:
+        raise click.UsageError("--scripted, --from and --export exclude each other: give one of them")
+    scripted, source, target = files["scripted"], files["source"], files["target"]
     if (source is None) != (by is None):
-        raise click.UsageError(
-            "--from FILE and --by NAME go together: name the judge of these labels", click.get_current_context()
-        )
-
-    with invocation.stores.open_local_existing() as engine:
+        raise click.UsageError("--from FILE and --by NAME go together: name the judge of these labels")
+    with invocation.stores.open_local() as engine:
         if source is not None and by is not None:
-            agreement = import_labels(engine, source, by)
-            emit(
-                invocation,
-                agreement,
-                lambda: _agreement_view(agreement),
-                accepted=agreement.is_accepted,
-                project=engine.project,
-            )
-            return 0 if agreement.is_accepted else 1
+            agreement = judge.import_labels(engine, source, by)
+            accepted = agreement.is_accepted
+            invocation.emit(agreement, lambda: _agreement_view(agreement), accepted=accepted, project=engine.project)
+            return 0 if accepted else 1
         if target is not None:
             _export(invocation, engine, target, seed)
             return 0
         if scripted is not None:
-            import_grades(engine, scripted)
+            judge.import_grades(engine, scripted)
         elif not invocation.as_json:
             _judge_by_hand(engine, seed)
         state = judging_state(engine)
-        emit(invocation, state, lambda: _state_view(state), project=engine.project)
+        by_judge = ", ".join(f"{count:,} by {name}" for name, count in state.labels.items()) or "no labels yet"
+        judged = f"{state.judged:,} of {state.questions:,} questions judged"
+        line = note(f"{judged}, {state.waiting:,} waiting ({by_judge}).")
+        following = _next("triskele eval run" if state.judged else "triskele eval judge")
+        invocation.emit(state, lambda: [line, following], project=engine.project)
     return 0
 
 
@@ -243,36 +208,34 @@ def judge_questions(
     name="run",
 )
 @click.argument("suite", type=click.Choice(["recall", "curation"]), default="recall", metavar="[SUITE]")
-@click.option("--arms", metavar="A,B", help="The arms to measure: those of bench, and `now` for what recall does now.")
-@click.option("--baseline", metavar="ARM", default="fts", show_default=True, help="The arm to compare with.")
+@_arms_option("The arms to measure: those of bench, and `now` for what recall does now.")
+@_BASELINE
 @_SEED
-def measure_questions(invocation: Invocation, suite: str, arms: str | None, baseline: str, seed: int) -> None:
+def measure_questions(invocation: Invocation, suite: str, arms: list[str] | None, baseline: str, seed: int) -> None:
     """Measure arms on the judged questions.
 
     The suite `curation` measures the rules that merge, supersede and learn, on labelled samples.
     """
     if suite == "curation":
         return _run_curation(invocation)
-
-    with invocation.stores.open_local_existing() as engine, staged_progress("Preparing") as progress:
-        chosen = listed(arms) if arms is not None else None
-        report = run.run(engine, arms=chosen, baseline=baseline, seed=seed, progress=progress)
-    return emit(invocation, report, lambda: [*_bench_view(report, None), *_run_notes_view(report)])
+    with invocation.stores.open_local() as engine, staged_progress("Preparing") as progress:
+        report = run.run(engine, arms=arms, baseline=baseline, seed=seed, progress=progress)
+    return invocation.emit(report, lambda: [*_bench_view(report, None), *_run_notes_view(report)])
 
 
 def _run_curation(invocation: Invocation) -> None:
     pairs = curation_pairs.load_pairs()
-    parts = (*curation_pairs.HALVES, curation_pairs.SPOKEN)
-    reports = [curation_pairs.measure(pairs, part) for part in parts]
+    reports = [curation_pairs.measure(pairs, part) for part in (*curation_pairs.HALVES, curation_pairs.SPOKEN)]
     captured = [curation_pairs.measure_capture(half) for half in curation_pairs.HALVES]
-    emit(
-        invocation,
-        {
-            "halves": list(map(_pair_document, reports)),
-            "capture": list(map(_capture_document, captured)),
-        },
-        lambda: [*_pair_scores_view(reports), *_capture_scores_view(captured)],
-    )
+    halves = []
+    for report in reports:
+        verdicts = {
+            each.verdict.value: {**picked(each, "labelled judged right"), **_rates(each)} for each in report.scores
+        }
+        rate = round(report.false_merge_rate, 4)
+        halves.append({**picked(report, "half pairs"), "verdicts": verdicts, "false_merge_rate": rate})
+    capture = [{**picked(report, "half dial conversations"), **_rates(report)} for report in captured]
+    invocation.emit({"halves": halves, "capture": capture}, lambda: _curation_view(reports, captured))
 
 
 @eval_.subcommand(
@@ -292,21 +255,22 @@ def check_gate(invocation: Invocation, accepting: bool, improve: bool, rollback_
     a memory of grade 2 or 3 is among its first five. Exits 0 if it passes, 1 if it fails, 2 without a baseline.
     """
     if accepting and (improve or rollback_on_failure):
-        raise click.UsageError(
-            "--accept keeps the present state without a check: give it alone", click.get_current_context()
-        )
-
-    if accepting:
-        _accept(invocation)
-        return 0
-    with invocation.stores.open_local_existing() as engine:
+        raise click.UsageError("--accept keeps the present state without a check: give it alone")
+    with invocation.stores.open_local() as engine:
+        if accepting:
+            with staged_progress("Preparing") as progress:
+                baseline = gate.accept(engine, progress)
+            values, questions = baseline["overall"], plural(baseline["overall"]["n"], "question")
+            figures = f"MRR {values['mrr']:.4f}, recall@10 {values['recall@10']:.4f}, nDCG@10 {values['ndcg@10']:.4f}"
+            line = f"Accepted as the baseline: {figures} on {questions} ({plan_label(baseline['plan'])})."
+            invocation.emit(baseline, lambda: [note(line)], accepted=True, project=engine.project)
+            return 0
         with staged_progress("Preparing") as progress:
             result = gate.gate(engine, improve=improve, progress=progress)
         reverts = rollback_on_failure and not result.passed and result.adopted
         if reverts:
             tune.roll_back(engine)
-        emit(
-            invocation,
+        invocation.emit(
             result,
             lambda: _gate_view(result, questions_of(engine), reverts),
             passed=result.passed,
@@ -326,22 +290,21 @@ def tune_weights(invocation: Invocation, budget: int, seed: int) -> int:
     adopted if the 95 % interval of its gain in nDCG@10 on held-out questions is above zero and MRR falls by at most
     2 %. Exits 0 if a plan is adopted, else 1.
     """
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         with staged_progress("Preparing") as progress:
             result = tune.tune(engine, budget=budget, seed=seed, progress=progress)
-        emit(invocation, result, lambda: _tuning_view(result), project=engine.project)
+        invocation.emit(result, lambda: _tuning_view(result), project=engine.project)
     return 0 if result.adopted else 1
 
 
 @eval_.subcommand("triskele eval rollback", "triskele eval rollback --json")
 def rollback(invocation: Invocation) -> None:
     """Revert the adopted plan to the one before."""
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         reverted, present = tune.roll_back(engine)
-        emit(
-            invocation,
+        invocation.emit(
             {"taken": reverted, "in_force": present, "project": engine.project},
-            lambda: _rolled_back_view(reverted, present),
+            lambda: [note(f"Rolled back: {plan_label(reverted)}. In force now: {plan_label(present or {})}.")],
         )
 
 
@@ -353,24 +316,17 @@ def _judge_by_hand(engine: LocalEngine, seed: int) -> None:
         harness = OwnHarness(engine, progress)
         harness.precompute([question.text for question in questions.values() if question.is_waiting])
     with harness:
-        judge(JudgingSession(harness, seed))
+        curation.judge(judge.JudgingSession(harness, seed))
 
 
 def _export(invocation: Invocation, engine: LocalEngine, target: Path, seed: int) -> None:
     with staged_progress("Preparing") as progress, OwnHarness(engine, progress) as harness:
-        rows = list(export_pairs(harness, seed))
-    write_lines(target, rows)
+        rows = list(judge.export_pairs(harness, seed))
+    judge.write_lines(target, rows)
     advice = "give each a grade from 0 to 3 and import them with --from."
     line = f"{plural(len(rows), 'pair')} written to {target}: {advice}"
     document = {"pairs": len(rows), "path": str(target.absolute()), "project": engine.project}
-    emit(invocation, document, lambda: [note(line)])
-
-
-def _accept(invocation: Invocation) -> None:
-    with invocation.stores.open_local_existing() as engine:
-        with staged_progress("Preparing") as progress:
-            baseline = gate.accept(engine, progress)
-        emit(invocation, baseline, lambda: _accepted_view(baseline), accepted=True, project=engine.project)
+    invocation.emit(document, lambda: [note(line)])
 
 
 def _rows(questions: Mapping[str, OwnQuestion]) -> list[dict[str, Any]]:
@@ -386,11 +342,9 @@ def _built_view(result: BuildResult) -> Iterator[Renderable]:
     judged = sum(question.judged is not None for question in questions.values())
     total = f"{len(questions):,} in total, {judged:,} of them judged"
     yield note(f"{plural(len(result.added), 'question')} added, {total}.")
-    rows = table("type", "made from", "questions")
     counts = Counter((question.type, question.generator) for question in questions.values())
-    for (type, generator), count in sorted(counts.items()):
-        rows.add_row(note(type), note(generator), number(count))
-    yield rows
+    rows = ((note(type), note(generator), number(count)) for (type, generator), count in sorted(counts.items()))
+    yield Table(("type", "made from", "questions"), rows)
     if result.dropped:
         yield note(f"{result.dropped:,} dropped: their memories are gone and they were not judged.", QUIET)
     yield from (note(f"{count:,} refused: {reason}", QUIET) for reason, count in sorted(result.refused.items()))
@@ -399,27 +353,14 @@ def _built_view(result: BuildResult) -> Iterator[Renderable]:
     yield _next("triskele eval judge")
 
 
-def _imported_view(questions: list[OwnQuestion], total: int) -> Iterator[Renderable]:
-    """The number of imported questions."""
-    judged = sum(question.judged is not None for question in questions)
-    yield note(f"{plural(len(questions), 'question')} imported, {judged:,} with answers; {total:,} in total.")
-    yield _next("triskele eval judge")
-
-
-def _state_view(state: JudgingState) -> Iterator[Renderable]:
-    """How many questions are judged, and by whom."""
-    by = ", ".join(f"{count:,} by {name}" for name, count in state.labels.items()) or "no labels yet"
-    judged = f"{state.judged:,} of {state.questions:,} questions judged"
-    yield note(f"{judged}, {state.waiting:,} waiting ({by}).")
-    yield _next("triskele eval run" if state.judged else "triskele eval judge")
-
-
 def _agreement_view(agreement: JudgeAgreement) -> Iterator[Renderable]:
     """Whether another judge's labels count, and why."""
     labels = f"{plural(agreement.labels, 'label')} by {agreement.by}"
     yield note(f"{labels}; pairs also judged by hand: {agreement.by_hand:,}.")
-    yield note(f"Cohen's kappa: {_kappa(agreement.kappa)} over the four grades, which decides;")
-    yield note(f"               {_kappa(agreement.kappa_binary)} over answers (2, 3) or not (0, 1).")
+    kappas = (agreement.kappa, agreement.kappa_binary)
+    kappa, kappa_binary = ("undefined" if value is None else f"{value:.2f}" for value in kappas)
+    yield note(f"Cohen's kappa: {kappa} over the four grades, which decides;")
+    yield note(f"               {kappa_binary} over answers (2, 3) or not (0, 1).")
     if agreement.left_to_hand:
         ignored = plural(agreement.left_to_hand, "label")
         yield note(f"{ignored} of multi-hop questions ignored: judge these by hand.", QUIET)
@@ -448,14 +389,6 @@ def _left_out(counts: Mapping[str, int]) -> Iterator[Styled]:
     return (note(f"{count:,} left out: {reason}.", QUIET) for reason, count in counts.items())
 
 
-def _accepted_view(baseline: Mapping[str, Any]) -> Iterator[Styled]:
-    """The figures of the new baseline."""
-    values = baseline["overall"]
-    figures = f"MRR {values['mrr']:.4f}, recall@10 {values['recall@10']:.4f}, nDCG@10 {values['ndcg@10']:.4f}"
-    questions = plural(values["n"], "question")
-    yield note(f"Accepted as the baseline: {figures} on {questions} ({plan_label(baseline['plan'])}).")
-
-
 def _gate_view(gate: Gate, questions: Mapping[str, OwnQuestion], rolled_back: bool) -> Iterator[Styled]:
     """Each condition with its figures, and what to do if one fails."""
     for check in gate.checks:
@@ -463,8 +396,7 @@ def _gate_view(gate: Gate, questions: Mapping[str, OwnQuestion], rolled_back: bo
         yield note(f"{sign} {check.name}: {check.detail}", style)
     for id in gate.broken[:_SHOWN_BROKEN]:
         yield note(f"    {questions[id].text}  ({id})", QUIET)
-    if len(gate.broken) > _SHOWN_BROKEN:
-        yield note(f"    … and {len(gate.broken) - _SHOWN_BROKEN:,} more", QUIET)
+    yield from more(len(gate.broken) - _SHOWN_BROKEN, indent="    ")
     baseline = f"the baseline of {gate.accepted[:16].replace('T', ' ')}"
     later = f"; {gate.not_shared:,} judged since then do not count" if gate.not_shared else ""
     yield note(f"{plural(gate.questions, 'question')} against {baseline}{later}.", QUIET)
@@ -495,15 +427,6 @@ def _tuning_view(result: TuningResult) -> Iterator[Styled]:
         yield note(f"✗ Nothing is adopted: {result.reason}.", WARNING)
 
 
-def _rolled_back_view(reverted: Mapping[str, Any], present: Mapping[str, Any] | None) -> Iterator[Styled]:
-    """The plan that was reverted and the one in force."""
-    yield note(f"Rolled back: {plan_label(reverted)}. In force now: {plan_label(present or {})}.")
-
-
-def _kappa(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.2f}"
-
-
 def _next(command: str) -> Styled:
     return note("Next: ", QUIET) + note(command, MATCH)
 
@@ -511,8 +434,24 @@ def _next(command: str) -> Styled:
 def _bench_view(report: Mapping[str, Any], out: Path | None, *, public: bool = False) -> Iterator[Renderable]:
     """Findings, quality and speed of each arm, and significance of differences."""
     yield note(report["dataset"], MATCH)
-    yield from _findings(report)
-    yield from (_arms(report), note(""), _kinds(report), note(""))
+    for finding in report.get("guards", {}).get("findings", ()):
+        is_alarm = finding["severity"] == "alarm"
+        examples = f" ({', '.join(finding['examples'])})" if finding.get("examples") else ""
+        yield note(f"{'✗' if is_alarm else '·'} {finding['said']}{examples}", _ALARM if is_alarm else QUIET)
+    strata = next(iter(report["arms"].values()))["strata"]
+    quality: list[Row] = []
+    by_kind: list[Row] = []
+    for name, arm in report["arms"].items():
+        values = (_value(arm["overall"][metric]) for metric in _SHOWN_METRICS)
+        times = (f"{arm['latency_ms'][key]:.2f}" for key in _SHOWN_TIMES)
+        quality.append((note(name, ID), *values, *times, f"{arm['bytes_per_memory']:.0f}"))
+        by_kind.append((note(name, ID), *(_value(arm["strata"][kind]["ndcg@10"]) for kind in strata)))
+    yield Table(("arm", *_SHOWN_METRICS, *(f"{name} ms" for name in _SHOWN_TIMES), "bytes"), quality)
+    kinds = [
+        f"{name} ({values['n']}{', underpowered' if values['n'] < UNDERPOWERED_BELOW else ''})"
+        for name, values in strata.items()
+    ]
+    yield from (note(""), Table(("ndcg@10", *kinds), by_kind), note(""))
     for comparison in report["comparisons"]:
         if comparison["stratum"] == "overall" and comparison["metric"] in _SHOWN_METRICS:
             yield note(_comparison(comparison), QUIET)
@@ -524,42 +463,14 @@ def _bench_view(report: Mapping[str, Any], out: Path | None, *, public: bool = F
 def _code_bench_view(report: Mapping[str, Any]) -> Iterator[Renderable]:
     """Quality of code search by arm, and the differences to the baseline."""
     groups = list(next(iter(report["arms"].values()))["ndcg@10 by group"])
-    rows = table("ndcg@10", *groups, f"passed of {report['cases']}")
+    rows: list[Row] = []
     for name, arm in report["arms"].items():
         values = (_value(arm["ndcg@10 by group"][group]) for group in groups)
-        rows.add_row(note(name, ID), *values, f"{arm['passed']}")
-    yield from (note(report["suite"], MATCH), rows)
+        rows.append((note(name, ID), *values, f"{arm['passed']}"))
+    yield from (note(report["suite"], MATCH), Table(("ndcg@10", *groups, f"passed of {report['cases']}"), rows))
     for comparison in report["comparisons"]:
         if comparison["stratum"] == "all":
             yield note(_comparison(comparison), QUIET)
-
-
-def _findings(report: Mapping[str, Any]) -> Iterator[Styled]:
-    for finding in report.get("guards", {}).get("findings", ()):
-        is_alarm = finding["severity"] == "alarm"
-        examples = f" ({', '.join(finding['examples'])})" if finding.get("examples") else ""
-        yield note(f"{'✗' if is_alarm else '·'} {finding['said']}{examples}", _ALARM if is_alarm else QUIET)
-
-
-def _arms(report: Mapping[str, Any]) -> Renderable:
-    rows = table("arm", *_SHOWN_METRICS, *(f"{name} ms" for name in _SHOWN_TIMES), "bytes")
-    for name, arm in report["arms"].items():
-        times = (f"{arm['latency_ms'][key]:.2f}" for key in _SHOWN_TIMES)
-        values = (_value(arm["overall"][metric]) for metric in _SHOWN_METRICS)
-        rows.add_row(note(name, ID), *values, *times, f"{arm['bytes_per_memory']:.0f}")
-    return rows
-
-
-def _kinds(report: Mapping[str, Any]) -> Renderable:
-    strata = next(iter(report["arms"].values()))["strata"]
-    rows = table("ndcg@10", *(_kind(name, values) for name, values in strata.items()))
-    for name, arm in report["arms"].items():
-        rows.add_row(note(name, ID), *(_value(arm["strata"][kind]["ndcg@10"]) for kind in strata))
-    return rows
-
-
-def _kind(name: str, values: Mapping[str, Any]) -> str:
-    return f"{name} ({values['n']}{', underpowered' if values['n'] < UNDERPOWERED_BELOW else ''})"
 
 
 def _value(number: float | None) -> str:
@@ -584,46 +495,24 @@ def _abstention(report: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _pair_document(report: PairReport) -> Document:
-    """The scores of one half as JSON."""
-    scores = {
-        score.verdict.value: {
-            "labelled": score.labelled,
-            "judged": score.judged,
-            "right": score.right,
-            "precision": round(score.precision, 4),
-            "recall": round(score.recall, 4),
-        }
-        for score in report.scores
-    }
-    rate = round(report.false_merge_rate, 4)
-    return {"half": report.half, "pairs": report.pairs, "verdicts": scores, "false_merge_rate": rate}
+def _rates(score: VerdictScore | CaptureReport) -> Document:
+    return {"precision": round(score.precision, 4), "recall": round(score.recall, 4)}
 
 
-def _pair_scores_view(reports: Sequence[PairReport]) -> Iterator[Renderable]:
-    """Precision and recall of each verdict."""
-    rows = table("half", "verdict", "pairs", "judged so", "precision", "recall")
+def _curation_view(reports: Sequence[PairReport], captured: Sequence[CaptureReport]) -> Iterator[Renderable]:
+    """Precision and recall of each verdict, and what the rules keep of the labelled conversations."""
+    rows = []
     for report in reports:
         for score in report.scores:
             figures = (f"{score.precision:.3f}", f"{score.recall:.3f}")
-            rows.add_row(report.half, score.verdict.value, str(score.labelled), str(score.judged), *figures)
-    yield rows
+            rows.append((report.half, score.verdict.value, str(score.labelled), str(score.judged), *figures))
+    yield Table(("half", "verdict", "pairs", "judged so", "precision", "recall"), rows)
     for report in reports:
         pairs = f"{report.false_merges} of {report.different} pairs about different things"
         yield note(f"False merges in {report.half}: {pairs} ({report.false_merge_rate:.1%})")
     yield note("The rules were written with the half `tune` in view; only what they are sure of counts.", QUIET)
     yield note("The pairs called `spoken` are sentences as people talk, written after the rules.", QUIET)
-
-
-def _capture_document(report: CaptureReport) -> Document:
-    """The scores of capture as JSON."""
-    figures = {"precision": round(report.precision, 4), "recall": round(report.recall, 4)}
-    return {"half": report.half, "dial": report.dial, "conversations": report.conversations, **figures}
-
-
-def _capture_scores_view(reports: Sequence[CaptureReport]) -> Iterator[Renderable]:
-    """What the rules keep of the labelled conversations."""
-    for report in reports:
-        precision = f"{report.right} of {report.captured} kept texts are right ({report.precision:.3f})"
-        recall = f"{report.matched} of {report.labelled} found ({report.recall:.3f})"
-        yield note(f"Capture, half {report.half}, {report.conversations} conversations: {precision}, {recall}")
+    for capture in captured:
+        precision = f"{capture.right} of {capture.captured} kept texts are right ({capture.precision:.3f})"
+        recall = f"{capture.matched} of {capture.labelled} found ({capture.recall:.3f})"
+        yield note(f"Capture, half {capture.half}, {capture.conversations} conversations: {precision}, {recall}")

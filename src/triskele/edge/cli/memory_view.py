@@ -18,6 +18,7 @@ from triskele.edge.cli.view import (
     Indented,
     ShortIds,
     Styled,
+    Table,
     bars,
     day,
     minute,
@@ -31,7 +32,6 @@ from triskele.edge.cli.view import (
     project_label,
     size,
     stacked,
-    table,
 )
 from triskele.edge.wording import SECRET_PREFIX, mark, one_line, passed_over_lines, shown_content
 from triskele.text.folders import REMOTE
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from triskele.edge.cli.view import Renderable
     from triskele.replies import DayCount, JobCounts, Statistics, Undone
     from triskele.replies.rooms import Proposal
-    from triskele.types import History, MemoryDetails, MemoryView, RegisteredFolder, Sent, UseCount, WhyNot
+    from triskele.types import Erasure, History, MemoryDetails, MemoryView, RegisteredFolder, UseCount, WhyNot
 
 SETTLE = "`triskele list --conflicts` shows both versions, `triskele sync --resolve ID --keep mine|theirs` settles one"
 SHOWN_OUTCOMES = 10
@@ -126,9 +126,15 @@ def answer_view(
     embeds_here: bool = True,
 ) -> Iterator[Renderable]:
     """The hits of a recall, best first; `embeds_here` is false for servers."""
+    time_notes = []
+    for title, period in (("Time in the question", answer.period), ("Only memories from this time", answer.within)):
+        if period:
+            # Imported here: its patterns take time to compile, and few answers name a time.
+            from triskele.text import periods
+
+            time_notes.append(note(f"{title}: {periods.label(period)}", QUIET))
     # The answer itself shows since and until.
-    options = {name: time for name, time in (times or {}).items() if name not in ("since", "until")}
-    time_notes = [*_times(answer), *time_lines(options)]
+    time_notes += time_lines({name: time for name, time in (times or {}).items() if name not in ("since", "until")})
     if not answer.hits:
         wider = "" if answer.project is None else ", --all-projects"
         yield note(f"Nothing found in {project_label(answer.project)}.")
@@ -137,32 +143,20 @@ def answer_view(
         return
     if answer.confidence < LEAST_CONFIDENCE:
         yield note("No good match. Closest:", WARNING)
-    hits = numbered_rows()
-    for rank, hit in enumerate(answer.hits, start=1):
-        hits.add_row(Styled(str(rank), QUIET, is_right=True), note(short[hit.memory.id], ID), _hit(hit, short, explain))
-    yield hits
+    yield numbered_rows(
+        (Styled(str(rank), QUIET, is_right=True), note(short[hit.memory.id], ID), _hit(hit, short, explain))
+        for rank, hit in enumerate(answer.hits, start=1)
+    )
     if answer.resolutions:
-        resolutions = numbered_rows()
+        rows = []
         for memory in answer.resolutions:
             lines = stacked(note(shown_content(memory, False)), _details(memory), note(""))
-            resolutions.add_row(Styled("→", GOOD, is_right=True), note(short[memory.id], ID), lines)
-        yield note("Resolved by", MATCH)
-        yield resolutions
+            rows.append((Styled("→", GOOD, is_right=True), note(short[memory.id], ID), lines))
+        yield from (note("Resolved by", MATCH), numbered_rows(rows))
     yield from time_notes
     summary = (plural(len(answer.hits), "memory"), project_label(answer.project), f"confidence {answer.confidence:.2f}")
     yield note(" · ".join((*summary, f"recall took {answer.took_ms:.0f} ms")), QUIET)
     yield from _reservations(answer, embeds_here)
-
-
-def _times(answer: Answer) -> Iterator[Styled]:
-    """The times that the question names and the options allow."""
-    # Imported here: its patterns take time to compile, and few answers name a time.
-    if answer.period or answer.within:
-        from triskele.text import periods
-    if answer.period:
-        yield note(f"Time in the question: {periods.label(answer.period)}", QUIET)
-    if answer.within:
-        yield note(f"Only memories from this time: {periods.label(answer.within)}", QUIET)
 
 
 def _reservations(answer: Answer, embeds_here: bool) -> Iterator[Styled]:
@@ -189,13 +183,14 @@ def time_lines(times: Mapping[str, Any]) -> list[Styled]:
 def _hit(hit: Hit, short: ShortIds, explain: bool) -> Styled:
     content = note(hit.memory.content)
     if hit.stands_for is None:
-        for leg in hit.legs.values():
-            for term in leg.terms:
-                if term.start >= 0:
-                    content.stylize(f"{MATCH} {GOOD}", term.start, term.end)
+        for term in (term for leg in hit.legs.values() for term in leg.terms if term.start >= 0):
+            content.spans.append((term.start, term.end, f"{MATCH} {GOOD}"))
     content = note(mark(hit.memory, hit.superseded), OLD) + content
+    reason = hit.reason
+    if hit.stands_for is not None:
+        reason = reason.replace(hit.stands_for, short.get(hit.stands_for, hit.stands_for), 1)
     score = _score(hit, short) if explain else ()
-    return stacked(content, _details(hit.memory), note(_reason(hit, short), QUIET), *score, note(""))
+    return stacked(content, _details(hit.memory), note(reason, QUIET), *score, note(""))
 
 
 def _score(hit: Hit, short: ShortIds) -> Iterator[Styled]:
@@ -211,15 +206,6 @@ def _score(hit: Hit, short: ShortIds) -> Iterator[Styled]:
         yield note("matched in tags, keywords or category: " + ", ".join(labels), QUIET)
     if hit.links:
         yield note(" · ".join(dict.fromkeys(_link_text(link, hit.memory.id, short) for link in hit.links)), QUIET)
-
-
-def _reason(hit: Hit, short: ShortIds) -> str:
-    successor_of = hit.stands_for
-    return (
-        hit.reason
-        if successor_of is None
-        else hit.reason.replace(successor_of, short.get(successor_of, successor_of), 1)
-    )
 
 
 def why_not_view(explained: WhyNot, change: str | None) -> Iterator[Styled]:
@@ -238,6 +224,10 @@ def memory_view(memory: MemoryDetails, short: ShortIds) -> Iterator[Renderable]:
     """One memory with all details."""
     content = note(mark(memory, memory.superseded), OLD) + note(memory.content)
     yield Framed(content, note(short[memory.id], ID) + note(f" {memory.category}"))
+    uses = ""
+    if (count := memory.used) is not None:
+        uses = f"recalled {plural(count.recalled, 'time')}, injected {plural(count.injected, 'time')}"
+        uses += f", about {plural(count.tokens, 'token')}, last on {day(count.last)}"
     details = {
         "id": memory.id,
         "project": memory.project or "everywhere",
@@ -254,13 +244,15 @@ def memory_view(memory: MemoryDetails, short: ShortIds) -> Iterator[Renderable]:
         "updated": minute(memory.updated_at) if memory.version > 1 else "",
         "forgotten": minute(memory.known_to) if memory.known_to else "",
         "version": str(memory.version),
-        "used": _use(memory.used) if memory.used else "",
+        "used": uses,
         "conflict": f"changed here and on the server: {SETTLE}" if memory.in_conflict else "",
     }
-    rows = pairs((name, note(detail)) for name, detail in details.items() if detail)
+    rows = [(name, note(detail)) for name, detail in details.items() if detail]
     for link in memory.links:
-        rows.add_row(note("link", QUIET), _linked(link, memory, short))
-    yield Indented(rows, 2, 2)
+        linked = memory.linked.get(link.target if link.source == memory.id else link.source)
+        text = "(forgotten)" if linked is None else one_line(shown_content(linked, False))
+        rows.append(("link", note(_link_text(link, memory.id, short)) + note(f"  {text}", QUIET)))
+    yield Indented(pairs(rows), 2, 2)
 
 
 def _details(memory: Memory) -> Styled:
@@ -284,22 +276,10 @@ def _validity(memory: Memory) -> list[str]:
     return [" ".join(part for part in ("valid", start, end) if part)] if start or end else []
 
 
-def _use(count: UseCount) -> str:
-    uses = f"recalled {plural(count.recalled, 'time')}, injected {plural(count.injected, 'time')}"
-    return f"{uses}, about {plural(count.tokens, 'token')}, last on {day(count.last)}"
-
-
-def _linked(link: Link, memory: MemoryDetails, short: ShortIds) -> Styled:
-    other = link.target if link.source == memory.id else link.source
-    names = {**short, other: short.get(other, other)}
-    text = shown_content(memory.linked[other], False) if other in memory.linked else "(forgotten)"
-    return note(_link_text(link, memory.id, names)) + note("  " + one_line(text), QUIET)
-
-
 def _link_text(link: Link, id: str, short: ShortIds) -> str:
     if link.source == id:
-        return f"{str(link.kind).replace('-', ' ')} {short[link.target]}"
-    return f"{_SEEN_FROM_TARGET[link.kind]} {short[link.source]}"
+        return f"{str(link.kind).replace('-', ' ')} {short.get(link.target, link.target)}"
+    return f"{_SEEN_FROM_TARGET[link.kind]} {short.get(link.source, link.source)}"
 
 
 def listing(
@@ -314,14 +294,14 @@ def listing(
     # Inside one project its name is redundant.
     has_projects, is_shared = project is None, any(memory.shared_by for memory in memories)
     columns = (*["project"] * has_projects, *["shared by"] * is_shared)
-    rows = table("id", "updated", "category", *columns, "memory", last_takes_rest=True)
+    rows = []
     for memory in memories:
         details = [day(memory.updated_at), memory.category]
         details += [memory.project or "everywhere"] * has_projects + [memory.shared_by or ""] * is_shared
         prefix = note(_CONFLICT_PREFIX * memory.in_conflict + mark(memory, memory.superseded), OLD)
         cells = (note(detail, QUIET) for detail in details)
-        rows.add_row(note(short[memory.id], ID), *cells, prefix + note(one_line(memory.content)))
-    yield rows
+        rows.append((note(short[memory.id], ID), *cells, prefix + note(one_line(memory.content))))
+    yield Table(("id", "updated", "category", *columns, "memory"), rows, last_takes_rest=True)
     following = f" · more with --offset {offset + limit}" if len(memories) == limit else ""
     yield note(f"{offset + 1} to {offset + len(memories)} · {project_label(project)}{following}", QUIET)
     if any(memory.in_conflict for memory in memories):
@@ -333,18 +313,15 @@ def conflicts_view(conflicts: Sequence[Proposal], short: ShortIds) -> Iterator[R
     if not conflicts:
         yield note("No conflicts.")
         return
-    rows = table("id", "version", "memory", last_takes_rest=True)
+    rows = []
     for conflict in conflicts:
         for side, memory in (("mine", conflict.old), ("theirs", conflict.new)):
-            rows.add_row(note(short[conflict.id], ID), note(side, QUIET), note(_version_text(memory)))
-    yield rows
+            text = "(erased)"
+            if memory is not None:
+                text = f"{'(forgotten) ' if memory.known_to else ''}{one_line(shown_content(memory, False))}"
+            rows.append((note(short[conflict.id], ID), note(side, QUIET), note(text)))
+    yield Table(("id", "version", "memory"), rows, last_takes_rest=True)
     yield note(f"{plural(len(conflicts), 'conflict')} · {SETTLE}", QUIET)
-
-
-def _version_text(memory: Memory | None) -> str:
-    if memory is None:
-        return "(erased)"
-    return f"{'(forgotten) ' if memory.known_to else ''}{one_line(shown_content(memory, False))}"
 
 
 # Changes
@@ -354,56 +331,45 @@ def added_view(outcomes: Sequence[Outcome], short: ShortIds) -> Iterator[Rendera
     """The results of an add, with their project."""
     for outcome in outcomes[:SHOWN_OUTCOMES]:
         raised = f" Its origin is {outcome.origin} now." if outcome.origin else ""
-        yield _outcome(outcome, short, f" ({project_label(outcome.project)}).{raised}")
+        yield _changed(_ACTIONS[outcome.action], outcome.id, short, f" ({project_label(outcome.project)}).{raised}")
     yield from more(len(outcomes) - SHOWN_OUTCOMES)
 
 
-def detected_secrets_view(memories: Sequence[Memory], short: ShortIds) -> Iterator[Styled]:
-    """What detection sealed, and how to open it."""
-    for memory in memories[:SHOWN_OUTCOMES]:
+def secrets_view(detected: Sequence[Memory], memories: Iterable[Memory], short: ShortIds) -> Iterator[Styled]:
+    """What detection sealed and how to open it, and example keys of manuals, which are stored open."""
+    for memory in detected[:SHOWN_OUTCOMES]:
         yield note(f"Detected as a secret and sealed: {SECRET_PREFIX}{memory.content}", WARNING)
-    if memories:
-        id = short.get(memories[0].id, memories[0].id)
+    if detected:
+        id = short.get(detected[0].id, detected[0].id)
         yield note(f"Read it with `triskele secrets reveal {id}`; `triskele edit {id} --not-secret` opens it.", QUIET)
-
-
-def example_keys_view(memories: Iterable[Memory]) -> Iterator[Styled]:
-    """Example keys of manuals, which are stored open."""
     texts = [memory.content for memory in memories if memory.sensitivity is Sensitivity.OPEN]
     keys = dict.fromkeys(key for text in texts for key in _EXAMPLE_KEY.findall(text))
     for key in list(keys)[:SHOWN_OUTCOMES]:
         yield note(f"{key} looks like the example key of a manual and is stored open; `--secret` seals it.", QUIET)
 
 
-def changes_view(
-    outcomes: Sequence[Outcome],
-    entries: Sequence[JournalEntry],
-    short: ShortIds,
-    *,
-    remaining_copies: Sequence[str] = (),
-    erased_copies: Sequence[str] = (),
-    sent: Sequence[Sent] = (),
-) -> Iterator[Renderable]:
-    """The result of each change, with its journal entry."""
-    by_number = {entry.seq: entry for entry in entries}
+def changes_view(erasure: Erasure, entries: Sequence[JournalEntry], short: ShortIds) -> Iterator[Renderable]:
+    """The result of each change, with its journal entry; copies of erased texts, and who received them."""
+    outcomes, by_number = erasure.outcomes, {entry.seq: entry for entry in entries}
     for outcome in outcomes:
         entry = by_number.get(outcome.seq or 0)
-        yield _outcome(outcome, short, f" {_detail(entry, {}, short)}." if entry and entry.link_kind else ".")
+        link = f" {_detail(entry, {}, short)}" if entry and entry.link_kind else ""
+        yield _changed(_ACTIONS[outcome.action], outcome.id, short, f"{link}.")
     forgotten = [outcome for outcome in outcomes if outcome.action is Action.FORGOTTEN]
     if forgotten:
         yield note(f"Undo with `triskele undo --batch {forgotten[0].batch}`.", QUIET)
     if any(outcome.action in (Action.ERASED, Action.SEALED) for outcome in outcomes):
-        yield from (note(f"Also erased from {path}", QUIET) for path in erased_copies)
+        yield from (note(f"Also erased from {path}", QUIET) for path in erasure.erased_copies)
         yield note("Backups and exports made before may still hold the text: delete them yourself.", WARNING)
-        yield from (note(f"  {path}", WARNING) for path in remaining_copies)
-    for text in sent:
+        yield from (note(f"  {path}", WARNING) for path in (*erasure.remaining_copies, *erasure.out_of_reach))
+    for text in erasure.sent:
         yield note(f"The text was sent to {text.host}: first {text.first}, last {text.last}.", WARNING)
-    if sent:
+    if erasure.sent:
         yield note("It cannot be taken back: change the secret it holds, or ask the host to delete it.", WARNING)
 
 
-def _outcome(outcome: Outcome, short: ShortIds, closing: str) -> Styled:
-    return note(f"{_ACTIONS[outcome.action]} ") + note(short.get(outcome.id, outcome.id), ID) + note(closing)
+def _changed(action: str, id: str, short: ShortIds, closing: str) -> Styled:
+    return note(f"{action} ") + note(short.get(id, id), ID) + note(closing)
 
 
 def undo_summary(undone: Undone) -> str:
@@ -420,7 +386,7 @@ def undo_plan_view(planned: Undone, short: ShortIds) -> Iterator[Renderable]:
         if entry.action is Action.BOUND:
             yield note(f"  moved {_moved_folder(entry, planned.folders)}")
         else:
-            yield note(f"  {entry.action} ") + note(short[entry.id], ID) + note(f"  {_detail(entry, versions, short)}")
+            yield _changed(f"  {entry.action}", entry.id, short, f"  {_detail(entry, versions, short)}")
     yield from more(len(planned.entries) - SHOWN_OUTCOMES)
     yield from (note(line, QUIET) for line in passed_over_lines(planned)[:SHOWN_OUTCOMES])
 
@@ -433,26 +399,19 @@ def undone_view(outcomes: Sequence[Outcome], changes: History, short: ShortIds) 
             folder = _folder_name(outcome.id, changes.folders)
             yield note(f"Moved {folder} back to project {outcome.project}.")
             continue
+        entry = entries.get(outcome.seq or 0)
         versions = [memory for memory in changes.versions if memory.id == outcome.id]
-        action, text = _undone(outcome, entries.get(outcome.seq or 0), versions, short)
-        yield note(f"{action} ") + note(short.get(outcome.id, outcome.id), ID) + note(text)
+        action, text = _ACTIONS[outcome.action], f": {one_line(shown_content(versions[-1], False))}" if versions else ""
+        if entry is not None and entry.link_kind is not None:
+            text = f" {_detail(entry, {}, short)}."
+        elif outcome.action is Action.EDITED and len(versions) > 1:
+            what = "text" if versions[-1].content != versions[-2].content else "details"
+            action = f"Restored the earlier {what} of"
+            text += f" (now {versions[-1].sensitivity})" if entry is not None and entry.other else ""
+        yield _changed(action, outcome.id, short, text)
     yield from more(len(outcomes) - SHOWN_OUTCOMES)
     if batch := next((outcome.batch for outcome in outcomes if outcome.batch), ""):
         yield note(f"Take the undo back with `triskele undo --batch {batch}`.", QUIET)
-
-
-def _undone(
-    outcome: Outcome, entry: JournalEntry | None, versions: Sequence[Memory], short: ShortIds
-) -> tuple[str, str]:
-    """An undone change in words, before and after its id."""
-    if entry is not None and entry.link_kind is not None:
-        return _ACTIONS[outcome.action], f" {_detail(entry, {}, short)}."
-    text = f": {one_line(shown_content(versions[-1], False))}" if versions else ""
-    if outcome.action is not Action.EDITED or len(versions) < 2:
-        return _ACTIONS[outcome.action], text
-    what = "text" if versions[-1].content != versions[-2].content else "details"
-    now = f" (now {versions[-1].sensitivity})" if entry is not None and entry.other else ""
-    return f"Restored the earlier {what} of", text + now
 
 
 def _made_by(undone: Undone) -> str:
@@ -529,7 +488,7 @@ def _detail(entry: JournalEntry, versions: Versions, short: ShortIds) -> str:
 
 def stats_view(counts: Statistics, short: ShortIds, address: str, project: str) -> Iterator[Renderable]:
     """Counts of the store, its curation and its use."""
-    names, jobs = counts.names, counts.jobs
+    names, jobs, today = counts.names, counts.jobs, counts.today
     graph = f"{plural(names.concepts, 'concept')}, {plural(names.mentions, 'mention')}"
     rows = {
         "store": address,
@@ -548,8 +507,14 @@ def stats_view(counts: Statistics, short: ShortIds, address: str, project: str) 
     for title, groups in (("By category", counts.by_category), ("By project", counts.by_project)):
         if groups:
             yield from (note(""), note(title, MATCH), bars(groups))
-    if counts.proposals or counts.today:
-        yield _curation(counts)
+    if counts.proposals or today:
+        parts = [f"{plural(counts.proposals, 'proposal')} for `triskele review`"]
+        if changed := today.get("changed", 0):
+            parts.append(f"{plural(changed, 'memory')} changed without a review today")
+        if calls := today.get("calls", 0):
+            tokens = f" ({plural(today['tokens'], 'token')})" if today.get("tokens") else ""
+            parts.append(f"{calls} of {counts.llm_calls} calls of the language model today{tokens}")
+        yield note(f"Curation: {', '.join(parts)}")
     if counts.days:
         yield from _uses(counts, short)
     if (plan := counts.adopted) is not None:
@@ -561,34 +526,20 @@ def stats_view(counts: Statistics, short: ShortIds, address: str, project: str) 
         yield note(f"{queries}; {same}.", QUIET)
 
 
-def _curation(counts: Statistics) -> Styled:
-    """What curation did today, and what waits for a review."""
-    today = counts.today
-    parts = [f"{plural(counts.proposals, 'proposal')} for `triskele review`"]
-    if changed := today.get("changed", 0):
-        parts.append(f"{plural(changed, 'memory')} changed without a review today")
-    if calls := today.get("calls", 0):
-        tokens = f" ({plural(today['tokens'], 'token')})" if today.get("tokens") else ""
-        parts.append(f"{calls} of {counts.llm_calls} calls of the language model today{tokens}")
-    return note(f"Curation: {', '.join(parts)}")
-
-
 def _uses(counts: Statistics, short: ShortIds) -> Iterator[Renderable]:
     """Usage by memory and by day."""
-    texts = {memory.id: one_line(shown_content(memory, False)) for memory in counts.used}
-    if counts.most_used:
-        by_memory = table("id", *_USES, "memory", last_takes_rest=True)
-        for count in counts.most_used:
-            by_memory.add_row(note(short[count.id], ID), *_numbers(count), note(texts.get(count.id, "(forgotten)")))
-        yield from (note(""), note("Most used", MATCH), by_memory)
-    by_day = table("day (UTC)", *_USES)
-    for date in counts.days:
-        by_day.add_row(note(date.day, QUIET), *_numbers(date))
+    texts = {memory.id: note(one_line(shown_content(memory, False))) for memory in counts.used}
+    uses = [
+        (note(short[use.id], ID), *_numbers(use), texts.get(use.id, note("(forgotten)"))) for use in counts.most_used
+    ]
+    if uses:
+        yield from (note(""), note("Most used", MATCH), Table(("id", *_USES, "memory"), uses, last_takes_rest=True))
+    by_day = Table(("day (UTC)", *_USES), ((note(date.day, QUIET), *_numbers(date)) for date in counts.days))
     yield from (note(""), note("Used by day", MATCH), by_day)
 
 
 def _numbers(count: UseCount | DayCount) -> Iterator[Styled]:
-    return map(number, (count.recalled, count.injected, count.tokens))
+    return (number(getattr(count, name)) for name in _USES)
 
 
 def failed_jobs_view(jobs: JobCounts) -> Iterator[Styled]:

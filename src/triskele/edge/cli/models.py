@@ -10,7 +10,6 @@ import click
 from triskele.bench.own.gate import ModelComparison, compare_models
 from triskele.bench.own.run import MIN_QUESTIONS
 from triskele.edge.cli.commands import command_group
-from triskele.edge.cli.emit import emit
 from triskele.edge.cli.invocation import Invocation, staged_progress
 from triskele.edge.cli.view import GOOD, MATCH, QUIET, WARNING, note, plural
 from triskele.errors import Unavailable
@@ -18,7 +17,7 @@ from triskele.errors import Unavailable
 if TYPE_CHECKING:
     from triskele.edge.cli.view import Styled
     from triskele.engine.local import LocalEngine
-    from triskele.engine.model_choice import HostedModelUse, LocalModel, ModelsInUse, ModelSwitch, ModelUpdate, Rollback
+    from triskele.engine.model_choice import HostedModelUse, LocalModel, ModelsInUse, ModelSwitch, ModelUpdate
     from triskele.index.local import ModelIndexes
 
 
@@ -30,9 +29,9 @@ def models() -> None:
 @models.subcommand("triskele models list", "triskele models list --json", name="list")
 def list_models(invocation: Invocation) -> None:
     """Show the models in use and how much each has embedded."""
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         used = engine.upkeep.models()
-        emit(invocation, used, lambda: _models_view(used), project=engine.project)
+        invocation.emit(used, lambda: _models_view(used), project=engine.project)
 
 
 def _models_view(used: ModelsInUse) -> Iterator[Styled]:
@@ -80,11 +79,18 @@ def switch(invocation: Invocation, name: str, untested: bool) -> int:
     the hub. The vectors of the old model are kept, so that `triskele models rollback` is immediate. After an
     interruption, run the same command to continue.
     """
-    with invocation.stores.open_local() as engine:
 
-        def compared(engine: LocalEngine, rival: ModelIndexes) -> ModelComparison | None:
-            return _compared(engine, rival, untested)
+    def compared(engine: LocalEngine, rival: ModelIndexes) -> ModelComparison | None:
+        try:
+            with staged_progress("Comparing") as progress:
+                return compare_models(engine, rival, progress)
+        except Unavailable:
+            # --untested needs no comparison, and so no extra packages.
+            if untested:
+                return None
+            raise
 
+    with invocation.stores.open_local(creates=True) as engine:
         with staged_progress("Embedding") as progress:
             outcome = engine.upkeep.switch_model(name, compared, untested=untested, progress=progress)
         document = {
@@ -93,20 +99,8 @@ def switch(invocation: Invocation, name: str, untested: bool) -> int:
             "before": outcome.before,
             "evidence": outcome.comparison.evidence() if outcome.comparison else None,
         }
-        emit(invocation, document, lambda: _switch_view(outcome), project=engine.project)
+        invocation.emit(document, lambda: _switch_view(outcome), project=engine.project)
     return 0 if outcome.is_switched else 1
-
-
-def _compared(engine: LocalEngine, rival: ModelIndexes, untested: bool) -> ModelComparison | None:
-    """Compare two models on past and judged questions."""
-    try:
-        with staged_progress("Comparing") as progress:
-            return compare_models(engine, rival, progress)
-    except Unavailable:
-        # --untested needs no comparison, and so no extra packages.
-        if untested:
-            return None
-        raise
 
 
 def _switch_view(switch: ModelSwitch[ModelComparison]) -> Iterator[Styled]:
@@ -134,13 +128,12 @@ def _switch_view(switch: ModelSwitch[ModelComparison]) -> Iterator[Styled]:
 @models.subcommand("triskele models rollback")
 def rollback(invocation: Invocation) -> None:
     """Return to the model before the last switch or update; its vectors are kept."""
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         rollback = engine.upkeep.rollback_model()
-        emit(invocation, rollback, lambda: _rollback_view(rollback), project=engine.project)
 
+        def view() -> Iterator[Styled]:
+            yield note(f"{rollback.model} is in use again; the vectors of {rollback.before} are kept.", GOOD)
+            if rollback.waiting:
+                yield note(f"{plural(rollback.waiting, 'text')} to embed: run `triskele reindex`.", QUIET)
 
-def _rollback_view(rollback: Rollback) -> Iterator[Styled]:
-    """The model in use after a rollback."""
-    yield note(f"{rollback.model} is in use again; the vectors of {rollback.before} are kept.", GOOD)
-    if rollback.waiting:
-        yield note(f"{plural(rollback.waiting, 'text')} to embed: run `triskele reindex`.", QUIET)
+        invocation.emit(rollback, view, project=engine.project)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -49,18 +50,18 @@ class FilePath(click.Path):
 
 def _known_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
-        with context.ensure_object(Invocation).stores.open_local_existing(is_needed=True) as engine:
+        with context.ensure_object(Invocation).stores.open_local(is_needed=True) as engine:
             memories = engine.lookup(engine.find(incomplete.lower(), limit=_COMPLETIONS))
     except (TriskeleError, OSError, ValueError):
         # Completion must not print errors.
         return []
-    hints = {
-        id: "forgotten" if memory.forgotten else " ".join(memory.content.split())[:_HINT_CHARACTERS]
-        for id, memory in memories.items()
-    }
     from click.shell_completion import CompletionItem
 
-    return [CompletionItem(id, help=hint) for id, hint in hints.items()]
+    items = []
+    for id, memory in memories.items():
+        hint = "forgotten" if memory.forgotten else " ".join(memory.content.split())[:_HINT_CHARACTERS]
+        items.append(CompletionItem(id, help=hint))
+    return items
 
 
 def _known_categories(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -71,14 +72,10 @@ def _known_categories(context: click.Context, _: click.Parameter, incomplete: st
     return [name for name in names if name.startswith(incomplete.lower())]
 
 
-def id_argument(name: str = "id", **details: Any) -> Decorator:
-    """A memory by its id or the start of it."""
-    return click.argument(name, shell_complete=_known_ids, **details)
-
-
-def id_option(flag: str, help: str) -> Decorator:
-    """An option that names a memory."""
-    return click.option(flag, metavar="ID", shell_complete=_known_ids, help=help)
+def memory_id(name: str = "id", **details: Any) -> Decorator:
+    """A memory by its id or the start of it, as an argument or an option."""
+    declare = click.option if name.startswith("-") else click.argument
+    return declare(name, shell_complete=_known_ids, **details)
 
 
 class _CategoryOption(click.Option):
@@ -91,11 +88,9 @@ class _CategoryOption(click.Option):
         return (record[0], f"{record[1].removesuffix('.')}: {names}.") if record and names else record
 
 
-def category_option(help: str, **details: Any) -> Decorator:
+def category_option(help: str) -> Decorator:
     """The option for one of the configured categories."""
-    return click.option(
-        "--category", metavar="C", cls=_CategoryOption, shell_complete=_known_categories, help=help, **details
-    )
+    return click.option("--category", metavar="C", cls=_CategoryOption, shell_complete=_known_categories, help=help)
 
 
 def tags_option(help: str, *, absent: list[str] | None = None) -> Decorator:
@@ -132,30 +127,67 @@ def _sensitivity(*flags: str, value: Sensitivity, help: str) -> Decorator:
     return click.option(*flags, "sensitivity", flag_value=value, type=Sensitivity, default=None, help=help)
 
 
-def _choice(flag: str, names: Iterable[str], default: str, help: str) -> Decorator:
-    return click.option(flag, type=click.Choice(list(names)), default=default, show_default=True, help=help)
+def choice_option(flag: str, names: Iterable[str], default: str, help: str) -> Decorator:
+    """An option that is one of these words."""
+    words = click.Choice(list(map(str, names)))
+    return click.option(flag, type=words, default=str(default), show_default=True, help=help)
 
 
-tag_filter = tags_option("Only with these tags, separated by commas.", absent=[])
-reading_place = together(
-    click.option("--project", metavar="P", help="Search this project instead of the current one."),
-    click.option("--all-projects", is_flag=True, help="Search every project."),
-)
-period_filter = together(
+def limit_option(default: int, help: str) -> Decorator:
+    """`--limit` of a list."""
+    return click.option("--limit", type=click.IntRange(1, MAX_LISTED), default=default, show_default=True, help=help)
+
+
+def reading_place(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options `project` and `all_projects`, of which only one is given."""
+
+    @wraps(command)
+    def run(*args: Any, **options: Any) -> Any:
+        if options["project"] is not None and options["all_projects"]:
+            raise click.UsageError("--project and --all-projects exclude each other: give one of them")
+        return command(*args, **options)
+
+    return together(
+        click.option("--project", metavar="P", help="Search this project instead of the current one."),
+        click.option("--all-projects", is_flag=True, help="Search every project."),
+    )(run)
+
+
+def writing_place(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option `project`, where a memory is written: None is the current one, empty is everywhere."""
+
+    @wraps(command)
+    def run(*args: Any, project: str | None, everywhere: bool, **options: Any) -> Any:
+        if project is not None and everywhere:
+            raise click.UsageError("--project and --everywhere exclude each other: give one of them")
+        if project is not None and not project.strip():
+            raise BadInput("--project is empty: name a project, or write for all of them with --everywhere")
+        return command(*args, project="" if everywhere else project, **options)
+
+    return together(
+        click.option("--project", metavar="P", help="Store it in this project instead of the current one."),
+        click.option("--everywhere", is_flag=True, help="The memory applies to every project."),
+    )(run)
+
+
+filter_options = together(
+    category_option("Only this category."),
+    tags_option("Only with these tags, separated by commas.", absent=[]),
+    reading_place,
     click.option("--since", metavar="WHEN", help='Only from then on: 2026-06, yesterday, "last week", July.'),
     click.option("--until", metavar="WHEN", help="Only until then, that day, month or year included."),
 )
 # Ranking options, to compare methods.
 _ranking = together(
     click.option("--legs", metavar="A,B", callback=_legs, help=f"The legs to use, of {', '.join(_LEGS)}."),
-    _choice("--fusion", _FUSIONS, "default", "How the scores of the legs are fused."),
-    _choice(
+    choice_option("--fusion", _FUSIONS, "default", "How the scores of the legs are fused."),
+    choice_option(
         "--rerank",
         get_args(RerankName),
         "default",
         "Rerank by late interaction, by a cross-encoder (gated: only unsure answers), or not at all.",
     ),
-    _choice(
+    choice_option(
         "--order",
         get_args(OrderName),
         "ranked",
@@ -163,20 +195,12 @@ _ranking = together(
     ),
     click.option("--near", metavar="ID", help="Reorder the top hits by their graph distance from this memory."),
 )
-# Filters and ranking options of a query.
 asking_options = together(
     click.option("--limit", type=int, help="The maximum number of hits (10 unless configured)."),
-    category_option("Only this category."),
-    tag_filter,
-    reading_place,
-    period_filter,
+    filter_options,
     click.option("--as-of", metavar="DATE", help="What was true on that date, as known now."),
     click.option("--known-at", metavar="DATE", help="What was known on that date, in the versions of that day."),
     _ranking,
-)
-writing_place = together(
-    click.option("--project", metavar="P", help="Store it in this project instead of the current one."),
-    click.option("--everywhere", is_flag=True, help="The memory applies to every project."),
 )
 # The sensitivity of a memory; without an option, detection decides.
 secrecy_options = together(
@@ -187,28 +211,11 @@ secrecy_options = together(
 )
 
 
-def only_one(first: object, second: object, names: str) -> None:
-    """Refuse two options that exclude each other."""
-    if first and second:
-        raise click.UsageError(f"{names} exclude each other: give one of them")
-
-
-def one_project_or_all(project: str | None, all_projects: bool) -> None:
-    """Refuse a project beside all of them."""
-    only_one(project is not None, all_projects, "--project and --all-projects")
-
-
-def shown_project(engine: Engine, project: str | None, all_projects: bool) -> str | None:
-    """The project that a command reads; None is all of them."""
-    return None if all_projects else engine.project if project is None else project
-
-
-def written_project(project: str | None, everywhere: bool) -> str | None:
-    """The project to write to: None is current, empty is everywhere."""
-    only_one(project is not None, everywhere, "--project and --everywhere")
-    if project is not None and not project.strip():
-        raise BadInput("--project is empty: name a project, or write for all of them with --everywhere")
-    return "" if everywhere else project
+def shown_project(engine: Engine, place: Mapping[str, Any]) -> str | None:
+    """The project that a command reads, by the options of `reading_place`; None is all of them."""
+    if place["all_projects"]:
+        return None
+    return engine.project if place["project"] is None else place["project"]
 
 
 def listed(text: str) -> list[str]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from triskele.edge.cli.commands import command_group
-from triskele.edge.cli.emit import emit, shown
+from triskele.edge.cli.documents import picked, shown
 from triskele.edge.cli.invocation import Invocation
 from triskele.edge.cli.options import FilePath, together
 from triskele.edge.cli.view import plural
@@ -21,14 +21,13 @@ from triskele.edge.http.access import SCOPES, Quotas
 from triskele.edge.process import connect
 from triskele.edge.wording import excerpt, share_line, shown_content
 from triskele.errors import BadInput
-from triskele.server.keys import AccessKey
 from triskele.text import timestamps
 from triskele.validation import check_share
 
 if TYPE_CHECKING:
     from triskele.config import Settings
     from triskele.engine.protocol import Engine
-    from triskele.replies.rooms import NewShare, Shares, UserGroup
+    from triskele.replies.rooms import UserGroup
     from triskele.server.accounts import Accounts
 
 _COUNT = click.IntRange(0, 10**12)
@@ -42,26 +41,22 @@ def users() -> None:
     """Manage the users of a server (a Postgres store)."""
 
 
-@users.subcommand(
-    "triskele users create ada --admin",
-    "triskele users create bob --memories 5000",
-    name="create",
-)
+@users.subcommand("triskele users create ada --admin", "triskele users create bob --memories 5000", name="create")
 @click.argument("name")
 @click.option("--admin", is_flag=True, help="May manage users and keys, and read the audit log.")
 @click.option("--memories", type=_COUNT, help="Quota of memories; 0 is no limit.")
-@click.option("--requests", type=_COUNT, help="Quota of requests a minute; 0 is no limit.")
-@click.option("--model-tokens", type=_COUNT, help="Quota of tokens of hosted models a day; 0 is no limit.")
-def create_user(
-    invocation: Invocation, name: str, admin: bool, memories: int | None, requests: int | None, model_tokens: int | None
-) -> None:
+@click.option("--requests", "requests_per_minute", type=_COUNT, help="Quota of requests a minute; 0 is no limit.")
+@click.option(
+    "--model-tokens", "model_tokens_per_day", type=_COUNT, help="Quota of tokens of hosted models a day; 0 is no limit."
+)
+def create_user(invocation: Invocation, name: str, admin: bool, **quotas: int | None) -> None:
     """Add a user and print the first key, once."""
     with open_accounts(invocation) as accounts:
-        user = accounts.create_user(name, is_admin=admin, quotas=Quotas(memories, requests, model_tokens))
+        user = accounts.create_user(name, is_admin=admin, quotas=Quotas(**quotas))
         key, details = accounts.create_key(name, label="first key", scopes=SCOPES if admin else SCOPES[:3])
     if not invocation.as_json:
         click.echo(f"{_ONCE} ({name}, {', '.join(details.scopes)})", err=True)
-    emit(invocation, user, lambda: key, key=key, scopes=details.scopes, project=None)
+    invocation.emit(user, lambda: key, key=key, scopes=details.scopes, project=None)
 
 
 @users.subcommand("triskele users list --json", name="list")
@@ -71,7 +66,7 @@ def list_users(invocation: Invocation) -> None:
         users = accounts.users()
     lines = [f"{user.name}{'  admin' if user.is_admin else ''}  since {user.created_at:%Y-%m-%d}" for user in users]
     none_yet = "No users yet: `triskele users create NAME --admin` adds the first."
-    emit(invocation, {"users": users, "project": None}, lambda: "\n".join(lines) or none_yet)
+    invocation.emit({"users": users, "project": None}, lambda: "\n".join(lines) or none_yet)
 
 
 @users.subcommand("triskele users delete bob --export bob.jsonl --yes", name="delete")
@@ -92,8 +87,7 @@ def delete_user(invocation: Invocation, name: str, target: Path, yes: bool) -> N
         with connect.open_store(own, Path(Path.cwd().anchor)) as engine:
             report = engine.export_memories(target, private=True, with_secrets=True)
         accounts.erase_user(name)
-    emit(
-        invocation,
+    invocation.emit(
         {"user": name, "exported": report.written, "target": str(target), "project": None},
         lambda: f"Exported {report.written:,} memories to {target}; erased {name}.",
     )
@@ -117,7 +111,7 @@ def create_key(invocation: Invocation, user: str, label: str, scopes: str, days:
         key, details = accounts.create_key(user, label=label, scopes=wanted, expires_at=expires_at)
     if not invocation.as_json:
         click.echo(f"{_ONCE} ({details.id}, {', '.join(details.scopes)})", err=True)
-    emit(invocation, details, lambda: key, key=key, project=None)
+    invocation.emit(details, lambda: key, key=key, project=None)
 
 
 @keys.subcommand("triskele keys list", "triskele keys list --user ada --json", name="list")
@@ -126,7 +120,12 @@ def list_keys(invocation: Invocation, user: str | None) -> None:
     """List keys without their secret parts."""
     with open_accounts(invocation) as accounts:
         keys = accounts.keys(user)
-    emit(invocation, {"keys": keys, "project": None}, lambda: "\n".join(map(_key_line, keys)) or "No keys.")
+    lines = []
+    for key in keys:
+        expires = f"expires {key.expires_at:%Y-%m-%d}" if key.expires_at else ""
+        revoked = f"revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else ""
+        lines.append("  ".join(filter(None, (key.id, key.user, ",".join(key.scopes), key.label, expires, revoked))))
+    invocation.emit({"keys": keys, "project": None}, lambda: "\n".join(lines) or "No keys.")
 
 
 @keys.subcommand("triskele keys revoke 3f2a90c1b7de", name="revoke")
@@ -135,14 +134,7 @@ def revoke_key(invocation: Invocation, id: str) -> None:
     """Revoke a key at once."""
     with open_accounts(invocation) as accounts:
         key = accounts.revoke_key(id)
-    emit(invocation, key, lambda: f"Revoked {key.id} of {key.user}.", project=None)
-
-
-def _key_line(key: AccessKey) -> str:
-    states: list[Any] = [f"expires {key.expires_at:%Y-%m-%d}" if key.expires_at else None]
-    states.append(f"revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else None)
-    parts = [key.id, key.user, ",".join(key.scopes), key.label, *states]
-    return "  ".join(part for part in parts if part)
+    invocation.emit(key, lambda: f"Revoked {key.id} of {key.user}.", project=None)
 
 
 @contextmanager
@@ -174,52 +166,39 @@ _named = together(
 )
 
 
-@shares.subcommand(
-    "triskele shares add 1k2m --user bob",
-    "triskele shares add --tag team --group dev",
-    name="add",
-)
+@shares.subcommand("triskele shares add 1k2m --user bob", "triskele shares add --tag team --group dev", name="add")
 @_named
 @click.option("--write", is_flag=True, help="Also allow them to change it.")
-def add_share(
-    invocation: Invocation,
-    memory: str | None,
-    tag: str | None,
-    user: str | None,
-    group: str | None,
-    owner: str | None,
-    write: bool,
-) -> None:
+def add_share(invocation: Invocation, owner: str | None, write: bool, **named: str | None) -> None:
     """Share a memory, or all with a tag, with a user or a group."""
-    subject, target, kind, grantee = check_share(memory, tag, user, group)
+    share = check_share(**named)
     with _opened(invocation, owner) as engine:
         before = [] if invocation.as_json else engine.sharing.shares().given
-        new = engine.sharing.share(subject, target, kind, grantee, access="write" if write else "read")
+        new = engine.sharing.share(*share, access="write" if write else "read")
         verb = "Already shared:" if share_line(new.share) in map(share_line, before) else "Shared"
-        emit(
-            invocation,
-            new.share,
-            lambda: "\n".join([f"{verb} {share_line(new.share)}", *_extent_lines(new)]),
-            memories=new.memories,
-            left_out=new.left_out,
-            project=None,
-        )
+        lines = [f"{verb} {share_line(new.share)}"]
+        if new.share.subject == "tag":
+            extent = "No open memory has this tag yet; later ones will be shared"
+            lines.append(f"{plural(new.memories, 'memory')} now; later ones are shared too" if new.memories else extent)
+            if new.left_out:
+                left_out = plural(new.left_out, "private or secret memory")
+                lines.append(f"{left_out} left out: only open ones are shared")
+        counts = picked(new, "memories left_out")
+        invocation.emit({**shown(new.share), **counts, "project": None}, lambda: "\n".join(lines))
 
 
 @shares.subcommand("triskele shares remove 1k2m --user bob", name="remove")
 @_named
-def remove_share(
-    invocation: Invocation, memory: str | None, tag: str | None, user: str | None, group: str | None, owner: str | None
-) -> None:
+def remove_share(invocation: Invocation, owner: str | None, **named: str | None) -> None:
     """End a share at once."""
-    subject, target, kind, grantee = check_share(memory, tag, user, group)
+    share = check_share(**named)
     with _opened(invocation, owner) as engine:
-        ended = engine.sharing.unshare(subject, target, kind, grantee)
+        ended = engine.sharing.unshare(*share)
         lines = [f"No longer shared: {share_line(ended.share)}"]
         lines += [
             f"Still read by {', '.join(each.readers)} through {share_line(each.share)}" for each in ended.remaining
         ]
-        emit(invocation, ended.share, lambda: "\n".join(lines), still_shared=ended.remaining, project=None)
+        invocation.emit(ended.share, lambda: "\n".join(lines), still_shared=ended.remaining, project=None)
 
 
 @shares.subcommand("triskele shares list", "triskele shares list --json", name="list")
@@ -230,25 +209,14 @@ def list_shares(invocation: Invocation, owner: str | None) -> None:
         shares = engine.sharing.shares()
         ids = sorted({share.target for share in shares.given if share.subject == "memory"})
         texts = {id: shown_content(memory, False) for id, memory in engine.lookup(ids).items()}
-        emit(
-            invocation,
-            {
-                "given": [{**shown(share), "content": texts.get(share.target)} for share in shares.given],
-                "received": shares.received,
-                "trusted": shares.trusted,
-                "project": None,
-            },
-            lambda: _share_lines(shares, texts),
-        )
-
-
-def _share_lines(shares: Shares, texts: Mapping[str, str]) -> str:
-    excerpts = {id: f": {excerpt(text, _SHOWN_CHARACTERS)}" for id, text in texts.items()}
-    lines = [f"shared      {share_line(share)}{excerpts.get(share.target, '')}" for share in shares.given]
-    lines += [f"from {each.owner}  {each.id}  {each.access}" for each in shares.received]
-    names = sorted({*shares.trusted, *(each.owner for each in shares.received)})
-    lines += [_trust_line(name, name in shares.trusted) for name in names]
-    return "\n".join(lines) or "Nothing is shared: share with `triskele shares add MEMORY --user NAME`."
+        shared = [{**shown(share), "content": texts.get(share.target)} for share in shares.given]
+        excerpts = {id: f": {excerpt(text, _SHOWN_CHARACTERS)}" for id, text in texts.items()}
+        lines = [f"shared      {share_line(share)}{excerpts.get(share.target, '')}" for share in shares.given]
+        lines += [f"from {each.owner}  {each.id}  {each.access}" for each in shares.received]
+        names = sorted({*shares.trusted, *(each.owner for each in shares.received)})
+        lines += [_trust_line(name, name in shares.trusted) for name in names]
+        nothing = "Nothing is shared: share with `triskele shares add MEMORY --user NAME`."
+        invocation.emit(shares, lambda: "\n".join(lines) or nothing, given=shared, project=None)
 
 
 @shares.subcommand("triskele shares trust ada", name="trust")
@@ -273,7 +241,7 @@ def distrust(invocation: Invocation, name: str, owner: str | None) -> None:
 def _trust(invocation: Invocation, name: str, owner: str | None, *, trusted: bool) -> None:
     with _opened(invocation, owner) as engine:
         names = engine.sharing.trust(name, trusted=trusted)
-        emit(invocation, {"trusted": names, "project": None}, lambda: _trust_line(name, name in names))
+        invocation.emit({"trusted": names, "project": None}, lambda: _trust_line(name, name in names))
 
 
 @command_group("triskele shares groups list")
@@ -289,63 +257,45 @@ def list_groups(invocation: Invocation) -> None:
     """List the groups with their members."""
     with _opened(invocation) as engine:
         groups = engine.sharing.groups()
-        emit(
-            invocation,
-            {"groups": groups, "project": None},
-            lambda: "\n".join(map(_group_line, groups)) or "No groups yet.",
+        invocation.emit(
+            {"groups": groups, "project": None}, lambda: "\n".join(map(_group_line, groups)) or "No groups yet."
         )
 
 
-@groups.subcommand("triskele shares groups create dev", name="create")
-@click.argument("name")
-def create_group(invocation: Invocation, name: str) -> None:
-    """Add a group."""
-    _show_group(invocation, _change_groups(invocation, "create", name=name))
+def _add_group_command(action: str, example: str, help: str, *arguments: str) -> None:
+    """Add a command that changes the groups at the store, or on the server that this machine uses."""
+
+    @groups.subcommand(f"triskele shares groups {action} {example}", name=action, help=help)
+    @together(*map(click.argument, arguments))
+    def run(invocation: Invocation, **names: str) -> None:
+        if connect.server_of(invocation.stores.chosen()):
+            from triskele.server.operations import BY_METHOD, Administration
+
+            method = getattr(Administration, f"{action}_{'member' if 'user' in names else 'group'}")
+            with connect.open_server(invocation.stores.chosen(), os.environ, Path.cwd()) as server:
+                group = server.send(BY_METHOD[method], names)
+        elif invocation.stores.settings().store.is_file:
+            raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
+        else:
+            with open_accounts(invocation) as accounts:
+                group = getattr(accounts.groups, action)(*names.values())
+        if action == "delete":
+            name = names["name"]
+            return invocation.emit({"name": name, "project": None}, lambda: f"Removed the group {name}.")
+        return invocation.emit(group, lambda: _group_line(group), project=None)
 
 
-@groups.subcommand("triskele shares groups delete dev", name="delete")
-@click.argument("name")
-def delete_group(invocation: Invocation, name: str) -> None:
-    """Remove a group, and end all shares with it."""
-    _change_groups(invocation, "delete", name=name)
-    emit(invocation, {"name": name, "project": None}, lambda: f"Removed the group {name}.")
-
-
-@groups.subcommand("triskele shares groups add dev bob", name="add")
-@click.argument("name")
-@click.argument("user")
-def add_member(invocation: Invocation, name: str, user: str) -> None:
-    """Add a user to a group."""
-    _show_group(invocation, _change_groups(invocation, "add", name=name, user=user))
-
-
-@groups.subcommand("triskele shares groups remove dev bob", name="remove")
-@click.argument("name")
-@click.argument("user")
-def remove_member(invocation: Invocation, name: str, user: str) -> None:
-    """Remove a user from a group."""
-    _show_group(invocation, _change_groups(invocation, "remove", name=name, user=user))
-
-
-def _change_groups(invocation: Invocation, action: str, **names: str) -> Any:
-    """Change the groups at the store, or by an operation of the server that this machine uses."""
-    if connect.server_of(invocation.stores.chosen()):
-        from triskele.server.operations import BY_METHOD, Administration
-
-        operation = f"{action}_{'member' if 'user' in names else 'group'}"
-        with connect.open_server(invocation.stores.chosen(), os.environ, Path.cwd()) as server:
-            return server.send(BY_METHOD[getattr(Administration, operation)], names)
-    if invocation.stores.settings().store.is_file:
-        raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
-    with open_accounts(invocation) as accounts:
-        return getattr(accounts.groups, action)(*names.values())
+_add_group_command("create", "dev", "Add a group.", "name")
+_add_group_command("delete", "dev", "Remove a group, and end all shares with it.", "name")
+_add_group_command("add", "dev bob", "Add a user to a group.", "name", "user")
+_add_group_command("remove", "dev bob", "Remove a user from a group.", "name", "user")
 
 
 @contextmanager
 def _opened(invocation: Invocation, owner: str | None = None) -> Iterator[Engine]:
     """Open the memory, at the store also that of another user."""
     if owner is None:
-        with invocation.open() as engine:
+        with invocation.open(creates=True) as engine:
             yield engine
         return
     connect.require_store(invocation.stores.chosen())
@@ -354,22 +304,6 @@ def _opened(invocation: Invocation, owner: str | None = None) -> Iterator[Engine
         own = replace(settings, memory=replace(settings.memory, owner=accounts.user(owner).name))
     with connect.open_store(own, Path(Path.cwd().anchor)) as store:
         yield store
-
-
-def _extent_lines(new: NewShare) -> list[str]:
-    """How many memories a tag shares, and how many not."""
-    if new.share.subject == "memory":
-        return []
-    lines = ["No open memory has this tag yet; later ones will be shared"]
-    if new.memories:
-        lines = [f"{plural(new.memories, 'memory')} now; later ones are shared too"]
-    if new.left_out:
-        lines.append(f"{plural(new.left_out, 'private or secret memory')} left out: only open ones are shared")
-    return lines
-
-
-def _show_group(invocation: Invocation, group: UserGroup) -> None:
-    emit(invocation, group, lambda: _group_line(group), project=None)
 
 
 def _trust_line(name: str, is_trusted: bool) -> str:

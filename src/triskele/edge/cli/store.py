@@ -1,22 +1,22 @@
-"""Commands for the store: backup, restore, reindex, doctor, completion, secrets, projects."""
+"""Commands for the store: backup, restore, reindex, doctor, secrets, projects."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import get_completion_class
 
 from triskele.config import KEY_SOURCES
 from triskele.edge.cli.commands import command, command_group
-from triskele.edge.cli.emit import emit, shown
+from triskele.edge.cli.documents import shown
 from triskele.edge.cli.invocation import Invocation, progress_bar
 from triskele.edge.cli.memory_view import changes_view, failed_jobs_view, listing
-from triskele.edge.cli.options import MAX_LISTED, FilePath, id_argument
-from triskele.edge.cli.view import BAD, GOOD, ID, QUIET, WARNING, minute, more, note, plural, size, table
+from triskele.edge.cli.options import MAX_LISTED, FilePath, memory_id
+from triskele.edge.cli.view import BAD, GOOD, ID, QUIET, WARNING, Table, minute, more, note, plural, size
 from triskele.edge.install.config_files import TokenFile
 from triskele.edge.process import connect
 from triskele.edge.wording import one_line, shown_content
@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     from triskele.edge.cli.view import Renderable, Styled
     from triskele.engine.health import Health
     from triskele.engine.upkeep import SyncedServer
-    from triskele.engine.workplace import ProjectSummary
-    from triskele.recall.hosted.egress_log import Day
     from triskele.replies import JobCounts
 
 _FILE = FilePath(is_database=True)
-_SHELLS = ("bash", "zsh", "fish")
 _SHOWN_PROBLEMS = 10
 _NO_MODEL = "✓ No hosted model is configured"
 
@@ -42,7 +39,7 @@ _NO_MODEL = "✓ No hosted model is configured"
 @click.argument("target", type=_FILE)
 def backup(invocation: Invocation, target: Path) -> None:
     """Write a verified copy of the store to a new file."""
-    with invocation.stores.open_local_existing(is_needed=True) as engine:
+    with invocation.stores.open_local(is_needed=True) as engine:
         copied, has_vault = engine.upkeep.backup(target).stat().st_size, engine.upkeep.has_vault()
 
         def view() -> Iterator[Styled]:
@@ -51,7 +48,7 @@ def backup(invocation: Invocation, target: Path) -> None:
                 advice = "without a copy of the key, secrets cannot be read."
                 yield note(f"The key of the vault is not in it: {advice}", WARNING)
 
-        emit(invocation, {"path": str(target.absolute()), "bytes": copied, "project": engine.project}, view)
+        invocation.emit({"path": str(target.absolute()), "bytes": copied, "project": engine.project}, view)
 
 
 @command("triskele restore memories-monday.db", "triskele restore memories-monday.db --json")
@@ -63,7 +60,11 @@ def restore(invocation: Invocation, source: Path, yes: bool) -> None:
     """Replace the store by a backup; the old store is kept."""
     connect.require_store(invocation.stores.chosen())
     if not yes and source.is_file() and (count := _sound_memories(invocation)):
-        _confirm_restore(invocation, source, count)
+        held = f"the store holds {plural(count, 'memory')}, which {source} replaces"
+        if not invocation.can_ask():
+            raise BadInput(f"{held}: confirm it with --yes (the old store is kept)")
+        if not click.confirm(f"{held[0].upper()}{held[1:]}. Go on? The old store is kept.", err=True):
+            raise Conflict("not confirmed: nothing was restored")
     engine, replaced = invocation.stores.restore(source)
     with engine:
         count, was_damaged = engine.stats().memories, replaced is not None and replaced.is_dir()
@@ -75,32 +76,22 @@ def restore(invocation: Invocation, source: Path, yes: bool) -> None:
                 yield note(f"{what} kept in {replaced}", QUIET)
 
         document = {"restored": str(source), "kept": replaced and str(replaced), "was_damaged": was_damaged}
-        emit(invocation, {**document, "memories": count, "project": engine.project}, view)
+        invocation.emit({**document, "memories": count, "project": engine.project}, view)
 
 
 def _sound_memories(invocation: Invocation) -> int:
     """Count the memories that a restore would replace, without a damaged store."""
-    try:
-        if not invocation.stores.exists():
-            return 0
-        with invocation.stores.open_engine() as engine:
-            return engine.stats().memories
-    except StoreUnavailable:
-        return 0
-
-
-def _confirm_restore(invocation: Invocation, source: Path, count: int) -> None:
-    replaced = f"the store holds {plural(count, 'memory')}, which {source} replaces"
-    if not invocation.can_ask():
-        raise BadInput(f"{replaced}: confirm it with --yes (the old store is kept)")
-    if not click.confirm(f"{replaced[0].upper()}{replaced[1:]}. Go on? The old store is kept.", err=True):
-        raise Conflict("not confirmed: nothing was restored")
+    with suppress(StoreUnavailable):
+        if invocation.stores.exists():
+            with invocation.stores.open_engine() as engine:
+                return engine.stats().memories
+    return 0
 
 
 @command("triskele reindex", "triskele reindex --json")
 def reindex(invocation: Invocation) -> None:
     """Rebuild the search indexes and embed what waits."""
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         started, upkeep, counts = time.perf_counter(), engine.upkeep, engine.stats()
         with progress_bar("Indexing", total=counts.versions) as progress:
             upkeep.reindex(progress)
@@ -119,7 +110,7 @@ def reindex(invocation: Invocation) -> None:
                 yield note(f"{update[0]} is in use; `triskele models rollback` returns to {earlier}.")
 
         document = {"indexed": counts.versions, "embedded": embedded, "elsewhere": elsewhere, "took_ms": took_ms}
-        emit(invocation, {**document, "project": engine.project}, view)
+        invocation.emit({**document, "project": engine.project}, view)
 
 
 @command("triskele doctor", "triskele doctor --deep --no-repair --json")
@@ -130,37 +121,20 @@ def doctor(invocation: Invocation, deep: bool, repair: bool) -> int:
 
     Exits with 1 if something stays broken (✗); notes (·) do not count.
     """
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         health = engine.upkeep.inspect(deep=deep, repair=repair)
         synced = engine.upkeep.synced_servers()
         private_to, clients = engine.settings.agents.private_to, TokenFile.of(engine.settings.home).clients()
         without_token = [name for name in private_to if name.strip().lower() not in clients]
         server = invocation.stores.settings().server.url
-        emit(
-            invocation,
+        invocation.emit(
             {"healthy": health.is_working, "deep": deep, **shown(health)},
-            lambda: health_view(health, deep=deep, synced=synced, server=server, without_token=without_token),
+            lambda: health_view(health, synced, server, without_token),
             synced=synced,
             clients_without_token=without_token,
             project=engine.project,
         )
     return 0 if health.is_working else 1
-
-
-@command(
-    "triskele completion bash > ~/.local/share/bash-completion/completions/triskele",
-    "triskele completion fish > ~/.config/fish/completions/triskele.fish",
-    'source <(triskele completion zsh)      (in ~/.zshrc, after "compinit")',
-)
-@click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(_SHELLS))
-@click.pass_context
-def completion(context: click.Context, invocation: Invocation, shell: str) -> None:
-    """Print a completion script for a shell."""
-    maker = get_completion_class(shell)
-    assert maker is not None
-    program = context.find_root().command
-    script = maker(program, {}, "triskele", "_TRISKELE_COMPLETE").source()
-    emit(invocation, {"shell": shell, "script": script}, lambda: script)
 
 
 @command_group("triskele secrets list", "triskele secrets reveal 1kpn46", "triskele secrets rotate --renew")
@@ -169,52 +143,45 @@ def secrets() -> None:
 
 
 @secrets.subcommand("triskele secrets reveal 1kpn46", "triskele secrets reveal 1kpn46 --json")
-@id_argument()
+@memory_id()
 def reveal(invocation: Invocation, id: str) -> None:
     """Show the text of a secret; the journal records it."""
-    with invocation.open_existing(at_store=True) as engine:
+    with invocation.open(at_store=True) as engine:
         project, secret = engine.get(id).project, engine.reveal(id)
-        emit(invocation, secret, lambda: secret.text, project=project)
+        invocation.emit(secret, lambda: secret.text, project=project)
 
 
 @secrets.subcommand("triskele secrets list", "triskele secrets list --json", name="list")
 def list_secrets(invocation: Invocation) -> None:
     """List the titles of the secrets of all projects."""
-    with invocation.open_existing() as engine:
+    with invocation.open() as engine:
         page = engine.browse(all_projects=True, sensitivities=[Sensitivity.SECRET], limit=MAX_LISTED)
         secrets = sorted(page.memories, key=lambda memory: memory.id)
-        if not (secrets or invocation.as_json):
-            return invocation.write(note("No secrets; `triskele add - --secret --title WORDS` seals one."))
-        return emit(
-            invocation,
-            {"memories": secrets, "project": None},
-            lambda: listing(secrets, engine.shorten(each.id for each in secrets), None, limit=MAX_LISTED),
-            is_list=True,
-        )
+
+        def view() -> Iterator[Renderable]:
+            if not secrets:
+                yield note("No secrets; `triskele add - --secret --title WORDS` seals one.")
+                return
+            yield from listing(secrets, engine.shorten(each.id for each in secrets), None, limit=MAX_LISTED)
+
+        invocation.emit({"memories": secrets, "project": None}, view, is_list=True)
 
 
 @secrets.subcommand("triskele secrets seal 1kpn46", "triskele secrets seal 1kpn46 --title 'Key of the build box'")
-@id_argument()
+@memory_id()
 @click.option("--title", metavar="WORDS", help="Its title; if omitted, one that does not contain the secret.")
 def seal(invocation: Invocation, id: str, title: str | None) -> None:
     """Seal all versions of a memory, and erase what was derived from its text."""
-    with invocation.open_existing(at_store=True) as engine:
+    with invocation.open(at_store=True) as engine:
         erasure = engine.seal(id, title=title)
         [outcome] = erasure.outcomes
 
         def view() -> Iterator[Renderable]:
-            yield from changes_view(
-                [outcome],
-                [],
-                engine.shorten([outcome.id]),
-                remaining_copies=(*erasure.remaining_copies, *erasure.out_of_reach),
-                erased_copies=erasure.erased_copies,
-                sent=erasure.sent,
-            )
+            yield from changes_view(erasure, [], engine.shorten([outcome.id]))
             yield note(f"It is shown as {shown_content(engine.get(outcome.id), False)}")
 
         copies = {"kept_copies": erasure.remaining_copies, "erased_copies": erasure.erased_copies}
-        emit(invocation, {**shown(outcome), **copies}, view, sent=erasure.sent, project=engine.project)
+        invocation.emit({**shown(outcome), **copies}, view, sent=erasure.sent, project=engine.project)
 
 
 @secrets.subcommand("triskele secrets rotate --renew", "triskele secrets rotate --to passphrase")
@@ -224,11 +191,11 @@ def rotate(invocation: Invocation, to: str | None, renew: bool) -> None:
     """Change the key of the vault; safe to interrupt."""
     if to is None and not renew:
         raise click.UsageError("nothing to change: give --to, --renew or both")
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         rotation = engine.upkeep.rotate_key(to, renew=renew)
         renewed = f"; {plural(rotation.resealed, 'text')} re-encrypted" if rotation.renewed else ""
         line = f"The vault now uses the key source {rotation.source}{renewed}."
-        emit(invocation, rotation, lambda: line, project=engine.project)
+        invocation.emit(rotation, lambda: line, project=engine.project)
 
 
 @command_group("triskele projects list", "triskele projects merge api acme/api")
@@ -242,9 +209,24 @@ def projects() -> None:
 @projects.subcommand("triskele projects list", "triskele projects list --json", name="list")
 def list_projects(invocation: Invocation) -> None:
     """List the projects with their memories and places."""
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         projects, here = engine.upkeep.projects(), engine.project
-        emit(invocation, {"projects": projects, "project": here}, lambda: projects_view(projects, here))
+
+        def view() -> Iterator[Renderable]:
+            if not projects:
+                yield note("No projects yet: a folder becomes a project with its first memory.")
+                return
+            rows = []
+            for project in projects:
+                # A remote is more informative than the folders of its clones.
+                keys = [key for key in project.places if key.startswith(REMOTE)] or project.places
+                folders = ", ".join(key.partition(":")[2] for key in keys)
+                sign = "*" if project.name == here else ""
+                rows.append((note(sign), note(project.name, ID), note(f"{project.memories:,}"), note(folders, QUIET)))
+            yield Table(("", "project", "memories", "folders and repositories"), rows, last_takes_rest=True)
+            yield note(f"* current project: {here}", QUIET)
+
+        invocation.emit({"projects": projects, "project": here}, view)
 
 
 @projects.subcommand("triskele projects rename api billing-api")
@@ -264,48 +246,26 @@ def merge(invocation: Invocation, source: str, target: str) -> None:
 
 
 def _move(invocation: Invocation, source: str, target: str, *, merge: bool) -> None:
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         moved = engine.upkeep.move_project(source, target, merge=merge)
         belong = "belongs" if moved.memories == 1 else "belong"
         line = f"{plural(moved.memories, 'memory')} of {source} now {belong} to {moved.name}."
         document = {"from": source, "to": moved.name, "memories": moved.memories, "batch": moved.batch}
-        emit(
-            invocation,
+        invocation.emit(
             {**document, "project": moved.name},
             lambda: [note(f"{line} Undo with `triskele undo --batch {moved.batch}`.")],
         )
 
 
-def projects_view(projects: Sequence[ProjectSummary], current: str) -> Iterator[Renderable]:
-    """The projects with their memories, folders and repositories."""
-    if not projects:
-        yield note("No projects yet: a folder becomes a project with its first memory.")
-        return
-    rows = table("", "project", "memories", "folders and repositories", last_takes_rest=True)
-    for project in projects:
-        # A remote is more informative than the folders of its clones.
-        keys = [key for key in project.places if key.startswith(REMOTE)] or project.places
-        folders = ", ".join(key.partition(":")[2] for key in keys)
-        sign = "*" if project.name == current else ""
-        rows.add_row(note(sign), note(project.name, ID), note(f"{project.memories:,}"), note(folders, QUIET))
-    yield rows
-    yield note(f"* current project: {current}", QUIET)
-
-
 def health_view(
-    health: Health,
-    *,
-    deep: bool,
-    synced: Sequence[SyncedServer] = (),
-    server: str = "",
-    without_token: Sequence[str] = (),
+    health: Health, synced: Sequence[SyncedServer] = (), server: str = "", without_token: Sequence[str] = ()
 ) -> Iterator[Styled]:
     """The findings and repairs of `doctor`; `server` is that of the settings."""
     yield from (note(f"✗ {finding.subject}: {finding.problem}", BAD) for finding in health.findings)
     if health.findings:
         yield note("This cannot be repaired: restore a backup with `triskele restore FILE`.")
     else:
-        checked = "all checksums match" if deep else "integrity check passed"
+        checked = "all checksums match" if health.is_deep else "integrity check passed"
         yield note(f"✓ Database OK ({checked}).", GOOD)
     yield from _lost_writes(health)
     for path in health.leftovers:
@@ -323,10 +283,13 @@ def health_view(
         yield note(f"· {id} looks like a secret and is not sealed: triskele secrets seal {id}", WARNING)
     yield from more(len(health.exposed) - _SHOWN_PROBLEMS, style=WARNING)
     yield from _index(health)
-    yield from (_same_name(name, others) for name, others in health.mixed.items())
+    for name, namesakes in health.mixed.items():
+        problem = f"Older memories of {name} may belong to {' or '.join(namesakes)}, a folder of the same name:"
+        advice = f"see `triskele list --project {name}`, move one with `triskele edit ID --project {namesakes[0]}`"
+        yield note(f"· {problem} {advice}", WARNING)
     yield from _pending_jobs(health.jobs)
     yield from _egress(health, synced, server)
-    if not deep:
+    if not health.is_deep:
         yield note("`triskele doctor --deep` also checks every checksum and every index entry.", QUIET)
     for name in without_token:
         command = f"run `triskele install {name}` again"
@@ -366,13 +329,6 @@ def _lost_writes(health: Health) -> Iterator[Styled]:
         yield note("  Restore a newer backup with `triskele restore FILE`, or write them again.")
 
 
-def _same_name(name: str, others: Sequence[str]) -> Styled:
-    """Memories that may be in the wrong project, and what to do."""
-    problem = f"· Older memories of {name} may belong to {' or '.join(others)}, a folder of the same name:"
-    advice = f"see `triskele list --project {name}`, move one with `triskele edit ID --project {others[0]}`"
-    return note(f"{problem} {advice}", WARNING)
-
-
 def _pending_jobs(jobs: JobCounts) -> Iterator[Styled]:
     """Pending work, and what failed last."""
     if jobs.embed or jobs.names:
@@ -391,28 +347,20 @@ def _egress(health: Health, synced: Sequence[SyncedServer], server: str) -> Iter
     elif not health.outside_problems:
         stays_here = not server and not any(state.is_set for state in synced)
         yield note(f"{_NO_MODEL}; nothing leaves this machine." if stays_here else f"{_NO_MODEL}.", GOOD)
-    yield from (_synced(state) for state in synced)
+    for state in synced:
+        verb = "are" if state.is_set else "were"
+        user = f" as {state.user}" if state.user else ""
+        last = f"last sync {minute(state.at)}" if state.at else "no sync has finished yet"
+        pushed = "" if state.sent is None else f"{plural(state.sent, 'change')} pushed, "
+        yield note(f"· Open memories {verb} synced with {state.url}{user}: {pushed}{last}.", WARNING)
     if server:
         yield note(f"· Commands without --store use the memory on {server}.", WARNING)
     if not health.left:
         where = "to a hosted model" if synced or server else "from this machine"
         yield note(f"✓ Nothing was sent {where}.", GOOD)
-    yield from map(_day, health.left)
-
-
-def _synced(server: SyncedServer) -> Styled:
-    """A server that this store was synced with, and when."""
-    verb = "are" if server.is_set else "were"
-    user = f" as {server.user}" if server.user else ""
-    last = f"last sync {minute(server.at)}" if server.at else "no sync has finished yet"
-    pushed = "" if server.sent is None else f"{plural(server.sent, 'change')} pushed, "
-    return note(f"· Open memories {verb} synced with {server.url}{user}: {pushed}{last}.", WARNING)
-
-
-def _day(day: Day) -> Styled:
-    """What was sent to a host on one day."""
-    billed = f", {plural(day.tokens, 'token')}" if day.tokens else ""
-    billed += f", about {day.cost:,.4f} in your currency" if day.cost else ""
-    requests = f"{plural(day.requests, 'request')} (failed ones included)"
-    texts = f"{plural(day.texts, 'text')}, {plural(day.characters, 'character')} to {day.host} ({day.endpoint})"
-    return note(f"· {day.day}: {texts}, {requests}{billed}", WARNING)
+    for day in health.left:
+        billed = f", {plural(day.tokens, 'token')}" if day.tokens else ""
+        billed += f", about {day.cost:,.4f} in your currency" if day.cost else ""
+        requests = f"{plural(day.requests, 'request')} (failed ones included)"
+        texts = f"{plural(day.texts, 'text')}, {plural(day.characters, 'character')} to {day.host} ({day.endpoint})"
+        yield note(f"· {day.day}: {texts}, {requests}{billed}", WARNING)

@@ -14,6 +14,7 @@ import click
 
 from triskele import config
 from triskele.config import OUTSIDE, VARIABLES, Settings, sqlite_path
+from triskele.edge.cli.view import has_terminal
 from triskele.edge.hook import client
 from triskele.edge.process import connect
 from triskele.edge.process.command_line import READ_ELSEWHERE
@@ -52,8 +53,15 @@ class Stores:
         return connect.exists(self.chosen())
 
     @contextmanager
-    def open(self) -> Iterator[Engine]:
-        """Open the memory, if need be in a new store; pending jobs are worked off after the output."""
+    def open(self, *, creates: bool = False, is_needed: bool = False) -> Iterator[Engine]:
+        """Open the memory; without a store create one, raise if one is needed, or open a temporary empty one.
+
+        Pending jobs are worked off after the output.
+        """
+        if not (creates or self.exists()):
+            with self._open_nothing(is_needed) as engine:
+                yield engine
+            return
         with self.open_engine() as engine:
             yield engine
             sys.stdout.flush()
@@ -61,23 +69,10 @@ class Stores:
                 _work_off(store, self._environ)
 
     @contextmanager
-    def open_existing(self, *, is_needed: bool = False) -> Iterator[Engine]:
-        """Open the memory; if there is no store, open a temporary empty one, or raise if one is needed."""
-        with self.open() if self.exists() else self._open_nothing(is_needed) as engine:
-            yield engine
-
-    @contextmanager
-    def open_local(self) -> Iterator[LocalEngine]:
+    def open_local(self, *, creates: bool = False, is_needed: bool = False) -> Iterator[LocalEngine]:
         """Open the store of this run; refused if the memory is on a server."""
         connect.require_store(self.chosen())
-        with self.open() as engine:
-            yield connect.store_of(engine)
-
-    @contextmanager
-    def open_local_existing(self, *, is_needed: bool = False) -> Iterator[LocalEngine]:
-        """Open the store; without a store open a temporary empty one, or raise if one is needed."""
-        connect.require_store(self.chosen())
-        with self.open_existing(is_needed=is_needed) as engine:
+        with self.open(creates=creates, is_needed=is_needed) as engine:
             yield connect.store_of(engine)
 
     @contextmanager
@@ -157,25 +152,19 @@ def _work_off(engine: LocalEngine, environ: Mapping[str, str]) -> None:
     with suppress(TriskeleError, OSError):
         if not engine.background.has_pending():
             return
-        is_resident = engine.settings.agents.background and config.is_of_file(engine.settings, os.environ)
-        if not (is_resident and _start_resident(environ)):
-            engine.background.process(SPARE_S)
-
-
-def _start_resident(environ: Mapping[str, str]) -> bool:
-    """Start the background process, which finds pending jobs itself."""
-    address = client.Address(environ)
-    try:
-        if not client.is_running(address):
-            client.start(address, environ)
-    except (OSError, client.NoAnswer):
-        return False
-    return True
+        if engine.settings.agents.background and config.is_of_file(engine.settings, os.environ):
+            address = client.Address(environ)
+            with suppress(OSError, client.NoAnswer):
+                # It finds pending jobs itself.
+                if not client.is_running(address):
+                    client.start(address, environ)
+                return
+        engine.background.process(SPARE_S)
 
 
 def _passphrase(prompt: str, is_new: bool) -> str | None:
     """A passphrase from the terminal; None if there is no terminal."""
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not has_terminal():
         return None
     passphrase: str = click.prompt(prompt, hide_input=True, confirmation_prompt=is_new, err=True)
     return passphrase

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from triskele.edge.cli.commands import command
-from triskele.edge.cli.emit import Document, View, emit, shown
-from triskele.edge.cli.invocation import Invocation, progress_bar, show_parts
+from triskele.edge.cli.documents import Document, shown
+from triskele.edge.cli.invocation import Invocation, progress_bar
 from triskele.edge.cli.memory_view import SETTLE
-from triskele.edge.cli.options import FilePath, writing_place, written_project
+from triskele.edge.cli.options import FilePath, writing_place
 from triskele.edge.cli.view import BAD, QUIET, WARNING, ShortIds, minute, more, note, plural
 from triskele.edge.process import connect
 from triskele.edge.wording import SECRET_PREFIX, one_line
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from triskele.engine.upkeep import SyncState
     from triskele.exchange.archive import ArchiveReport
     from triskele.replies.rooms import ExportReport, ImportReport, Preview
-    from triskele.sync.loop import SyncReport
 
 _PATH = FilePath()
 _ARCHIVE = "archive"
@@ -63,16 +62,7 @@ _PREVIEW_CHARACTERS = 200
 @click.option("--keep-origin", is_flag=True, help="Keep the origins that the file gives (for your own exports).")
 @click.option("--all-owners", is_flag=True, help="Take every owner of an archive, under their own names.")
 @writing_place
-def import_(
-    invocation: Invocation,
-    source: Path,
-    format: str | None,
-    dry_run: bool,
-    keep_origin: bool,
-    all_owners: bool,
-    project: str | None,
-    everywhere: bool,
-) -> int:
+def import_(invocation: Invocation, source: Path, format: str | None, all_owners: bool, **options: Any) -> int:
     """Import a file, a folder or Claude Code's notes, all or nothing.
 
     It reads SOURCE and nothing else: a file (for a conversation, the one transcript that you name, such as
@@ -83,17 +73,17 @@ def import_(
     # Imported here, as below: the help of a command needs no store.
     from triskele.exchange import archive, claude_notes, transfer
 
-    target_project = written_project(project, everywhere)
+    dry_run, project = options["dry_run"], options["project"]
     if format == _ARCHIVE or (format is None and archive.recognises(source)):
-        if target_project is not None:
+        if project is not None:
             raise BadInput("an archive keeps the projects of its memories: import it without a project")
+        keep_origin = options["keep_origin"]
         _import_archive(invocation, source, dry_run=dry_run, keep_origin=keep_origin, all_owners=all_owners)
         return 0
     if all_owners:
         raise BadInput("only an archive can hold several owners: import this file without --all-owners")
-    with invocation.open_existing(at_store=True) if dry_run else invocation.open(at_store=True) as engine:
+    with invocation.open(creates=not dry_run, at_store=True) as engine:
         path = resolved(claude_notes.named_source(source, Path.cwd()))
-        options: dict[str, Any] = {"dry_run": dry_run, "project": target_project, "keep_origin": keep_origin}
         if (store := connect.local(engine)) is None:
             report = engine.import_memories(path, format=transfer.choose(path, format), **options)
         else:
@@ -103,24 +93,20 @@ def import_(
                 with progress_bar("Embedding", total=store.stats().jobs.embed) as progress, suppress(ModelUnavailable):
                     store.upkeep.embed(progress=progress)
         files = [str(file.relative_to(path)) for file in transfer.files_of(path)] if path.is_dir() else []
-        emit(
-            invocation,
+        read = f"Read {printable(str(path))}."
+        if files:
+            names = ", ".join(map(printable, files[:_SHOWN_FILES])) + (", …" if len(files) > _SHOWN_FILES else "")
+            read = f"Read {plural(len(files), 'file')} of {printable(str(path))}: {names}."
+        invocation.emit(
             report,
-            lambda: [note(_files_read(path, files), QUIET), *_import_view(report, dry_run=dry_run)],
+            lambda: [note(read, QUIET), *_import_view(report, dry_run=dry_run)],
             source=str(path),
             files=files,
             dry_run=dry_run,
-            project=engine.project if target_project is None else target_project,
+            project=engine.project if project is None else project,
         )
     # Only a dry run gets here with problems: a real import refuses them.
     return 1 if report.problems else 0
-
-
-def _files_read(path: Path, files: Sequence[str]) -> str:
-    if not files:
-        return f"Read {printable(str(path))}."
-    names = ", ".join(map(printable, files[:_SHOWN_FILES])) + (", …" if len(files) > _SHOWN_FILES else "")
-    return f"Read {plural(len(files), 'file')} of {printable(str(path))}: {names}."
 
 
 def _import_view(report: ImportReport, *, dry_run: bool) -> Iterator[Styled]:
@@ -136,8 +122,9 @@ def _import_view(report: ImportReport, *, dry_run: bool) -> Iterator[Styled]:
         yield note(f"{report.duplicates - repeated:,} already stored.", QUIET)
     if repeated:
         yield note(f"{repeated:,} twice in this file.", QUIET)
-    if dry_run:
-        yield from _previews(report.memories)
+    for preview in report.memories[:_SHOWN_PREVIEWS]:
+        yield from _preview(preview)
+    yield from more(len(report.memories) - _SHOWN_PREVIEWS, " (--json shows all)", indent="  ")
     for skipped in report.skipped[:_SHOWN_PROBLEMS]:
         yield note(f"skipped: {skipped.place}: {skipped.reason}", QUIET)
     yield from more(len(report.skipped) - _SHOWN_PROBLEMS, " skipped")
@@ -147,13 +134,6 @@ def _import_view(report: ImportReport, *, dry_run: bool) -> Iterator[Styled]:
         yield note(f"… and {plural(rest, 'more problem')}", BAD)
     if report.added and not dry_run:
         yield note(f"Undo with `triskele undo --batch {report.batch}`.", QUIET)
-
-
-def _previews(memories: Sequence[Preview]) -> Iterator[Styled]:
-    for memory in memories[:_SHOWN_PREVIEWS]:
-        yield from _preview(memory)
-    if len(memories) > _SHOWN_PREVIEWS:
-        yield note(f"  … and {len(memories) - _SHOWN_PREVIEWS:,} more (--json shows all)", QUIET)
 
 
 def _preview(memory: Preview) -> Iterator[Styled]:
@@ -175,7 +155,7 @@ def _import_archive(invocation: Invocation, source: Path, **options: bool) -> No
     from triskele.exchange.archive import import_archive
 
     is_dry = options["dry_run"]
-    with invocation.stores.open_local_existing() if is_dry else invocation.stores.open_local() as engine:
+    with invocation.stores.open_local(creates=not is_dry) as engine:
         with progress_bar("Importing") as progress:
             report = import_archive(engine, source, progress=progress, **options)
 
@@ -184,7 +164,7 @@ def _import_archive(invocation: Invocation, source: Path, **options: bool) -> No
             if not is_dry and not engine.settings.project and (advice := _elsewhere(engine)):
                 yield note(advice, QUIET)
 
-        emit(invocation, report, view, format=_ARCHIVE, dry_run=is_dry)
+        invocation.emit(report, view, format=_ARCHIVE, dry_run=is_dry)
 
 
 def _elsewhere(engine: LocalEngine) -> str:
@@ -205,24 +185,13 @@ def _export_archive(invocation: Invocation, target: Path | None, *, private: boo
 
     if target is None and invocation.as_json:
         raise BadInput("an archive is a file: name one")
-    with invocation.stores.open_local_existing() as engine:
+    with invocation.stores.open_local() as engine:
         output = sys.stdout if target is None else target
         with progress_bar("Exporting") as progress:
             report = export_archive(engine, output, include_private=private, all_owners=all_owners, progress=progress)
-        _emit_export(
-            invocation,
-            {**shown(report), "format": _ARCHIVE, "target": str(target)},
-            lambda: _archive_view(report, f"written to {target or 'the output'}"),
-            is_in_output=target is None,
-        )
-
-
-def _emit_export(invocation: Invocation, document: Document, view: View, *, is_in_output: bool) -> None:
-    """Report an export, on standard error if its data is on output."""
-    if is_in_output and not invocation.as_json:
-        show_parts(view(), is_error=True)
-    else:
-        emit(invocation, document, view)
+        document = {**shown(report), "format": _ARCHIVE, "target": str(target)}
+        action = f"written to {target or 'the output'}"
+        invocation.emit(document, lambda: _archive_view(report, action), is_beside_data=target is None)
 
 
 def _archive_view(report: ArchiveReport, action: str) -> Iterator[Styled]:
@@ -253,14 +222,7 @@ def _archive_view(report: ArchiveReport, action: str) -> Iterator[Styled]:
 @click.option("--current-only", is_flag=True, help="Omit older versions and forgotten memories.")
 @click.option("--all-owners", is_flag=True, help="With --format archive: everything of every owner of the store.")
 def export(
-    invocation: Invocation,
-    target: Path | None,
-    format: str,
-    private: bool,
-    with_secrets: bool,
-    force: bool,
-    current_only: bool,
-    all_owners: bool,
+    invocation: Invocation, target: Path | None, format: str, force: bool, all_owners: bool, **selection: Any
 ) -> None:
     """Export all memories to a file or folder, or to standard output.
 
@@ -269,64 +231,64 @@ def export(
     """
     target = None if target == Path("-") else target
     if target is not None and not force:
-        _refuse_existing(target)
+        # Whether a folder that cannot be read can be written is found out by writing.
+        with suppress(OSError):
+            if target.is_file() or (target.is_dir() and any(target.iterdir())):
+                raise BadInput(f"{target} exists: choose another name, or overwrite it with --force")
     if format == _ARCHIVE:
-        if current_only or with_secrets:
+        if selection["current_only"] or selection["with_secrets"]:
             raise BadInput("an archive holds everything, secrets sealed: neither --current-only nor --with-secrets")
-        return _export_archive(invocation, target, private=private, all_owners=all_owners)
+        return _export_archive(invocation, target, private=selection["private"], all_owners=all_owners)
     if all_owners:
         raise BadInput("only an archive holds every owner: add --format archive")
     from triskele.exchange.transfer import EXPORTS, checked, export_memories
 
     checked(format, (*EXPORTS, _ARCHIVE))
     stream = io.StringIO() if invocation.as_json else sys.stdout
-    with invocation.open_existing(at_store=True) as engine:
+    with invocation.open(at_store=True) as engine:
         output = stream if target is None else target
         if (store := connect.local(engine)) is None:
-            report = _downloaded(engine, output, format, private, with_secrets=with_secrets, current_only=current_only)
+            report = _downloaded(engine, output, format, **selection)
         else:
-            options = {"include_private": private, "with_secrets": with_secrets, "current_only": current_only}
+            selection["include_private"] = selection.pop("private")
             with progress_bar("Exporting") as progress:
-                report = export_memories(store, output, format=format, progress=progress, **options)
-        content = _records(stream) if target is None and invocation.as_json else {"target": str(target)}
-        return _emit_export(
-            invocation,
-            {**shown(report), "format": format, "project": engine.project, **content},
-            lambda: _export_view(report, target),
-            is_in_output=target is None,
-        )
+                report = export_memories(store, output, format=format, progress=progress, **selection)
+        content: Document = {"target": str(target)}
+        if target is None and isinstance(stream, io.StringIO):
+            stream.seek(0)
+            content = {"records": [json.loads(line) for line in stream]}
+        document = {**shown(report), "format": format, "project": engine.project, **content}
+        return invocation.emit(document, lambda: _export_view(report, target), is_beside_data=target is None)
 
 
 def _export_view(report: ExportReport, target: Path | None) -> Iterator[Styled]:
     """The result of an export."""
     yield note(f"{plural(report.written, 'memory')} written{f' to {target}' if target else ''}.")
-    if report.forgotten:
-        yield note(f"{plural(report.forgotten, 'forgotten memory')} among them (left out with --current-only).", QUIET)
-    if report.left_out_private:
-        yield note(f"{plural(report.left_out_private, 'private memory')} left out (included with --private).", QUIET)
-    if report.left_out_secret:
-        count = plural(report.left_out_secret, "secret memory")
-        yield note(f"{count} left out (included in clear with --with-secrets).", QUIET)
-    if report.left_out_versions:
-        count = plural(report.left_out_versions, "earlier version")
-        yield note(f"{count} left out, private or secret (included with --private and --with-secrets).", QUIET)
+    versions = "left out, private or secret (included with --private and --with-secrets)"
+    for count, noun, remark in (
+        (report.forgotten, "forgotten memory", "among them (left out with --current-only)"),
+        (report.left_out_private, "private memory", "left out (included with --private)"),
+        (report.left_out_secret, "secret memory", "left out (included in clear with --with-secrets)"),
+        (report.left_out_versions, "earlier version", versions),
+    ):
+        if count:
+            yield note(f"{plural(count, noun)} {remark}.", QUIET)
     if report.revealed:
-        count = plural(report.revealed, "secret memory")
-        yield note(f"The file holds {count} in clear; only you may read it.", WARNING)
+        yield note(
+            f"The file holds {plural(report.revealed, 'secret memory')} in clear; only you may read it.", WARNING
+        )
 
 
-def _downloaded(
-    engine: Engine, target: Path | TextIO, format: str, private: bool, *, with_secrets: bool, current_only: bool
-) -> ExportReport:
+def _downloaded(engine: Engine, target: Path | TextIO, format: str, **selection: Any) -> ExportReport:
     """Download an export; a file appears only when it is complete."""
     if format != "jsonl":
         raise BadInput("a server exports jsonl: `triskele import` and `triskele export` of a local store convert it")
-    if with_secrets and not isinstance(target, Path):
+    if selection["with_secrets"] and not isinstance(target, Path):
         raise BadInput("secrets can only be exported into a jsonl file: name one")
     folder = target.absolute().parent if isinstance(target, Path) else None
     with TemporaryDirectory(prefix=".triskele-", dir=folder) as beside:
         file = Path(beside) / "export.jsonl"
-        report = engine.export_memories(file, private=private, with_secrets=with_secrets, current_only=current_only)
+        report = engine.export_memories(file, **selection)
         if isinstance(target, Path):
             file.chmod(0o600)
             file.replace(target)
@@ -334,23 +296,6 @@ def _downloaded(
             with file.open(encoding="utf-8") as lines:
                 target.writelines(lines)
     return report
-
-
-def _refuse_existing(target: Path) -> None:
-    """Refuse a file, or a folder with content."""
-    try:
-        is_taken = target.is_file() or (target.is_dir() and any(target.iterdir()))
-    except OSError:
-        # Whether it can be written is found out by writing.
-        return
-    if is_taken:
-        raise BadInput(f"{target} exists: choose another name, or overwrite it with --force")
-
-
-def _records(stream: TextIO) -> Document:
-    """The records of an export that has no target."""
-    stream.seek(0)
-    return {"records": [json.loads(line) for line in stream]}
 
 
 @command(
@@ -370,13 +315,19 @@ def sync(invocation: Invocation, is_status: bool, is_elsewhere: bool, resolve: s
     """
     if (resolve is None) != (keep is None) or ((is_status or is_elsewhere) and resolve is not None):
         raise BadInput("--resolve ID takes --keep mine or --keep theirs, and nothing else")
-    with invocation.stores.open_local() as engine:
+    with invocation.stores.open_local(creates=True) as engine:
         if resolve is not None:
-            return _resolve(invocation, engine, resolve, str(keep))
+            memory = engine.get(resolve)
+            if not memory.in_conflict:
+                raise NotFound(f"{memory.id} has no conflict: `triskele list --conflicts` shows all")
+            (engine.curation.reject if keep == "mine" else engine.curation.accept)(memory.id)
+            side = "this machine's" if keep == "mine" else "the server's"
+            following = "; the next sync sends it" if keep == "mine" else ""
+            line = f"Kept {side} version of {engine.shorten([memory.id])[memory.id]}{following}."
+            return invocation.emit({"id": memory.id, "kept": keep, "project": engine.project}, lambda: line)
         if is_status:
             state = engine.upkeep.sync_state()
-            return emit(
-                invocation,
+            return invocation.emit(
                 state,
                 lambda: _state_view(state, engine.shorten([*state.waiting, *state.conflicts])),
                 project=engine.project,
@@ -384,32 +335,15 @@ def sync(invocation: Invocation, is_status: bool, is_elsewhere: bool, resolve: s
         from triskele.edge.process import syncing
 
         report = syncing.sync(engine, is_elsewhere=is_elsewhere)
-        return emit(invocation, report, lambda: _sync_view(report), project=engine.project)
 
+        def view() -> Iterator[Styled]:
+            yield note(f"{plural(report.pushed, 'change')} pushed, {plural(report.pulled, 'change')} pulled.")
+            if report.waiting:
+                yield note(f"{len(report.waiting):,} waiting: `triskele sync --status` says why.")
+            if report.conflicts:
+                yield note(f"{plural(len(report.conflicts), 'conflict')}: {SETTLE}.")
 
-def _resolve(invocation: Invocation, engine: LocalEngine, prefix: str, keep: str) -> None:
-    """Settle the conflict of a memory."""
-    memory = engine.get(prefix)
-    if not memory.in_conflict:
-        raise NotFound(f"{memory.id} has no conflict: `triskele list --conflicts` shows all")
-    (engine.curation.reject if keep == "mine" else engine.curation.accept)(memory.id)
-
-    def view() -> str:
-        id = engine.shorten([memory.id])[memory.id]
-        if keep == "mine":
-            return f"Kept this machine's version of {id}; the next sync sends it."
-        return f"Kept the server's version of {id}."
-
-    emit(invocation, {"id": memory.id, "kept": keep, "project": engine.project}, view)
-
-
-def _sync_view(report: SyncReport) -> Iterator[Styled]:
-    """The result of a sync."""
-    yield note(f"{plural(report.pushed, 'change')} pushed, {plural(report.pulled, 'change')} pulled.")
-    if report.waiting:
-        yield note(f"{len(report.waiting):,} waiting: `triskele sync --status` says why.")
-    if report.conflicts:
-        yield note(f"{plural(len(report.conflicts), 'conflict')}: {SETTLE}.")
+        return invocation.emit(report, view, project=engine.project)
 
 
 def _state_view(state: SyncState, short: ShortIds) -> Iterator[Styled]:

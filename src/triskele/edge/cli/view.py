@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from itertools import pairwise, zip_longest
@@ -25,6 +25,7 @@ _TAB = 8
 ID, QUIET, MATCH, OLD, GOOD, WARNING, BAD = "cyan", "dim", "bold", "yellow", "green", "yellow", "red"
 _BAR_CHARACTERS = 24
 ShortIds = Mapping[str, str]
+Row = Sequence["Styled | str"]
 
 
 class Renderable(Protocol):
@@ -37,15 +38,10 @@ class Renderable(Protocol):
 class Styled:
     """A text with styles on spans of it; `is_right` moves it to the right of its column."""
 
-    __slots__ = ("is_right", "plain", "spans")
-
     def __init__(self, plain: str = "", style: str = "", *, is_right: bool = False) -> None:
         self.plain = plain
         self.is_right = is_right
         self.spans = [(0, len(plain), style)] if style else []
-
-    def __str__(self) -> str:
-        return self.plain
 
     def __add__(self, other: Styled) -> Styled:
         sum_, shift = Styled(self.plain + other.plain), len(self.plain)
@@ -59,19 +55,15 @@ class Styled:
         part.spans = [span for span in spans if span[0] < span[1]]
         return part
 
-    def stylize(self, style: str, start: int, end: int) -> None:
-        """Add a style to a span."""
-        self.spans.append((start, end, style))
-
     def painted(self) -> str:
         """The text with the codes of its styles for a terminal."""
         borders = sorted({0, len(self.plain), *(border for start, end, _ in self.spans for border in (start, end))})
-        return "".join(self._painted(start, end) for start, end in pairwise(borders))
-
-    def _painted(self, first: int, last: int) -> str:
-        styles = (style for start, end, style in self.spans if start <= first and last <= end)
-        codes = ";".join(str(_CODES[word]) for style in styles for word in style.split())
-        return f"\x1b[{codes}m{self.plain[first:last]}\x1b[0m" if codes else self.plain[first:last]
+        text = ""
+        for first, last in pairwise(borders):
+            styles = (style for start, end, style in self.spans if start <= first and last <= end)
+            codes = ";".join(str(_CODES[word]) for style in styles for word in style.split())
+            text += f"\x1b[{codes}m{self.plain[first:last]}\x1b[0m" if codes else self.plain[first:last]
+        return text
 
     def lines(self, width: int) -> list[Styled]:
         """The lines that fit into a width; long words are broken."""
@@ -107,30 +99,25 @@ def stacked(*texts: Styled) -> Styled:
     return stack
 
 
-@dataclass(slots=True)
-class TableColumn:
-    """A column; text that is too long for it is wrapped or cut."""
-
-    heading: str = ""
-    style: str = ""
-    wraps: bool = False
-    takes_rest: bool = False
-
-
 class Table:
-    """Rows of cells without lines around them."""
+    """Rows of cells without lines around them, below their headings if there are any.
 
-    def __init__(self, *columns: TableColumn, gap: int = 2, has_header: bool = False) -> None:
-        self.columns = columns
-        self._gap = gap
-        self._rows: list[Sequence[Styled]] = []
-        if has_header:
-            self._rows.append([Styled(column.heading, QUIET) for column in columns])
+    A column that wraps is named by its number; other texts that are too long are cut.
+    """
 
-    def add_row(self, *row: Styled | str) -> None:
-        """Add a row with a cell for each column."""
-        styled = zip(row, self.columns, strict=True)
-        self._rows.append([Styled(cell, column.style) if isinstance(cell, str) else cell for cell, column in styled])
+    def __init__(
+        self,
+        headings: Sequence[str],
+        rows: Iterable[Row],
+        *,
+        wraps: Collection[int] = (),
+        gap: int = 2,
+        last_takes_rest: bool = False,
+    ) -> None:
+        self._rows = [[Styled(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+        if headings:
+            self._rows.insert(0, [Styled(heading, QUIET) for heading in headings])
+        self._wraps, self._gap, self._last_takes_rest = wraps, gap, last_takes_rest
 
     def lines(self, width: int) -> list[Styled]:
         """The lines that fit into a width."""
@@ -149,26 +136,26 @@ class Table:
         inner = width - self._gap_after(number)
         if inner < 1:
             return []
-        lines = cell.lines(inner) if self.columns[number].wraps else cell.cut_lines(inner)
+        lines = cell.lines(inner) if number in self._wraps else cell.cut_lines(inner)
         return [Styled(" " * (inner - cells(line.plain))) + line for line in lines] if cell.is_right else lines
 
     def _gap_after(self, number: int) -> int:
-        return self._gap if number + 1 < len(self.columns) else 0
+        return self._gap if number + 1 < len(self._rows[0]) else 0
 
     def _widths(self, width: int) -> list[int]:
         """The width of each column, with the gap after it."""
-        widths = [self._needed(number, width) or 1 for number in range(len(self.columns))]
-        if self.columns[-1].takes_rest:
+        numbers = range(len(self._rows[0]))
+        widths = [self._needed(number, width) or 1 for number in numbers]
+        if self._last_takes_rest:
             widths[-1] = max(1, width - sum(widths[:-1]))
         if sum(widths) <= width:
             return widths
         # First the columns that can be wrapped, from the widest on; then all alike.
-        wrapped = [column.wraps for column in self.columns]
-        while (excess := sum(widths) - width) > 0 and any(wrapped):
-            ranked = sorted({0, *(size for size, wraps in zip(widths, wrapped, strict=True) if wraps)})
+        while self._wraps and (excess := sum(widths) - width) > 0:
+            ranked = sorted({0, *(widths[number] for number in self._wraps)})
             if len(ranked) < 2:
                 break
-            is_widest = [wraps and size == ranked[-1] for size, wraps in zip(widths, wrapped, strict=True)]
+            is_widest = [number in self._wraps and widths[number] == ranked[-1] for number in numbers]
             widths = _reduced(widths, excess, [ranked[-1] - ranked[-2] if widest else 0 for widest in is_widest])
         if (excess := sum(widths) - width) > 0:
             widths = _reduced(widths, excess, widths)
@@ -177,9 +164,7 @@ class Table:
     def _needed(self, number: int, width: int) -> int:
         """The width of a column's longest line, with the gap after it, at most `width`."""
         gap = self._gap_after(number)
-        if width <= gap:
-            return max(0, width)
-        return min(width, gap + max((row[number].columns() for row in self._rows), default=0))
+        return max(0, width) if width <= gap else min(width, gap + max(row[number].columns() for row in self._rows))
 
 
 def _reduced(widths: Sequence[int], excess: int, most: Sequence[int]) -> list[int]:
@@ -287,6 +272,11 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty() if forced is None else forced != ""
 
 
+def has_terminal() -> bool:
+    """Whether standard input is a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def has_colors(stream: TextIO) -> bool:
     """Whether a stream is a terminal that shows styles."""
     is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
@@ -345,13 +335,12 @@ def project_label(project: str | None) -> str:
 
 def plan_label(values: Mapping[str, Any]) -> str:
     """The differences of a ranking plan from the shipped one."""
-    return ", ".join(f"{name} {_setting(value)}" for name, value in values.items()) or "as shipped"
-
-
-def _setting(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "(" + ", ".join(f"{name} {number:g}" for name, number in value.items()) + ")"
-    return str(value)
+    differences = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            value = f"({', '.join(f'{part} {weight:g}' for part, weight in value.items())})"
+        differences.append(f"{name} {value}")
+    return ", ".join(differences) or "as shipped"
 
 
 def note(text: str, style: str = "") -> Styled:
@@ -364,36 +353,25 @@ def number(count: int) -> Styled:
     return Styled(f"{count:,}", is_right=True)
 
 
-def more(count: int, what: str = "", *, style: str = QUIET) -> list[Styled]:
+def more(count: int, what: str = "", *, style: str = QUIET, indent: str = "") -> list[Styled]:
     """A line that counts what a list leaves out, if anything."""
-    return [note(f"… and {count:,} more{what}", style)] if count > 0 else []
+    return [note(f"{indent}… and {count:,} more{what}", style)] if count > 0 else []
 
 
-def table(*headings: str, last_takes_rest: bool = False, has_header: bool = True) -> Table:
-    """A table without lines; the last column may take the remaining width."""
-    columns = [TableColumn(heading) for heading in headings]
-    columns[-1].takes_rest = last_takes_rest
-    return Table(*columns, has_header=has_header)
-
-
-def numbered_rows() -> Table:
+def numbered_rows(rows: Iterable[Sequence[Styled]]) -> Table:
     """Rows of a number or sign, an id and a text."""
-    return Table(TableColumn(), TableColumn(), TableColumn(wraps=True), gap=1)
+    return Table((), rows, wraps={2}, gap=1)
 
 
 def pairs(rows: Iterable[tuple[str, Styled]]) -> Table:
     """Names on the left, values on the right."""
-    columns = Table(TableColumn(style=QUIET), TableColumn(wraps=True))
-    for name, value in rows:
-        columns.add_row(name, value)
-    return columns
+    return Table((), ((Styled(name, QUIET), value) for name, value in rows), wraps={1})
 
 
 def bars(counts: Mapping[str, int]) -> Table:
     """Names with their numbers, and a bar for each."""
-    most = max(counts.values())
-    rows = table("", "", "", has_header=False)
+    most, rows = max(counts.values()), []
     for name, count in counts.items():
         bar = "▪" * max(1, round(_BAR_CHARACTERS * count / most))
-        rows.add_row(note(name or "everywhere"), number(count), note(bar, ID))
-    return rows
+        rows.append((note(name or "everywhere"), number(count), note(bar, ID)))
+    return Table((), rows)

@@ -11,51 +11,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triskele.edge.cli.commands import command
-from triskele.edge.cli.emit import Document, emit, shown, times
-from triskele.edge.cli.invocation import Invocation, standard_input
+from triskele.edge.cli.documents import Document, entry_document, shown, times
+from triskele.edge.cli.invocation import Invocation, show_parts, standard_input
 from triskele.edge.cli.memory_view import (
     added_view,
     changes_view,
-    detected_secrets_view,
-    example_keys_view,
+    secrets_view,
     time_lines,
     undo_plan_view,
     undo_summary,
     undone_view,
 )
-from triskele.edge.cli.options import (
-    EVERY,
-    category_option,
-    id_argument,
-    id_option,
-    secrecy_options,
-    tags_option,
-    writing_place,
-    written_project,
-)
+from triskele.edge.cli.options import EVERY, category_option, memory_id, secrecy_options, tags_option, writing_place
 from triskele.edge.cli.view import QUIET, more, note, plural
 from triskele.edge.wording import excerpt, one_line, passed_over_lines, shown_content
 from triskele.errors import BadInput, Conflict, NotFound, TriskeleError, Unavailable
-from triskele.types import (
-    CONTEXT,
-    Action,
-    Erasure,
-    History,
-    LinkKind,
-    Memory,
-    Outcome,
-    Period,
-    Role,
-    Sensitivity,
-    is_secret,
-)
+from triskele.types import CONTEXT, Action, Erasure, History, LinkKind, Period, Role, Sensitivity, is_secret
 
 if TYPE_CHECKING:
     from triskele.edge.cli.view import Renderable, ShortIds
     from triskele.engine.protocol import Engine
-    from triskele.replies import Undone
-    from triskele.requests import Draft
-    from triskele.types import JournalEntry, MemoryDetails, Related
+    from triskele.types import MemoryDetails, Outcome, Related
 
 MAX_BYTES = 4_000_000
 _SHOWN_MEMORIES = 10
@@ -89,32 +65,19 @@ _CONTEXT = [name for name in CONTEXT if name not in ("project", "position")]
 @click.option("--speaker", metavar="NAME", help="Who said it.")
 @click.option("--role", type=click.Choice(_ROLES), help="Whose words they are.")
 @click.option("--split", is_flag=True, help="Store each paragraph as a memory; long ones are cut at sentence ends.")
-@id_option("--supersedes", "The older memory that this one replaces.")
+@memory_id("--supersedes", metavar="ID", help="The older memory that this one replaces.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
-def add(
-    invocation: Invocation,
-    text: str,
-    tags: list[str],
-    project: str | None,
-    everywhere: bool,
-    sensitivity: Sensitivity | None,
-    title: str | None,
-    split: bool,
-    supersedes: str | None,
-    quiet: bool,
-    **details: Any,
-) -> None:
+def add(invocation: Invocation, text: str, split: bool, supersedes: str | None, quiet: bool, **details: Any) -> None:
     """Store a short text; a dash reads it from standard input."""
     if split and supersedes is not None:
         raise click.UsageError("--split and --supersedes exclude each other: only one memory can replace the old one")
-    details["tags"] = tags
-    details["project"] = written_project(project, everywhere)
-    details |= {"sensitivity": sensitivity, "title": title}
     content = text_or_input(text)
-    with invocation.open() as engine:
+    with invocation.open(creates=True) as engine:
         related: Sequence[Related] | None = None
         if split:
-            outcomes = engine.remember_all(_pieces(engine, content, details))
+            from triskele.ingest import Drafter
+
+            outcomes = engine.remember_all(Drafter(engine.settings.memory, "").draft_pieces(content, **details))
         else:
             if supersedes is None and not quiet and _may_ask(invocation, content, details):
                 supersedes, related = _ask(engine, content, details["project"])
@@ -128,15 +91,7 @@ def add(
             related = []
             with suppress(Unavailable):
                 related = engine.related(id=outcomes[0].id)[:_MOST_RELATED]
-        added = _Added(engine, outcomes, details, related, supersedes)
-        return emit(invocation, added.document(is_split=split), added.view)
-
-
-def _pieces(engine: Engine, text: str, details: Mapping[str, Any]) -> list[Draft]:
-    """The drafts of a longer text."""
-    from triskele.ingest import Drafter
-
-    return Drafter(engine.settings.memory, "").draft_pieces(text, **details)
+        return _report_added(invocation, engine, outcomes, details, related, supersedes, is_split=split)
 
 
 def _may_ask(invocation: Invocation, content: str, details: Mapping[str, Any]) -> bool:
@@ -168,80 +123,60 @@ def _related_line(related: Related, short: ShortIds) -> str:
     return f"It {_RELATION_VERBS[related.relation]} {short[related.memory.id]}: {text}"
 
 
-def _related_view(related: Sequence[Related], engine: Engine, id: str) -> Iterator[Renderable]:
-    """Related memories, and the command that replaces the first of them."""
-    if related:
-        short = engine.shorten([id, *(each.memory.id for each in related)])
-        yield from (note(_related_line(each, short)) for each in related)
-        yield note(f"To replace it: triskele link {short[id]} supersedes {short[related[0].memory.id]}")
+def _report_added(
+    invocation: Invocation,
+    engine: Engine,
+    outcomes: Sequence[Outcome],
+    details: Mapping[str, Any],
+    related: Sequence[Related],
+    superseded: str | None,
+    *,
+    is_split: bool,
+) -> None:
+    """Show the outcomes of an add, with what detection and the text itself decided."""
+    memories = engine.lookup(outcome.id for outcome in outcomes)
+    moments = times(details)
+    secrets = [outcome.id for outcome in outcomes if outcome.sensitivity is Sensitivity.SECRET]
+    detected = [] if details["sensitivity"] is Sensitivity.SECRET else secrets
+    added = [outcome for outcome in outcomes if outcome.action is Action.ADDED]
+    periods: dict[str, Document] = {}
+    if not (details["valid_from"] or details["valid_to"]):
+        new = (memories[outcome.id] for outcome in added if outcome.id in memories)
+        dated = (memory for memory in new if memory.valid_from or memory.valid_to)
+        periods = {memory.id: shown(Period(memory.valid_from, memory.valid_to)) for memory in dated}
 
-
-def _related_document(related: Related) -> Document:
-    return {
-        "id": related.memory.id,
-        "relation": related.relation,
-        "confidence": round(related.confidence, 3),
-        "content": shown_content(related.memory, False),
-    }
-
-
-class _Added:
-    """What an add did, with what detection and the text itself decided."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        outcomes: Sequence[Outcome],
-        details: Mapping[str, Any],
-        related: Sequence[Related],
-        superseded: str | None,
-    ) -> None:
-        self._engine = engine
-        self._outcomes = outcomes
-        self._related = related
-        self._superseded = superseded
-        self._times = times(details)
-        self._memories = engine.lookup(outcome.id for outcome in outcomes)
-        self._secrets = [outcome.id for outcome in outcomes if outcome.sensitivity is Sensitivity.SECRET]
-        self._detected = [] if details["sensitivity"] is Sensitivity.SECRET else self._secrets
-        is_dated = bool(details["valid_from"] or details["valid_to"])
-        new = [outcome.id for outcome in outcomes if outcome.action is Action.ADDED and not is_dated]
-        dated = (self._memories[id] for id in new if id in self._memories)
-        self._periods = {
-            memory.id: shown(Period(memory.valid_from, memory.valid_to))
-            for memory in dated
-            if memory.valid_from or memory.valid_to
-        }
-
-    def document(self, *, is_split: bool) -> Document:
-        """The first outcome with its details; with `--split` all outcomes."""
-        first = next((outcome for outcome in self._outcomes if outcome.action is Action.ADDED), self._outcomes[0])
-        document = {**shown(first), "project": first.project, "batch": _batch(self._outcomes)}
-        document |= {"secret": bool(self._secrets), "detected": bool(self._detected), "times": self._times}
-        document["valid"] = self._periods.get(first.id)
-        if self._related:
-            document["similar"] = list(map(_related_document, self._related))
-        if is_split:
-            document["memories"] = self._outcomes
-        return document
-
-    def view(self) -> Iterator[Renderable]:
-        """The outcomes for a person."""
-        replaced = [self._engine.get(self._superseded).id] if self._superseded is not None else []
-        short = self._engine.shorten([*(outcome.id for outcome in self._outcomes), *replaced])
-        yield from added_view(self._outcomes, short)
+    def view() -> Iterator[Renderable]:
+        replaced = [engine.get(superseded).id] if superseded is not None else []
+        ids = (outcome.id for outcome in outcomes)
+        short = engine.shorten([*ids, *replaced, *(each.memory.id for each in related)])
+        yield from added_view(outcomes, short)
         yield from (note(f"It supersedes {short[id]}.", QUIET) for id in replaced)
-        yield from time_lines(self._times)
-        yield from (self._dated(id, short) for id in list(self._periods)[:_SHOWN_MEMORIES])
-        yield from detected_secrets_view([self._memories[id] for id in self._detected], short)
-        yield from example_keys_view(self._memories.values())
-        yield from _related_view(self._related, self._engine, self._outcomes[0].id)
+        yield from time_lines(moments)
+        for id, period in list(periods.items())[:_SHOWN_MEMORIES]:
+            undo = f"`triskele edit {short[id]} {'--valid-from' if memories[id].valid_from else '--valid-to'} none`"
+            yield note(f"Valid {period['days']}, as its text says; {undo} removes that.", QUIET)
+        yield from secrets_view([memories[id] for id in detected], memories.values(), short)
+        yield from (note(_related_line(each, short)) for each in related)
+        for other in related[:1]:
+            ends = f"{short[outcomes[0].id]} supersedes {short[other.memory.id]}"
+            yield note(f"To replace it: triskele link {ends}")
 
-    def _dated(self, id: str, short: ShortIds) -> Renderable:
-        """The validity read from the words of a memory, and how to remove it."""
-        option = "--valid-from" if self._memories[id].valid_from else "--valid-to"
-        days = self._periods[id]["days"]
-        return note(f"Valid {days}, as its text says; `triskele edit {short[id]} {option} none` removes that.", QUIET)
+    first = added[0] if added else outcomes[0]
+    document = {**shown(first), "project": first.project, "batch": _batch(outcomes)}
+    document |= {"secret": bool(secrets), "detected": bool(detected), "times": moments, "valid": periods.get(first.id)}
+    if related:
+        document["similar"] = [
+            {
+                "id": each.memory.id,
+                "relation": each.relation,
+                "confidence": round(each.confidence, 3),
+                "content": shown_content(each.memory, False),
+            }
+            for each in related
+        ]
+    if is_split:
+        document["memories"] = outcomes
+    invocation.emit(document, view)
 
 
 @command(
@@ -250,7 +185,7 @@ class _Added:
     "triskele edit 1kpn46            (opens your editor)",
     "triskele edit 1kpn46 --restore",
 )
-@id_argument()
+@memory_id()
 @click.argument("text", metavar="[TEXT|-]", required=False)
 @category_option("Another category.")
 @tags_option("Replace its tags; empty removes them.")
@@ -263,34 +198,18 @@ class _Added:
 @click.option("--valid-from", metavar="DATE", help="True from this day on; `none` removes it.")
 @click.option("--valid-to", metavar="DATE", help="No longer true from this day on; `none` removes it.")
 @click.option("--restore", is_flag=True, help="Bring a forgotten memory back, unchanged.")
-def edit(
-    invocation: Invocation,
-    id: str,
-    text: str | None,
-    tags: list[str] | None,
-    project: str | None,
-    everywhere: bool,
-    sensitivity: Sensitivity | None,
-    restore: bool,
-    **options: str | None,
-) -> None:
+def edit(invocation: Invocation, id: str, text: str | None, restore: bool, **options: Any) -> None:
     """Change a memory; the older version stays in the history."""
-    changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    changes = {name: value for name, value in options.items() if value is not None}
     changes |= {name: None for name in ("valid_from", "valid_to", "role") if changes.get(name) == _NONE}
-    if tags is not None:
-        changes["tags"] = tags
-    if (target := written_project(project, everywhere)) is not None:
-        changes["project"] = target
-    if sensitivity is not None:
-        changes["sensitivity"] = sensitivity
     if text is not None:
         changes["content"] = text_or_input(text)
     if restore and changes:
         raise click.UsageError("--restore brings a memory back unchanged: change it with a second command")
     # Nothing may end while a person types in an editor.
-    with invocation.open_existing(at_store=not (changes or restore)) as engine:
+    with invocation.open(at_store=not (changes or restore)) as engine:
         before = engine.get(id)
-        seals = sensitivity is Sensitivity.SECRET and not (is_secret(before) or before.forgotten)
+        seals = options["sensitivity"] is Sensitivity.SECRET and not (is_secret(before) or before.forgotten)
         erasure = Erasure(outcomes=())
         if restore:
             [outcome] = engine.restore(before.id)
@@ -318,30 +237,30 @@ def _edited_by_hand(invocation: Invocation, memory: MemoryDetails) -> dict[str, 
 
 
 @command("triskele link 1kpn46 supersedes 1kq2b7", "triskele link 1kpn46 see-also 1kq2b7 --remove")
-@id_argument("source")
+@memory_id("source")
 @click.argument("kind", metavar="KIND", type=click.Choice([kind.value for kind in LinkKind]))
-@id_argument("target")
+@memory_id("target")
 @click.option("--remove", is_flag=True, help="Remove the link; the history keeps it.")
 def link(invocation: Invocation, source: str, kind: str, target: str, remove: bool) -> None:
     """Link two memories, read as SOURCE KIND TARGET.
 
     KIND is supersedes, resolved-by, part-of or see-also.
     """
-    with invocation.open_existing() as engine:
+    with invocation.open() as engine:
         outcome = (engine.unlink if remove else engine.link)(source, kind, target)
         ends = {"source": outcome.id, "kind": kind, "target": engine.get(target).id}
         _report(invocation, engine, Erasure(outcomes=(outcome,)), **ends)
 
 
 @command("triskele forget 1kpn46", "triskele forget --hard 1kpn46 1kq2b7 --yes")
-@id_argument("ids", metavar="ID...", nargs=-1, required=True)
+@memory_id("ids", metavar="ID...", nargs=-1, required=True)
 @click.option(
     "--hard", is_flag=True, help="Erase the text from every file of the store; it cannot be undone. Asks first."
 )
 @click.option("--yes", is_flag=True, help="Erase without asking; needed where there is no terminal.")
 def forget(invocation: Invocation, ids: tuple[str, ...], hard: bool, yes: bool) -> None:
     """Stop recalling memories; undo brings them back, unless --hard."""
-    with invocation.open_existing() as engine:
+    with invocation.open() as engine:
         if hard and not yes:
             _confirm_erasure(invocation, engine, ids)
         if not hard:
@@ -362,7 +281,7 @@ def _confirm_erasure(invocation: Invocation, engine: Engine, ids: Sequence[str])
         text = "(forgotten)" if memory.forgotten else shown_content(memory, False)
         click.echo(f"{memory.id}  {one_line(text)}", err=True)
     for line in more(len(memories) - _SHOWN_MEMORIES):
-        click.echo(str(line), err=True)
+        click.echo(line.plain, err=True)
     if not click.confirm(f"Erase {plural(len(memories), 'memory')}? This cannot be undone.", err=True):
         raise Conflict("not confirmed: nothing was erased")
 
@@ -382,23 +301,27 @@ def undo(invocation: Invocation, batch: str | None, all_projects: bool, anyone: 
     "Here" is the current project and what is stored for every project. It shows the change, and asks first if it
     changes several memories or if someone else made it.
     """
-    with invocation.open_existing() as engine:
+    with invocation.open() as engine:
         try:
             planned = engine.undo(batch, all_projects=all_projects, anyone=anyone, dry_run=True)
         except NotFound as error:
             hint = ": `triskele history` shows the batches" if batch else _wider_undo(engine)
             raise NotFound(f"{error}{hint}") from None
-        is_plain = planned.size == 1 and planned.is_own(engine.actor)
-        if not (yes or is_plain):
-            _confirm_undo(invocation, engine, planned)
-        elif not invocation.as_json:
-            _show_plan(invocation, engine, planned)
+        what, is_plain = undo_summary(planned), planned.size == 1 and planned.is_own(engine.actor)
+        asks = not (yes or is_plain)
+        if asks and not invocation.can_ask():
+            raise BadInput(f"this would undo {what}: confirm it with `triskele undo --batch {planned.batch} --yes`")
+        if not invocation.as_json:
+            ids = {id for entry in planned.entries for id in entry.memories}
+            show_parts(undo_plan_view(planned, engine.shorten(ids)))
+        if asks and not click.confirm(f"Undo {what}?", err=True):
+            raise Conflict("not confirmed: nothing was undone")
         undone = engine.undo(planned.batch)
-        entries = [_undone_entry(entry, versions) for entry, versions in undone.named()]
-        emit(
-            invocation,
-            {**_changes_document(engine, undone.outcomes), "undone": entries, "notes": passed_over_lines(planned)},
+        invocation.emit(
+            _changes_document(engine, undone.outcomes),
             lambda: undone_view(undone.outcomes, *_changes(engine, undone.outcomes)),
+            undone=[entry_document(entry, versions[0] if versions else None) for entry, versions in undone.named()],
+            notes=passed_over_lines(planned),
         )
 
 
@@ -413,43 +336,15 @@ def _wider_undo(engine: Engine) -> str:
     return ""
 
 
-def _confirm_undo(invocation: Invocation, engine: Engine, planned: Undone) -> None:
-    """Show what would be undone and ask for consent."""
-    what = undo_summary(planned)
-    if not invocation.can_ask():
-        raise BadInput(f"this would undo {what}: confirm it with `triskele undo --batch {planned.batch} --yes`")
-    _show_plan(invocation, engine, planned)
-    if not click.confirm(f"Undo {what}?", err=True):
-        raise Conflict("not confirmed: nothing was undone")
-
-
-def _show_plan(invocation: Invocation, engine: Engine, planned: Undone) -> None:
-    ids = {id for entry in planned.entries for id in entry.memories}
-    invocation.write(*undo_plan_view(planned, engine.shorten(ids)))
-
-
-def _undone_entry(entry: JournalEntry, versions: Sequence[Memory]) -> Document:
-    content = shown_content(versions[0], False) if versions else None
-    return {**shown(entry), "content": content, "project": versions[0].project if versions else None}
-
-
 def _report(invocation: Invocation, engine: Engine, erasure: Erasure, **details: Any) -> None:
     """Show the outcomes of a command, with the copies of the texts."""
-    copies = (*erasure.remaining_copies, *erasure.out_of_reach)
 
     def view() -> Iterator[Renderable]:
-        entries, short = _changes(engine, erasure.outcomes)
-        yield from changes_view(
-            erasure.outcomes,
-            entries.entries,
-            short,
-            remaining_copies=copies,
-            erased_copies=erasure.erased_copies,
-            sent=erasure.sent,
-        )
+        history, short = _changes(engine, erasure.outcomes)
+        yield from changes_view(erasure, history.entries, short)
         yield from time_lines(details.get("times", {}))
 
-    emit(invocation, {**_changes_document(engine, erasure.outcomes), "sent": erasure.sent, **details}, view)
+    invocation.emit({**_changes_document(engine, erasure.outcomes), "sent": erasure.sent, **details}, view)
 
 
 def _changes_document(engine: Engine, outcomes: Sequence[Outcome]) -> Document:
@@ -475,10 +370,8 @@ def _changes(engine: Engine, outcomes: Sequence[Outcome]) -> tuple[History, Shor
 
 def text_or_input(text: str) -> str:
     """The text, or standard input for a dash."""
-    return _read() if text == "-" else text
-
-
-def _read() -> str:
+    if text != "-":
+        return text
     standard = standard_input()
     if standard.isatty():
         click.echo("Type the memory, then press Ctrl-D on an empty line.", err=True)

@@ -1,13 +1,11 @@
-"""The reply of a command: its view for a person or, with --json, one document."""
+"""The JSON documents of replies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from triskele.edge.http.codec import to_json
 from triskele.edge.wording import mark, query_change, shown_content
@@ -15,36 +13,23 @@ from triskele.text import timestamps
 from triskele.types import Answer, Hit, LegEvidence, Link, Memory, MemoryView, Outcome, Period, UseCount, WhyNot
 
 if TYPE_CHECKING:
-    from triskele.edge.cli.invocation import Invocation
-    from triskele.edge.cli.view import Renderable
     from triskele.replies import Statistics
+    from triskele.types import JournalEntry
 
 Document = dict[str, Any]
-View = Callable[[], str | Iterable["Renderable"]]
 
 _MEMORY = tuple(field.name for field in fields(Memory))
 _TIMES = ("as_of", "known_at", "since", "until", "valid_from", "valid_to")
-_COUNTS = tuple("memories forgotten superseded versions links journal bytes by_category by_project".split())
 # Options of recall that a change of the question can name, as the command line writes them.
-_FLAGS = {
-    "project": "--project",
-    "category": "--category",
-    "tags": "--tag",
-    "as_of": "--as-of",
-    "known_at": "--known-at",
-    "since": "--since",
-    "until": "--until",
-    "show_superseded": "--superseded",
-    "limit": "--limit",
-}
+_FLAGS = {name: f"--{name.replace('_', '-')}" for name in "project category as_of known_at since until limit".split()}
+_FLAGS |= {"tags": "--tag", "show_superseded": "--superseded"}
+# Replies whose documents have some of the fields.
+_FIELDS = {Link: ("source", "kind", "target"), UseCount: ("recalled", "injected", "tokens", "last")}
 
 
-def emit(invocation: Invocation, reply: Any, view: View, *, is_list: bool = False, **more: Any) -> None:
-    """Write the document of a reply, with `more` fields, or its view."""
-    if invocation.as_json:
-        return invocation.write_json({**shown(reply), **shown(more)})
-    parts = view()
-    return click.echo(parts) if isinstance(parts, str) else invocation.write(*parts, is_list=is_list)
+def picked(value: Any, names: str) -> Document:
+    """The fields of a reply that its document has."""
+    return {name: shown(getattr(value, name)) for name in names.split()}
 
 
 @singledispatch
@@ -53,7 +38,8 @@ def shown(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): shown(item) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: shown(getattr(value, field.name)) for field in fields(value) if field.init}
+        names = _FIELDS.get(type(value)) or [field.name for field in fields(value) if field.init]
+        return {name: shown(getattr(value, name)) for name in names}
     if isinstance(value, Sequence | set | frozenset) and not (isinstance(value, str) or hasattr(value, "_asdict")):
         return [shown(item) for item in value]
     return to_json(value)
@@ -76,15 +62,15 @@ def memory_document(memory: Memory, is_superseded: bool = False) -> Document:
     return {**document, "superseded": is_superseded, "forgotten": memory.known_to is not None}
 
 
-@shown.register(Link)
-def _link(link: Link) -> Document:
-    return {"source": link.source, "kind": link.kind.value, "target": link.target}
+def entry_document(entry: JournalEntry, memory: Memory | None) -> Document:
+    """A journal entry with the text and the project of a memory."""
+    text = {"content": memory and shown_content(memory, False), "project": memory and memory.project}
+    return {**shown(entry), **text}
 
 
 @shown.register(Outcome)
 def _outcome(outcome: Outcome) -> Document:
-    raised = {"origin": outcome.origin.value} if outcome.origin else {}
-    return {"id": outcome.id, "action": outcome.action.value, "version": outcome.version, **raised}
+    return picked(outcome, "id action version origin" if outcome.origin else "id action version")
 
 
 @shown.register(Answer)
@@ -128,25 +114,15 @@ def _period(period: Period) -> Document:
 
 @shown.register(WhyNot)
 def _why_not(explained: WhyNot) -> Document:
-    change = change_in_options(explained)
-    return {"verdict": explained.verdict, "stages": to_json(explained.stages), "smallest_change": change}
-
-
-def change_in_options(explained: WhyNot) -> str | None:
-    """The smallest change that finds the memory, as command line options."""
-    return None if explained.smallest_change is None else query_change(explained.smallest_change, _FLAGS)
-
-
-@shown.register(UseCount)
-def _use_count(count: UseCount) -> Document:
-    return {"recalled": count.recalled, "injected": count.injected, "tokens": count.tokens, "last": to_json(count.last)}
+    change = explained.smallest_change
+    return {**picked(explained, "verdict stages"), "smallest_change": change and query_change(change, _FLAGS)}
 
 
 def statistics_document(counts: Statistics) -> Document:
     """The counts of a whole memory."""
-    most_used = [{"id": count.id, **_use_count(count)} for count in counts.most_used]
+    most_used = [picked(count, "id recalled injected tokens last") for count in counts.most_used]
     return {
-        **{name: to_json(getattr(counts, name)) for name in _COUNTS},
+        **picked(counts, "memories forgotten superseded versions links journal bytes by_category by_project"),
         "waiting": counts.jobs.embed,
         "jobs": to_json(counts.jobs),
         "graph": to_json(counts.names),
@@ -159,15 +135,14 @@ def statistics_document(counts: Statistics) -> Document:
 
 def times(options: Mapping[str, Any]) -> Document:
     """How the time options were understood: words, moment and day."""
-    return {name: _time(name, options[name]) for name in _TIMES if isinstance(options.get(name), str)}
+    understood = {}
+    for name in _TIMES:
+        words = options.get(name)
+        if isinstance(words, str):
+            from triskele.text import periods
 
-
-def _time(name: str, words: str) -> Document:
-    from triskele.text import periods
-
-    if name != "until":
-        moment = periods.parse_start(words, timestamps.now())
-        return {"words": words, "moment": to_json(moment), "day": periods.say_moment(moment)}
-    moment = periods.parse_end(words, timestamps.now())
-    day = periods.describe(Period(None, moment)).removeprefix("until ")
-    return {"words": words, "moment": to_json(moment), "day": day}
+            moment = (periods.parse_end if name == "until" else periods.parse_start)(words, timestamps.now())
+            last_day = periods.describe(Period(None, moment)).removeprefix("until ")
+            day = last_day if name == "until" else periods.say_moment(moment)
+            understood[name] = {"words": words, "moment": to_json(moment), "day": day}
+    return understood
