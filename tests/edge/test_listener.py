@@ -75,6 +75,12 @@ def test_a_token_stays_unless_others_could_read_it(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_a_chosen_socket_is_refused_without_unix_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "AF_UNIX")
+    with pytest.raises(BadInput, match="no unix sockets: use --http"):
+        listener.chosen_socket(tmp_path / "chosen")
+
+
 def test_a_chosen_socket_replaces_nothing_but_a_dead_socket(tmp_path: Path) -> None:
     path = tmp_path / "chosen"
     made = listener.chosen_socket(path)

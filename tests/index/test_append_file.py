@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +44,22 @@ def _assert_holds(file: AppendFile, expected: dict[int, np.ndarray]) -> None:
     assert list(content) == list(expected)
     for slot, values in expected.items():
         np.testing.assert_array_equal(content[slot], values)
+
+
+def test_windows_reads_values_without_mapping_or_keeping_the_file(
+    file: AppendFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    file.append(EPOCH, _vectors(1, 2, count=2))
+    records = _open(file)
+    assert records.values.base is None or not isinstance(records.values.base.base, mmap.mmap)
+    _assert_holds(file, _vectors(1, 2, count=2))
+    np.testing.assert_array_equal(records.read(np.array([1])), _vectors(2, count=2)[2])
+    # Windows removes no mapped file and no open one: another epoch replaces these.
+    file.append("next-epoch", _vectors(3))
+    assert _open(file, "next-epoch").slots.tolist() == [3]
+    (file.path / "values").write_bytes(b"short")
+    assert file.open("next-epoch") is None
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])

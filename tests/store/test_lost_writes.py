@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from triskele.engine.local import LocalEngine
+from triskele.store.sqlite import lost_writes
 from triskele.store.sqlite.store import SqliteStore
 from triskele.types import Add, Memory
 
@@ -46,6 +49,17 @@ def written(open_engine: OpenEngine) -> LocalEngine:
     for text in ("the otter sleeps at noon", "the kingfisher dives at dusk", "the crane arrives in March"):
         engine.remember(text)
     return engine
+
+
+def test_ledger_is_private_and_holds_the_bytes_written(written: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    # As on Windows, where a bare descriptor translates line ends: no line would keep its checksum.
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data.replace(b"\n", b"\r\n")))
+    ledger = lost_writes.ledger(Path(written.settings.home) / "memories.db")
+    ledger.unlink()
+    written.remember("the bittern booms at night")
+    assert b"\n" in ledger.read_bytes() and b"\r" not in ledger.read_bytes()
+    assert stat.S_IMODE(ledger.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("damage", [_cut, _flip, _remove])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -173,11 +174,12 @@ class AppendFile:
     def _map(self, rows: int) -> tuple[NDArray[Any], Descriptor | None]:
         if rows == 0:
             return np.empty((0, self.width), dtype=self.dtype), None
+        if sys.platform == "win32":
+            # There a mapped file can be neither removed nor cut short.
+            return np.fromfile(self.path / "values", self.dtype, rows * self.width).reshape(rows, self.width), None
         mapped = np.memmap(self.path / "values", dtype=self.dtype, mode="r", shape=(rows, self.width))
-        can_read = hasattr(os, "pread")
-        file = Descriptor(os.open(self.path / "values", os.O_RDONLY)) if can_read else None
         # A plain view of the same pages: the subclass makes every slice several times slower.
-        return np.asarray(mapped), file
+        return np.asarray(mapped), Descriptor(os.open(self.path / "values", os.O_RDONLY))
 
     def _write(self, name: str, offset: int, content: bytes) -> None:
         path = self.path / name

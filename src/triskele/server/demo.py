@@ -71,6 +71,8 @@ def _wait_for(url: str) -> None:
 @contextmanager
 def running_postgres() -> Iterator[str]:
     """The address of a new database server, which only this machine reaches; stopped and removed at the end."""
+    if os.name != "posix":
+        raise BadInput("the throw-away database runs on Linux and macOS: set TRISKELE_STORE to a Postgres of your own")
     user = _SYSTEM_USER if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="triskele-pg-"))
     process: subprocess.Popen[bytes] | None = None
@@ -78,17 +80,8 @@ def running_postgres() -> Iterator[str]:
         programs = programs_for(user, folder)
         if user is not None:
             shutil.chown(folder, user)
-        initialise: list[str | Path] = [
-            programs / "initdb",
-            "-D",
-            folder / "data",
-            "-A",
-            "trust",
-            "-U",
-            "postgres",
-            "-E",
-            "utf8",
-        ]
+        initialise: list[str | Path] = [programs / "initdb", "-D", folder / "data"]
+        initialise += "-A trust -U postgres -E utf8".split()
         done = subprocess.run(initialise, capture_output=True, user=user, check=False)
         if done.returncode:
             raise StoreUnavailable(f"Postgres cannot be set up: {done.stderr.decode(errors='replace').strip()[-300:]}")

@@ -19,6 +19,7 @@ import triskele
 from triskele import config
 from triskele.edge.cli.main import cli
 from triskele.engine.local import LocalEngine
+from triskele.errors import BadInput
 from triskele.server import demo
 from triskele.server.accounts import Accounts
 
@@ -94,6 +95,13 @@ def test_serve_demo_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(importlib.util, "find_spec", without)
     refused = run("serve", "--demo")
     assert refused.exit_code == 2 and "triskele[demo]" in refused.stderr
+
+
+def test_serve_demo_is_refused_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    database = demo.running_postgres()
+    monkeypatch.setattr(os, "name", "nt")
+    with pytest.raises(BadInput, match="set TRISKELE_STORE"):
+        database.__enter__()
 
 
 @pytest.mark.slow

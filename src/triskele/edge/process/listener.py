@@ -18,7 +18,6 @@ from triskele.errors import BadInput, Conflict, Unavailable
 Socket = socket.socket
 
 _BACKLOG = 256
-_OWNER_ONLY = 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +104,8 @@ def unix_socket(path: Path) -> tuple[Socket, int]:
 
 def chosen_socket(path: Path) -> ExtraListener:
     """A socket at a path of the user's choice; only a dead socket is replaced."""
+    if not hasattr(socket, "AF_UNIX"):
+        raise BadInput("this system has no unix sockets: use --http 127.0.0.1:8377")
     if path.is_symlink() or (path.exists() and not path.is_socket()):
         raise BadInput(f"{path} exists and is not a socket: choose another path")
     if path.exists() and _answers(path):
@@ -191,7 +192,7 @@ def _on_loopback(address: Address) -> Listener:
 def _write_owned(path: Path, text: str) -> None:
     starting = path.with_name(f"{path.name}.{os.getpid()}")
     starting.unlink(missing_ok=True)
-    handle = os.open(starting, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
+    handle = os.open(starting, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(text)
     starting.replace(path)
@@ -207,8 +208,7 @@ def _inode(path: Path) -> int:
 def _answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
-        try:
+        with suppress(OSError):
             probe.connect(os.fspath(path))
-        except OSError:
-            return False
-        return True
+            return True
+        return False

@@ -44,13 +44,9 @@ def note(path: Path, epoch: str, at: datetime, outcomes: Iterable[Outcome]) -> N
         if each.seq is not None
     ]
     if lines:
-        with suppress(OSError):
-            # Opened each time: another process may have replaced it.
-            handle = os.open(ledger(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                os.write(handle, "".join(f"\n{line}" for line in lines).encode())
-            finally:
-                os.close(handle)
+        # Opened each time: another process may have replaced it.
+        with suppress(OSError), open(ledger(path), "ab", opener=lambda name, how: os.open(name, how, 0o600)) as file:
+            file.write("".join(f"\n{line}" for line in lines).encode())
 
 
 def set_aside(connection: apsw.Connection, path: Path) -> None:
