@@ -64,6 +64,14 @@ def test_the_answer_tells_the_times_of_question_and_scope(engine: LocalEngine) -
     assert (plain.period, plain.within) == (None, None)
 
 
+def test_recall_finds_what_happened_by_the_day_in_its_text(engine: LocalEngine) -> None:
+    flood = "On 14 July 2025 the washing machine flooded the office"
+    for text in (flood, "The office move is due on 3 August 2025", "On 9 December 2025 the office was painted"):
+        engine.remember(text)
+    assert _found(engine, since="July 2025", until="July 2025") == {flood}
+    assert _found(engine, since="14.07.2025", until="2025-07-14") == {flood}
+
+
 def test_words_of_a_memory_set_its_validity(engine: LocalEngine) -> None:
     engine.remember("Since May 2026 we deploy with Flux")
     assert _found(engine, "deploy", as_of="2026-06-01") == {"Since May 2026 we deploy with Flux"}

@@ -96,6 +96,19 @@ DAYS = {
     "last Friday of May 2026": "29 May 2026",
     "second week of November": "8–14 November 2026",
     "first week of 2024": "1–7 January 2024",
+    "Easter 2025": "20–21 April 2025",
+    "Good Friday 2027": "26 March 2027",
+    "Easter": "5–6 April 2026",
+    "over Christmas": "24–26 December 2025",
+    "New Year's Eve 2024": "31 December 2024",
+    "Whitsun 2024": "19–20 May 2024",
+    "the week before Easter": "29 March – 4 April 2026",
+    "the week after Easter 2025": "22–28 April 2025",
+    "the day before 3 May": "2 May 2026",
+    "the month after July": "1–31 August 2026",
+    "just before Christmas": "17–23 December 2025",
+    "before Easter 2026": "until 4 April 2026",
+    "between 18 and 22 May": "18–22 May 2026",
     "in the 1990s": "1 January 1990 – 31 December 1999",
 }
 
@@ -169,6 +182,9 @@ QUESTIONS = {
     "What did I note on 2026-05-03?": "2026-05-03: 3 May 2026",
     "On May 3 we met whom?": "May 3: 3 May 2026",
     "Which talks were held in the first week of October?": "first week of October: 1–7 October 2026",
+    "What did we decide the week before Easter?": "the week before Easter: 29 March – 4 April 2026",
+    "who was there over Christmas?": "Christmas: 24–26 December 2025",
+    "where was Ivo between 18 and 22 May?": "between 18 and 22 May: 18–22 May 2026",
     "What was said this year in March?": "March: 1–31 March 2026",
 }
 
@@ -246,6 +262,9 @@ TIMELESS = [
     "this thing and the next step",
     "a week of work",
     "two weeks before 3 May",
+    "where is the Christmas tree?",
+    "who hides the Easter eggs?",
+    "what to do in the new year budget",
     "in two weeks",
     "for three months",
     "how long is a month?",
@@ -271,6 +290,23 @@ def test_a_question_without_a_time_has_none(question: str) -> None:
     assert periods.question_period(question, NOW, UTC) is None
 
 
+@pytest.mark.parametrize(
+    ("question", "is_alone"),
+    [
+        ("What happened in July?", True),
+        ("what did we decide the week before Easter?", True),
+        ("what's new since Monday", True),
+        ("Anything planned for July 2027?", True),
+        ("what happened to the pump in July?", False),
+        ("which plants did we buy in July?", False),
+        ("what did the newsletter say in July?", False),
+    ],
+)
+def test_names_only_a_time(question: str, is_alone: bool) -> None:
+    period = periods.question_period(question, NOW, UTC)
+    assert period is not None and periods.names_only(question, period) is is_alone
+
+
 SINCE = {
     "Since May we deploy with Flux": "since 1 May 2026",
     "since may we deploy with Flux.": "since 1 May 2026",
@@ -285,6 +321,14 @@ SINCE = {
     "We freeze deploys until 20 November": "until 20 November 2026",
     "Until January 2027 the old API stays online": "until 31 January 2027",
     "Until Friday the office is closed": "until 20 November 2026",
+    "On 3 May we moved to Berlin": "since 3 May 2026",
+    "On 14 July the cellar was flooded. The insurer came on 16 July.": "since 14 July 2026",
+    "The washing machine flooded the cellar on 14 July": "since 14 July 2026",
+    "On 3 March 2026 the auditor comes": "since 3 March 2026",
+    "On the 20th of October 2025 the robot dropped a tray.": "since 20 October 2025",
+    "2026-07-14: the cellar was flooded": "since 14 July 2026",
+    "We met Anna on July 14th, 2025": "since 14 July 2025",
+    "On 1 April the tax office lowered our prepayment": "since 1 April 2026",
 }
 
 
@@ -303,7 +347,16 @@ def test_a_memory_says_when_it_holds(text: str, days: str) -> None:
         "The numbers from May are wrong",
         "The report as of 3 May shows five errors",
         "We met in May",
-        "On 3 May we moved to Berlin",
+        "On 3 March the auditor comes",
+        "On 3 March 2027 the auditor comes",
+        "We leave on 25 December",
+        "Ravi's birthday is on 8 August",
+        "The contract ends on 3 October",
+        "The rehearsal is on 7 March and the move on 21 March",
+        "The report of 3 May shows five errors",
+        "On Friday the office closes at three",
+        "I am looking for new shoes. The old ones fell apart on 3 October.",
+        "In July we moved to Berlin",
         "Since when do we deploy with Flux? Since May?",
         "From January 2027 we use Rust",
         "Until May we deployed with Helm",

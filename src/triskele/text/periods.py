@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from triskele.errors import BadInput
 from triskele.text.time_grammar import TIME_HINT, Match, Point, Span, Today, back, one_day, rules
-from triskele.text.words import SENTENCE_END
+from triskele.text.words import SENTENCE_END, has_topic
 from triskele.types import Memory, Period
 
 EXAMPLES = '2026-03-14, 2026-06, "last week", "in July", "since 1 November"'
@@ -27,7 +27,11 @@ _NAMES = frozenset({"april", "may", "june"})
 _SHORTEST_NAME = 4
 _FREE_MONTH = r"by|for|of|from"
 
-_UNIT_BEFORE = re.compile(r"\b(?:minute|hour|day|week|month|year|night|morning|weekend)s?\s+$", re.IGNORECASE)
+_UNIT_BEFORE = re.compile(
+    r"\b(?:the\s+(?P<one>day|week|month)|(?P<near>just|shortly|right)"
+    r"|(?:minute|hour|day|week|month|year|night|morning|weekend)s?)\s+$",
+    re.IGNORECASE,
+)
 _VERSION_BEFORE = re.compile(
     r"\b(?:spec|specification|version|revision|protocol|api|release|edition|schema|migration|build|tag|branch|ticket"
     r"|rfc|usa)\s+$",
@@ -64,16 +68,25 @@ _IN_NAME = re.compile(r"(?<!\d)((?:19|20)\d\d-\d\d-\d\d)(?!\d)")
 
 _BEGINS = re.compile(r"(?:ever\s+)?since|from|as\s+of|starting(?:\s+(?:in|on|from|with))?|effective", re.IGNORECASE)
 _ENDS = re.compile(r"until|till", re.IGNORECASE)
-_HOLDS = re.compile(r"\b(?:since|from|as\s+of|starting|effective|until|till)\s", re.IGNORECASE)
+_HOLDS = re.compile(r"\b(?:since|from|as\s+of|starting|effective|until|till|on)\s|^\d", re.IGNORECASE)
 _RANGE = re.compile(r"\s(?:to|until|till|through)\s|–|\.\.", re.IGNORECASE)
 _PAST = re.compile(r"\b(?:was|were|had|did|used\s+to|(?:we|i|they|he|she|it)\s+\w+ed)\b", re.IGNORECASE)
+_ON_DAY = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bend )(?<!\bends )(?<!\bdue )\bon\s.*\d", re.IGNORECASE)
+_HAPPENED = re.compile(rf"{_PAST.pattern}|\b(?:\w\w+ed|went|came|took|got|paid|met|left|began|broke|fell|lost|chose)\b")
 _NEAR = timedelta(days=92)
+# What is asked of any time: such words tell no memories apart.
+_ASKS_WHAT = re.compile(r"\b(?:happen(?:s|ed)?|decided?|agreed?|planned|changed?|went|broken?|news?|events?)\b")
 
 
 def question_period(text: str, now: datetime, zone: tzinfo | None = None) -> Period | None:
     """The period that a question asks for; None without one, or with several that exclude each other."""
     points = _nested(_joined(text, list(_points(text, _today(now, zone)))))
     return _period(points[0].span, text[points[0].begin : points[0].end], zone) if len(points) == 1 else None
+
+
+def names_only(text: str, period: Period) -> bool:
+    """Whether a question asks what happened in a period, and names nothing else."""
+    return not has_topic(_ASKS_WHAT.sub("", text.replace(period.words, "").lower()))
 
 
 def parse_period(text: str, now: datetime, zone: tzinfo | None = None, *, ahead: bool = False) -> Period:
@@ -123,7 +136,7 @@ def parse_end(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
 
 
 def validity(text: str, now: datetime, zone: tzinfo | None = None) -> Period | None:
-    """The beginning or end of validity that the text of a memory states.
+    """The beginning or end of validity that the text of a memory states, or the day on which something happened.
 
     Only clear words count: at the beginning of the text, or in its only sentence. A beginning in the future and an end
     in the past would hide the memory from every query made today, so they are left out.
@@ -141,7 +154,22 @@ def validity(text: str, now: datetime, zone: tzinfo | None = None) -> Period | N
             period = _held(content, point, _period(point.span, phrase, zone), now, ahead=ahead)
             if period is not None:
                 return period
-    return None
+    return _happened(content, now, zone, is_single=is_single)
+
+
+def _happened(text: str, now: datetime, zone: tzinfo | None, *, is_single: bool) -> Period | None:
+    """Since the past day on which something happened: the beginning of a text, or the only time in a sentence."""
+    points = _joined(text, list(_points(text, _today(now, zone))))
+    if not points:
+        return None
+    point, phrase = points[0], text[points[0].begin : points[0].end]
+    is_on_day = _ON_DAY.match(text, point.begin, point.end) and (not point.begin or (is_single and len(points) == 1))
+    start = _period(point.span, phrase, zone).start
+    if start is None or start > now or not (is_on_day or (phrase[0].isdigit() and not point.begin)):
+        return None
+    # "On 25 July we leave", written in June, means the coming one.
+    is_past = point.has_year or now - start < 2 * _NEAR or _HAPPENED.search(text)
+    return Period(start, None, phrase) if is_past else None
 
 
 def _stands_free(text: str, point: Point) -> bool:
@@ -170,7 +198,7 @@ def session_day(name: str, now: datetime, zone: tzinfo | None = None) -> datetim
     if (match := _IN_NAME.search(name)) is None:
         return None
     try:
-        start = _aware(date.fromisoformat(match[1]), zone)
+        start = _midnight(date.fromisoformat(match[1]), zone)
     except ValueError:
         return None
     return start if start <= now else None
@@ -229,19 +257,19 @@ def _moment(text: str, zone: tzinfo | None) -> datetime | None:
     """An ISO date with a time of day."""
     if not re.match(r"\d{4}-\d\d-\d\d[T ]\d", text):
         return None
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=zone) if zone else moment.astimezone()
-    return moment.astimezone(UTC)
+    return _aware(datetime.fromisoformat(text), zone)
 
 
-def _aware(day: date, zone: tzinfo | None) -> datetime:
-    midnight = datetime.combine(day, time())
-    return (midnight.replace(tzinfo=zone) if zone else midnight.astimezone()).astimezone(UTC)
+def _midnight(day: date, zone: tzinfo | None) -> datetime:
+    return _aware(datetime.combine(day, time()), zone)
+
+
+def _aware(moment: datetime, zone: tzinfo | None) -> datetime:
+    return (moment.replace(tzinfo=zone) if zone and moment.tzinfo is None else moment).astimezone(UTC)
 
 
 def _period(span: Span, words: str, zone: tzinfo | None) -> Period:
-    start, end = (None if side is None else _aware(side, zone) for side in span)
+    start, end = (None if side is None else _midnight(side, zone) for side in span)
     return Period(start, end, _LEADING.sub("", words))
 
 
@@ -382,35 +410,28 @@ def _moved_before(span: Span, last: Point) -> Span:
         return span
     years = last.span.end.year - span.start.year
     for shift in (years, years - 1):
-        moved = Span(*(_in_year(side, shift) for side in (span.start, span.end)))
+        moved = Span(*(back(side, "year", -shift) for side in (span.start, span.end)))
         if moved.start is not None and moved.start < last.span.end:
             return moved
     return span
 
 
-def _in_year(day: date, shift: int) -> date:
-    try:
-        return day.replace(year=day.year + shift)
-    except ValueError:
-        return day.replace(year=day.year + shift, day=28)
-
-
 def _modified(text: str, point: Point) -> list[Point]:
-    """A time with the words before it; none if it is counted from, as in two days before 3 May."""
+    """A time with the words before it; none if units are counted from it, as in two days before 3 May."""
     modifier = _MODIFIER.search(text, max(0, point.begin - _REACH), point.begin)
     kind = modifier.lastgroup if modifier else None
     if modifier is None or kind is None:
         return [point]
-    if kind in ("before", "after") and _UNIT_BEFORE.search(text, max(0, modifier.start() - _REACH), modifier.start()):
-        return []
     start, end = point.span
+    counted = _UNIT_BEFORE.search(text, max(0, modifier.start() - _REACH), modifier.start())
+    if kind in ("before", "after") and counted:
+        if not counted.lastgroup or start is None or end is None:
+            return []
+        unit = (counted["one"] or "week").lower()
+        beside = Span(back(start, unit, 1), start) if kind == "before" else Span(end, back(end, unit, -1))
+        return [replace(point, begin=counted.start(), span=beside)]
     is_onwards = modifier[0].lower().startswith("from") and _ONWARDS.match(text, point.end)
-    spans = {
-        "since": Span(start, None),
-        "after": Span(end, None),
-        "before": Span(None, start),
-        "until": Span(None, end),
-    }
+    spans = {"since": (start, None), "after": (end, None), "before": (None, start), "until": (None, end)}
     span = Span(start, None) if is_onwards else Span(*spans.get(kind, point.span))
     onwards = is_onwards.end() if is_onwards else point.end
     return [replace(point, begin=modifier.start(), end=onwards, span=span)]

@@ -24,6 +24,10 @@ _NUMBERS |= {"a": 1, "an": 1, "couple": 2, "few": 4, "several": 5}
 _ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4}
 # In the northern half of the world; winter begins in December of its year.
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
+# Month, first day and number of days; without a month, days after Easter Sunday.
+_HOLIDAYS = {"christmas eve": (12, 24, 1), "christmas day": (12, 25, 1), "christmas": (12, 24, 3)}
+_HOLIDAYS |= {"new year's eve": (12, 31, 1), "new year's day": (1, 1, 1), "halloween": (10, 31, 1)}
+_HOLIDAYS |= {"good friday": (0, -2, 1), "easter": (0, 0, 2), "easter monday": (0, 1, 1), "whitsun": (0, 49, 2)}
 _PARTS = {"early": 0, "beginning": 0, "start": 0, "mid": 1, "middle": 1, "late": 2, "end": 2}
 _SHIFTS = {"last": -1, "previous": -1, "past": -1, "this": 0, "current": 0, "next": 1, "coming": 1}
 _WEEK = timedelta(days=7)
@@ -155,9 +159,8 @@ def _in_month(match: Match, today: Today) -> Resolved:
 
 
 def _week_of_year(match: Match, _: Today) -> Span:
-    start, end = year_span(int(match["year"]))
-    assert start is not None and end is not None
-    return Span(start, start + _WEEK) if match["which"].lower() == "first" else Span(end - _WEEK, end)
+    year, is_last = int(match["year"]), match["which"].lower() == "last"
+    return Span(date(year, 12, 25), date(year + 1, 1, 1)) if is_last else Span(date(year, 1, 1), date(year, 1, 8))
 
 
 def _whole_month(match: Match, today: Today) -> Span:
@@ -166,29 +169,22 @@ def _whole_month(match: Match, today: Today) -> Span:
 
 
 def _shifted_month(match: Match, today: Today) -> Span:
-    """Last May is the one before now, this May the one of this year, next May the coming one."""
-    month, shift = _month(match), _SHIFTS[match["shift"].lower()]
-    now = (today.day.year, today.day.month)
-    year = today.day.year
-    if shift < 0 and (year, month) >= now:
-        year -= 1
-    if shift > 0 and (year, month) <= now:
-        year += 1
-    return month_span(year, month)
+    return _shifted_months(match["shift"], today, _month(match))
 
 
 def _season(match: Match, today: Today) -> Span:
     first = _SEASONS[match["season"].lower()]
-    shift = (match["shift"] or "").lower()
-    if match["year"] or not shift:
+    if match["year"] or not match["shift"]:
         return month_span(_years_of(match, today, first), first, 3)
-    year = today.day.year
-    span = month_span(year, first, 3)
-    if _SHIFTS[shift] < 0 and span.end is not None and span.end > today.day:
-        year -= 1
-    if _SHIFTS[shift] > 0 and span.start is not None and span.start <= today.day:
-        year += 1
-    return month_span(year, first, 3)
+    return _shifted_months(match["shift"], today, first, 3)
+
+
+def _shifted_months(shift: str, today: Today, first: int, count: int = 1) -> Span:
+    """Last May is the one before now, this May the one of this year, next May the coming one."""
+    moved, year = _SHIFTS[shift.lower()], today.day.year
+    start, end = month_span(year, first, count)
+    assert start is not None and end is not None
+    return month_span(year - (moved < 0 and end > today.day) + (moved > 0 and start <= today.day), first, count)
 
 
 def back(day: date, unit: str, count: int) -> date:
@@ -202,15 +198,11 @@ def back(day: date, unit: str, count: int) -> date:
 
 def _around(day: date, unit: str) -> Span:
     """The day, week, month, quarter or year that holds a day."""
-    if unit == "week":
-        start = day - timedelta(days=day.weekday())
-        return Span(start, start + _WEEK)
-    if unit == "weekend":
-        start = day - timedelta(days=day.weekday()) + timedelta(days=5)
-        return Span(start, start + 2 * _DAY)
-    if unit == "quarter":
-        return month_span(day.year, (day.month - 1) // 3 * 3 + 1, 3)
-    return {"month": month_span(day.year, day.month), "year": year_span(day.year)}.get(unit, one_day(day))
+    monday = day - day.weekday() * _DAY
+    if unit in ("week", "weekend"):
+        return Span(monday if unit == "week" else monday + 5 * _DAY, monday + _WEEK)
+    count = {"month": 1, "quarter": 3, "year": 12}.get(unit)
+    return month_span(day.year, (day.month - 1) // count * count + 1, count) if count else one_day(day)
 
 
 def _ago(match: Match, today: Today) -> Resolved:
@@ -233,14 +225,14 @@ def _rolling(match: Match, today: Today) -> Resolved:
 
 def _shifted(match: Match, today: Today) -> Span:
     unit, shift = match["unit"].lower(), _SHIFTS[match["shift"].lower()]
-    if unit == "weekend":
-        # The last one is over; on a weekend, this one is.
-        near = _around(today.day, "weekend").start
-        assert near is not None
-        return _around(near + shift * _WEEK, "weekend")
     months = {"month": 1, "quarter": 3, "year": 12}.get(unit)
     moved = back(today.day, "month", -shift * months) if months else today.day + shift * _WEEK
     return _around(moved, unit)
+
+
+def _weekend(_: Match, today: Today) -> Span:
+    """The last weekend; on one, this one."""
+    return _around(today.day - (today.day.weekday() < 5) * _WEEK, "weekend")
 
 
 def _shifted_weekday(match: Match, today: Today) -> Span:
@@ -256,18 +248,27 @@ def _weekday(match: Match, today: Today) -> Span:
     return one_day(today.day + timedelta(days=(7 - back) % 7) if today.ahead else today.day - timedelta(days=back))
 
 
-_DAY_WORDS = {
-    "the day before yesterday": -2,
-    "yesterday": -1,
-    "last night": -1,
-    "today": 0,
-    "tonight": 0,
-    "this morning": 0,
-    "this afternoon": 0,
-    "this evening": 0,
-    "tomorrow": 1,
-    "the day after tomorrow": 2,
-}
+def _easter(year: int) -> date:
+    """Easter Sunday, by the rule of Oudin."""
+    golden, century = year % 19, year // 100
+    moon = (century - century // 4 - (8 * century + 13) // 25 + 19 * golden + 15) % 30
+    moon -= moon // 28 * (1 - 29 // (moon + 1) * ((21 - golden) // 11))
+    return date(year, 3, 28) + _DAY * (moon - (year + year // 4 + moon + 2 - century + century // 4) % 7)
+
+
+def _holiday(match: Match, today: Today) -> Span:
+    month, day, days = _HOLIDAYS[" ".join(match["holiday"].lower().replace("’", "'").split())]
+
+    def first(year: int) -> date:
+        return date(year, month, day) if month else _easter(year) + day * _DAY
+
+    near = first(today.day.year)
+    start = first(int(match["year"] or today.year_of(near.month, near.day)))
+    return Span(start, start + days * _DAY)
+
+
+_DAY_WORDS = {"the day before yesterday": -2, "yesterday": -1, "last night": -1, "today": 0, "tonight": 0}
+_DAY_WORDS |= {"this morning": 0, "this afternoon": 0, "this evening": 0, "tomorrow": 1, "the day after tomorrow": 2}
 
 
 def _day_word(match: Match, today: Today) -> Span:
@@ -290,6 +291,8 @@ _M = rf"(?P<month>(?:{_any(_FULL)})\b|(?:{_any(_SHORT)})\b\.?)"
 _Y = r"(?P<year>(?:19|20)\d\d)(?![\w]|[.:/-]\d)"
 _OPTIONAL_YEAR = rf"(?:(?:,\s*|\s+)(?:of\s+)?(?:{_Y}|(?P<shift>last|this|next)\s+year\b))?"
 _D = r"(?:st|nd|rd|th)?"
+_FIRST_TO_LAST = rf"(?P<first>\d\d?){_D}\s?(?:-|–|to|through|and)\s?(?P<last>\d\d?){_D}"
+_H = rf"(?P<holiday>{_any(_HOLIDAYS)})".replace(" ", r"\s+").replace("'", "['’]")
 _WD = rf"(?P<weekday>(?:{_any(_DAYS)})\b|(?:{_any(name[:3] for name in _DAYS)})\b)"
 _N = rf"(?P<count>(?:a\s)?(?:couple(?:\sof)?|few)|\d{{1,3}}|{_any(_NUMBERS)})"
 _OPEN = r"(?<![\w/:#@-])(?<![^.]\.)"
@@ -315,20 +318,8 @@ def rules() -> tuple[Rule, ...]:
 
 
 # What every time has: a digit, or a part of one of these words.
-_HINTS = (
-    *_FULL,
-    *_SHORT,
-    *_SEASONS,
-    "day",
-    "week",
-    "month",
-    "year",
-    "quarter",
-    "morrow",
-    "night",
-    "morning",
-    "evening",
-)
+_HINTS = (*_FULL, *_SHORT, *_SEASONS, *"day week month year quarter morrow night morning evening".split())
+_HINTS += tuple("christmas easter whitsun halloween".split())
 # Anything that a time could be made of: a text without it names none.
 TIME_HINT = re.compile(rf"\d|{'|'.join(_HINTS)}|afternoon", re.IGNORECASE)
 
@@ -342,11 +333,8 @@ _TABLE: tuple[_Row, ...] = (
     _rule(rf"(?P<year>(?:19|20)\d\d)[- ]?Q(?P<q>[1-4]){_CLOSED}", _quarter),
     _rule(rf"Q(?P<q>[1-4])(?:\s+(?:of\s+)?|/){_Y}", _quarter),
     _rule(rf"(?P<q>{_any(_ORDINALS)})\s+quarter\s+(?:of\s+)?{_Y}", _quarter),
-    _rule(rf"(?P<first>\d\d?){_D}\s?(?:-|–|to|through)\s?(?P<last>\d\d?){_D}\s+(?:of\s+)?{_M}{_OPTIONAL_YEAR}", _days),
-    _rule(
-        rf"{_M}\s+(?P<first>\d\d?){_D}\s?(?:-|–|to|through)\s?(?P<last>\d\d?){_D}(?![\w]|[.:/]\d){_OPTIONAL_YEAR}",
-        _days,
-    ),
+    _rule(rf"(?:between\s+)?{_FIRST_TO_LAST}\s+(?:of\s+)?{_M}{_OPTIONAL_YEAR}", _days),
+    _rule(rf"{_M}\s+(?:between\s+)?{_FIRST_TO_LAST}(?![\w]|[.:/]\d){_OPTIONAL_YEAR}", _days),
     _rule(rf"(?:the\s+)?(?P<day>\d\d?){_D}(?:\s+of)?\s+{_M}{_OPTIONAL_YEAR}", _date),
     _rule(rf"{_M}\s+(?:the\s+)?(?P<day>\d\d?){_D}{_CLOSED}{_OPTIONAL_YEAR}", _date),
     _rule(rf"(?:the\s+)?(?P<part>{_any(_PARTS)})(?:\s+of|\s+in|-)?\s*{_M}{_OPTIONAL_YEAR}", _part),
@@ -363,22 +351,18 @@ _TABLE: tuple[_Row, ...] = (
     _rule(rf"(?:the\s+)?(?P<shift>)(?P<season>{_any(_SEASONS)})\s+(?:of\s+)?{_Y}", _season),
     _rule(rf"{_SHIFTED}\s+(?P<season>{_any(_SEASONS)})(?P<year>)\b", _season),
     _rule(rf"(?:the\s+)?(?P<shift>)(?P<season>{_any(_SEASONS)})(?P<year>)\b(?!\s+of\b)", _season, _IN),
+    _rule(rf"{_H}\s+(?:of\s+)?{_Y}", _holiday),
+    _rule(rf"{_H}(?P<year>)\b", _holiday, f"{_IN}|at|over"),
     _rule(rf"the\s+(?P<q>{_any(_ORDINALS)})\s+quarter(?P<year>)\b", _quarter, f"{_IN}|for"),
     _rule(rf"Q(?P<q>[1-4])(?P<year>){_CLOSED}", _quarter, f"{_IN}|for"),
     _rule(rf"{_N}\s+(?P<unit>day|week|month|year)s?\s+ago\b", _ago),
     _rule(rf"(?:the\s+)?(?:last|past|previous)\s+{_N}\s+(?P<unit>hour|day|week|month|year)s?\b(?!\s+of\b)", _rolling),
     _rule(rf"{_LASTING}the\s+(?:last|past)\s(?P<count>)(?P<unit>day|week|month|year)\b(?!\s+of\b)", _rolling),
     _rule(rf"(?:the\s+)?{_SHIFTED}\s+(?P<unit>weekend|week|month|quarter|year)\b(?!\s+of\b)", _shifted),
-    _rule(r"(?:the\s+)?(?P<shift>)(?P<unit>weekend)\b(?!\s+of\b)", lambda _, today: _weekend(today), "over|on|during"),
+    _rule(r"(?:the\s+)?(?P<shift>)(?P<unit>weekend)\b(?!\s+of\b)", _weekend, "over|on|during"),
     _rule("(?:" + _any(_DAY_WORDS).replace(" ", r"\s+") + r")\b", _day_word),
     _rule(rf"{_SHIFTED}\s+{_WD}", _shifted_weekday),
     _rule(_WD, _weekday, "on|since|until|till|before|after"),
     _rule(r"the\s+(?P<year>(?:19|20)\d0)s\b", _decade),
     _rule(_Y, _year, f"{_IN}|by|for|of|year"),
 )
-
-
-def _weekend(today: Today) -> Span:
-    """The weekend that is over or not yet over."""
-    near = _around(today.day, "weekend")
-    return near if near.start is not None and near.start <= today.day else _around(today.day - _WEEK, "weekend")
