@@ -20,6 +20,7 @@ USER = "The sprint review moved to Thursday at ten"
 ASSISTANT = "The sprint review moved to Thursday: invite the team, book the room, prepare the demo of the sprint"
 JUNE = "We repaired the pump in the cellar"
 MARCH = "We repaired the pump in the cellar again"
+JULY = "On 14 July 2025 the washing machine ran over"
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
         opened.remember(ASSISTANT, role="assistant")
         opened.remember(JUNE, created_at="2025-06-10")
         opened.remember(MARCH, created_at="2025-03-10")
+        opened.remember(JULY)
         opened.upkeep.embed()
         yield opened
 
@@ -71,6 +73,13 @@ def test_evidence_is_a_contribution_that_the_reason_names(engine: LocalEngine) -
     hit = ask(engine, "What did we repair in the cellar in June 2025?").hits[0]
     assert hit.legs["time"].contribution > 0
     assert "from about the time that the query asks for" in hit.reason
+
+
+def test_recall_of_a_month_finds_the_day_that_a_text_names(engine: LocalEngine) -> None:
+    best, *others = ask(engine, "What happened in July 2025?").hits
+    assert best.memory.content == JULY
+    assert best.legs["time"].contribution > best.score / 2
+    assert "from about the time" in best.reason and not any("from about the time" in hit.reason for hit in others)
 
 
 def test_an_address_counts_less_than_what_the_person_says(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from triskele.recall.scores import (
     scaled_parts,
 )
 from triskele.text import timestamps
+from triskele.text.periods import names_only
 from triskele.text.words import STOP_WORDS
 from triskele.types import Period, Role, Sort
 
@@ -87,8 +88,11 @@ def evidence(question: Question, corpus: Corpus, scores: Scores) -> Scores:
     columns = []
     for name in sorted(names):
         if (share := shares[name]()) is not None:
+            # What happened in July? The words that match tell nothing.
+            is_alone = name == TIME and query.period is not None and names_only(query.text, query.period)
+            raised = np.where(share > 0.5, sums.max(initial=0.0) / BY_EVIDENCE[TIME], sums) if is_alone else sums
             added = np.zeros(len(scores.rows))
-            added[places] = share * sums
+            added[places] = share * raised
             # A gain of 0 counts as not scored.
             columns.append(Column(name, np.where(added > 0, added, np.nan), BY_EVIDENCE[name]))
     return replace(scores, columns=(*scores.columns, *columns), by_speaker=by_name)
