@@ -1,23 +1,30 @@
 """What the hook gives each prompt: how often the right memory, and how often nothing if no memory answers.
 
     TRISKELE_BENCH_DATA=folder python benchmarks/injection.py
+    python benchmarks/injection.py --halves tune --everyday
 
 The sample corpus in its own projects, and sets of conversations with a project for each. Every question is a prompt of
-a new conversation, through the same code as the hook, at several thresholds of confidence.
+a new conversation, through the same code as the hook, at several thresholds of confidence. `--everyday`: the three
+stores in `everyday_stores/`, what recall ranks first and shows as good, and what the hook gives as shipped; every short
+prompt is asked in each store.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import cycle
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import texts
 
+from triskele import config
 from triskele.agents import injection
 from triskele.agents.injection import Conversation, Injector
 from triskele.bench.arms import arm
@@ -25,12 +32,15 @@ from triskele.bench.datasets import BenchQuery, Dataset, half, windows
 from triskele.bench.harness import BenchHarness
 from triskele.bench.loaders import load_dataset
 from triskele.edge.cli.demo import temporary_memory
+from triskele.edge.process import connect
 from triskele.engine.local import LocalEngine
 from triskele.text.words import tokens_of
-from triskele.types import LinkKind
+from triskele.types import LEAST_CONFIDENCE, LinkKind
 
 THRESHOLDS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)
 CONVERSATIONS = ("locomo", "realtalk", "beam_100k", "longmemeval_s_heads")
+EVERYDAY = Path(__file__).parent / "everyday_stores"
+STORES = ("bookkeeper", "pharmacy", "studio")
 KINDS = ("answerable", "prompt", "another project", "no answer", "nothing to recall")
 
 
@@ -62,7 +72,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", default="", help=f"also ask the questions of some of {', '.join(CONVERSATIONS)}")
     parser.add_argument("--halves", default="tune,test", help="halves of the sample corpus")
+    parser.add_argument("--everyday", action="store_true", help="only the three everyday stores")
     options = parser.parse_args()
+    if options.everyday:
+        _everyday(options.halves.split(","))
+        return
     print("| set | prompts | threshold | n | given | right among it | recall | tokens | silence |")
     print("|---|---|---|---|---|---|---|---|---|")
     with temporary_memory() as engine:
@@ -146,6 +160,54 @@ def _meet(engine: LocalEngine, asked: Asked) -> Met:
     context = json.loads(parcel.document)["hookSpecificOutput"]["additionalContext"] if parcel.document else ""
     found = sum(memory.id in asked.gold for memory in parcel.memories)
     return Met(answer.confidence, len(parcel.memories), found, tokens_of(context) if context else 0)
+
+
+@contextmanager
+def everyday_store(name: str) -> Iterator[tuple[LocalEngine, Dataset, dict[str, str]]]:
+    """An everyday store as its owner would have filled it, its data set, and the ids of its memories by document."""
+    data = load_dataset(EVERYDAY / name)
+    with TemporaryDirectory(prefix="triskele-everyday-") as folder:
+        settings = config.load({"TRISKELE_HOME": folder, "TRISKELE_PROJECT": name})
+        with connect.open_store(settings, Path(folder)) as engine:
+            drafts = [{"content": document.text, "created_at": document.meta["created"]} for document in data.documents]
+            for draft, document in zip(drafts, data.documents, strict=True):
+                draft |= {key: value for key, value in document.meta.items() if key != "created"}
+            outcomes = engine.remember_all(drafts)
+            engine.upkeep.reindex()
+            engine.upkeep.embed()
+            yield engine, data, {each.id: outcome.id for each, outcome in zip(data.documents, outcomes, strict=True)}
+
+
+def _everyday(halves: Sequence[str]) -> None:
+    short = [query for name in STORES for query in load_dataset(EVERYDAY / name).queries if query.type == "idle"]
+    print("| store | questions | n | first | top 3 | good | right first and good | hook: right | hook: silent |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    together: dict[str, list[tuple[bool, ...]]] = defaultdict(list)
+    for name in STORES:
+        with everyday_store(name) as (engine, data, ids):
+            rows: dict[str, list[tuple[bool, ...]]] = defaultdict(list)
+            for query in [*(query for query in data.queries if query.type != "idle"), *short]:
+                if half(query) in halves:
+                    gold = frozenset(ids[id] for id, grade in data.qrels.get(query.id, {}).items() if grade > 0)
+                    rows[query.type].append(_answered(engine, query, gold, data.documents[-1].meta["created"]))
+        _everyday_lines(name, rows)
+        for kind, found in rows.items():
+            together[kind] += found
+    _everyday_lines("all", together)
+
+
+def _answered(engine: LocalEngine, query: BenchQuery, gold: frozenset[str], moment: str) -> tuple[bool, ...]:
+    """First, in the top 3, shown as good, first and good; what the hook gives holds the right one; it gives nothing."""
+    answer = engine.recall(query.text, as_of=moment, logged=False)
+    top, is_good = [hit.memory.id in gold for hit in answer.hits[:3]], answer.confidence >= LEAST_CONFIDENCE
+    met = _meet(engine, Asked(query, "", engine.project, gold))
+    met = met if met.confidence >= engine.settings.agents.least_confidence else NOTHING
+    return any(top[:1]), any(top), is_good, any(top[:1]) and is_good, met.found > 0, not met.given
+
+
+def _everyday_lines(name: str, rows: Mapping[str, Sequence[tuple[bool, ...]]]) -> None:
+    for kind, found in rows.items():
+        print(f"| {name} | {kind} | {len(found)} | {' | '.join(map(str, map(sum, zip(*found, strict=True))))} |")
 
 
 def _line(name: str, kind: str, threshold: float, met: Sequence[tuple[Asked, Met]]) -> None:
