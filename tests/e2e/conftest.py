@@ -1,9 +1,10 @@
-"""Real clients from the npm registry, installed into a scratch folder; skipped where the registry cannot be reached."""
+"""Real clients and tools from npm and PyPI, in scratch folders; skipped if the registry cannot be reached."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,8 @@ _UNREACHABLE = (
     "ERR_SOCKET_TIMEOUT", "CERT", "E401", "E403", "E407", "E502", "E503", "E504",
 )  # fmt: skip
 _INSTALL_S = 240
+_NO_INDEX = ("NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ProxyError", "SSLError")
+ROOT = Path(__file__).parent.parent.parent
 
 Install = Callable[..., Path]
 
@@ -59,6 +62,19 @@ def npm(tmp_path_factory: pytest.TempPathFactory) -> Install:
 def programs(npm: Install) -> Path:
     """The folder of the programs that speak MCP, and of the node that runs them."""
     return npm(NODE, CONFORMANCE, INSPECTOR)
+
+
+@pytest.fixture(scope="session")
+def release_tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs that build and check a release."""
+    folder = tmp_path_factory.mktemp("tools")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    command = [folder / "bin" / "pip", "install", "--quiet", "--require-hashes", "-r", ROOT / "locks" / "release.txt"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode and any(word in done.stderr for word in _NO_INDEX):
+        skip_without("pypi")
+    assert done.returncode == 0, done.stderr
+    return folder / "bin"
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.needs("npm")]
 
 CLAUDE = "@anthropic-ai/claude-code-linux-x64"
 VERSION = "2.1.325"
-PLUGIN = Path(__file__).parent.parent.parent / "integrations" / "claude-code"
+ROOT = Path(__file__).parent.parent.parent
+PLUGIN = ROOT / "integrations" / "plugin"
 FENCE = re.compile(r"<triskele-memory>.*?</triskele-memory>", re.DOTALL)
 FACT = "The heron project releases through the quay pipeline on Thursdays, never by hand."
 QUESTION = "How does the heron project release?"
@@ -110,12 +111,12 @@ def installed(desk: Desk) -> Desk:
 
 
 def test_the_plugin_is_valid_strictly(desk: Desk) -> None:
-    for manifest in (PLUGIN, PLUGIN / ".claude-plugin" / "plugin.json"):
+    for manifest in (ROOT, PLUGIN, PLUGIN / ".claude-plugin" / "plugin.json"):
         assert "Validation passed" in desk.run(desk.claude, "plugin", "validate", "--strict", manifest)
 
 
 def test_the_plugin_installs_connects_and_recalls(desk: Desk) -> None:
-    desk.run(desk.claude, "plugin", "marketplace", "add", PLUGIN)
+    desk.run(desk.claude, "plugin", "marketplace", "add", ROOT)
     desk.run(desk.claude, "plugin", "install", "triskele@triskele")
     assert "triskele mcp - ✔ Connected" in desk.run(desk.claude, "mcp", "list")
     desk.remember(FACT)

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.needs("npm")]
 
 CODEX = "@openai/codex@0.166.0"
 GEMINI = "@google/gemini-cli@0.61.0"
+ROOT = Path(__file__).parent.parent.parent
 FACT = "The heron project releases through the quay pipeline on Thursdays, never by hand."
 QUESTION = "How does the heron project release?"
 
@@ -108,13 +109,14 @@ def _installed(npm: Callable[..., Path], package: str, program: str) -> Path:
 
 
 @contextmanager
-def _seat(program: Path, folder: Path) -> Iterator[Seat]:
+def _seat(program: Path, folder: Path, *, installs: bool = True) -> Iterator[Seat]:
     """A seat at a client that triskele is installed into."""
     for each in (folder / "user", folder / "heron" / ".git"):
         each.mkdir(parents=True)
     with model_stub.serving() as model:
         seat = Seat(program, folder, model)
-        seat.triskele("install", program.name, "--yes")
+        if installs:
+            seat.triskele("install", program.name, "--yes")
         yield seat
         stop = [sys.executable, "-m", "triskele", "serve", "--stop"]
         subprocess.run(stop, env=seat.environment, capture_output=True, timeout=60, check=False)
@@ -136,6 +138,8 @@ def gemini(gemini_program: Path, tmp_path: Path) -> Iterator[Seat]:
         yield seat
 
 
+# A busy machine may ask the model before a server is connected.
+_ATTEMPTS = 3
 TRUSTED = "--dangerously-bypass-hook-trust"
 # Without it Codex asks the model before its servers are connected.
 CONNECTED = ("-c", "mcp_servers.triskele.required=true")
@@ -166,6 +170,24 @@ def test_after_uninstalling_codex_knows_nothing_of_it(codex: Seat) -> None:
     codex.triskele("uninstall", "codex")
     assert FACT not in codex.ask_codex(QUESTION, TRUSTED)
     assert "triskele" not in codex.run(codex.program, "mcp", "list").replace(str(codex.folder), "")
+
+
+def test_codex_plugin_brings_server_hooks_and_skills(codex_program: Path, tmp_path: Path) -> None:
+    with _seat(codex_program, tmp_path, installs=False) as codex:
+        codex.run(codex.program, "plugin", "marketplace", "add", ROOT)
+        codex.run(codex.program, "plugin", "add", "triskele@triskele")
+        assert re.search(r"^triskele +triskele +mcp .* enabled ", codex.run(codex.program, "mcp", "list"), re.MULTILINE)
+        codex.remember(FACT)
+        assert FACT not in codex.ask_codex(QUESTION)
+        assert FACT in codex.ask_codex(QUESTION, TRUSTED)
+        assert {"triskele:remember", "triskele:recall"} <= set(re.findall(r"triskele:\w+", codex.model.text))
+        # The server has the store of the environment, as the hooks do.
+        for _ in range(_ATTEMPTS):
+            codex.model.calls("mcp__triskele__memory_store", content="The quay has two cranes.", category="facts")
+            codex.ask_codex("Please keep in mind what the quay has.")
+            if len(codex.triskele("list")["memories"]) == 2:
+                return
+        pytest.fail("the memory was stored elsewhere")
 
 
 def test_gemini_connects_and_calls_the_tools(gemini: Seat) -> None:

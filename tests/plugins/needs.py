@@ -48,6 +48,9 @@ NEEDS = {
     ),
     "mount": Need("the right to mount disks", _mounts),
     "pgbouncer": Need("pgbouncer on the PATH", lambda: _has("pgbouncer")),
+    "actionlint": Need("actionlint on the PATH", lambda: _has("actionlint")),
+    # The first test that installs from it finds out.
+    "pypi": Need("the Python package index", lambda: True),
     "chromium": Need(f"Chromium at {CHROMIUM}", lambda: _has(CHROMIUM)),
     "npm": Need(
         "npm and its registry, on Linux x86-64",
