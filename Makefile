@@ -3,8 +3,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Tests write and flush thousands of small files: in memory where that has 2 GB to spare.
 MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'END {print $$4}')" -gt 2000000 ] 2>/dev/null && echo TMPDIR=/dev/shm)
-COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-header --no-annotate --quiet
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	--no-annotate --quiet
 
 .PHONY: demo test quick e2e lint bench screenshots lock clean
 
@@ -34,8 +34,10 @@ screenshots: $(VENV)/dev.done  ## pictures of every page, light and dark, in bui
 	$(BIN)/python scripts/screenshots.py build/screenshots
 
 lock:  ## pin the dependencies again (needs uv)
-	$(COMPILE) --output-file locks/runtime.txt
-	$(COMPILE) --extra dev --output-file locks/dev.txt
+	$(COMPILE) pyproject.toml --output-file locks/runtime.txt
+	$(COMPILE) pyproject.toml --extra postgres --output-file locks/server.txt
+	$(COMPILE) pyproject.toml --extra dev --output-file locks/dev.txt
+	$(COMPILE) --group release --output-file locks/release.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

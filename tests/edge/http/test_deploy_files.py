@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from triskele import config
+from triskele import __version__, config
 from triskele.edge.cli.main import cli
 
 DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"
@@ -30,7 +30,24 @@ def test_compose_file_has_database_and_server() -> None:
     assert services["triskele"]["depends_on"] == {"database": {"condition": "service_healthy"}}
     used = {volume.partition(":")[0] for each in services.values() for volume in each["volumes"]}
     assert used == set(found["volumes"])
-    assert {secret for each in services.values() for secret in each["secrets"]} == set(found["secrets"])
+    assert (DEPLOY / services["triskele"]["build"] / "Dockerfile").is_file()
+
+
+def test_both_files_run_the_image_of_this_version() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    _, _, deployment, _, _ = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    image = f"ghcr.io/triskele/triskele:{__version__}"
+    assert container["image"] == compose["services"]["triskele"]["image"] == image
+
+
+def test_commands_in_the_container_reach_the_database() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    # A command that `docker compose exec` starts has the environment of the service and nothing of its command line.
+    assert "command" not in services["triskele"]
+    password = "${DATABASE_PASSWORD"
+    assert services["database"]["environment"]["POSTGRES_PASSWORD"].startswith(f"{password}:?")
+    assert f":{password}}}@database/" in services["triskele"]["environment"]["TRISKELE_STORE"]
 
 
 def test_manifest_has_every_kind_and_a_replica() -> None:
@@ -56,11 +73,13 @@ def test_systemd_unit_starts_a_confined_server() -> None:
     assert unit["Service"]["ProtectSystem"] == "strict" and unit["Install"]["WantedBy"] == "multi-user.target"
 
 
-@pytest.mark.parametrize("name", ["compose.yaml", "triskele.service", "kubernetes.yaml"])
+@pytest.mark.parametrize("name", ["compose.yaml", "triskele.service", "kubernetes.yaml", "../../Dockerfile"])
 def test_deploy_files_use_existing_settings_and_commands(name: str, tmp_path: Path) -> None:
     text = (DEPLOY / name).read_text()
     known = {
         f"TRISKELE_{key}".upper().replace(".", "_") for key in config.load({"TRISKELE_HOME": str(tmp_path)}).origins
     }
     assert variables(text) <= known | {"TRISKELE_STORE", "TRISKELE_READ_STORE"}
-    assert "serve" in text and CliRunner().invoke(cli, ["serve", "--help"]).exit_code == 0
+    # The image knows how it is started.
+    assert "serve" in text or name == "compose.yaml"
+    assert CliRunner().invoke(cli, ["serve", "--help"]).exit_code == 0
