@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PYTHON = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+PYTHON = (ROOT / "docs" / "site" / "python.md").read_text(encoding="utf-8")
 
 
 def _blocks(text: str, language: str) -> list[str]:
@@ -49,7 +49,7 @@ def test_the_lines_for_a_terminal(environ: dict[str, str], tmp_path: Path) -> No
     assert (tmp_path / "shop" / "memories.jsonl").exists()
 
 
-@pytest.mark.parametrize("text", [README, PYTHON], ids=["README.md", "docs/python.md"])
+@pytest.mark.parametrize("text", [README, PYTHON], ids=["README.md", "docs/site/python.md"])
 def test_the_lines_in_python(environ: dict[str, str], tmp_path: Path, text: str) -> None:
     [code] = _blocks(text, "python")
     done = subprocess.run(
@@ -83,7 +83,7 @@ def test_the_table_names_what_exists() -> None:
 
 
 def test_links_lead_to_files() -> None:
-    for name in ("README.md", "docs/concepts.md", "docs/python.md", "docs/architecture.md"):
+    for name in ("README.md", "docs/site/concepts.md", "docs/site/python.md", "docs/architecture.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert ((ROOT / name).parent / target).exists(), f"{name} links to {target}"

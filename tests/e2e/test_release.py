@@ -71,7 +71,7 @@ def test_sdist_holds_what_tests_and_maintainers_need(built: Path) -> None:
     with tarfile.open(built / "dist" / f"triskele-{__version__}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = "Makefile CHANGELOG.md LICENSE tests/conftest.py scripts/check_wheel.py Dockerfile"
-    needed += " locks/dev.txt locks/runtime.txt docs/server.md src/triskele/models/weights/minilm.onnx"
+    needed += " locks/dev.txt locks/runtime.txt docs/site/server.md src/triskele/models/weights/minilm.onnx"
     assert set(needed.split()) <= names
 
 
