@@ -6,7 +6,7 @@ MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'END {print $$4}')" -g
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	--no-annotate --quiet
 
-.PHONY: demo test quick e2e lint bench screenshots lock clean
+.PHONY: demo test quick e2e lint bench screenshots site lock clean
 
 demo: $(VENV)/runtime.done  ## install triskele and show it at work, offline
 	$(BIN)/triskele demo
@@ -33,6 +33,9 @@ bench: $(VENV)/dev.done  ## quality over TRISKELE_BENCH_DATA, written to docs/be
 screenshots: $(VENV)/dev.done  ## pictures of every page, light and dark, in build/screenshots (needs Chromium)
 	$(BIN)/python scripts/screenshots.py build/screenshots
 
+site: build/tools.done  ## the pages of docs/site, in build/site; a broken link fails
+	build/tools/bin/zensical build --strict --clean
+
 lock:  ## pin the dependencies again (needs uv)
 	$(COMPILE) pyproject.toml --output-file locks/runtime.txt
 	$(COMPILE) pyproject.toml --extra postgres --output-file locks/server.txt
@@ -50,4 +53,9 @@ $(VENV)/runtime.done: locks/runtime.txt pyproject.toml
 
 $(VENV)/dev.done: locks/dev.txt $(VENV)/runtime.done
 	$(BIN)/python -m pip install --quiet --requirement locks/dev.txt
+	touch $@
+
+build/tools.done: locks/release.txt
+	$(PYTHON) -m venv build/tools
+	build/tools/bin/python -m pip install --quiet --require-hashes --requirement locks/release.txt
 	touch $@

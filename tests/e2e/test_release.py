@@ -177,3 +177,14 @@ def test_image_serves_a_team_as_compose_starts_it(tmp_path: Path, postgres_url: 
             assert json.load(urllib.request.urlopen(request, timeout=30))["status"] == "ok"
         finally:
             serving.terminate()
+
+
+def test_site_builds_strictly_and_loads_nothing_from_other_hosts(release_tools: Path, tmp_path: Path) -> None:
+    tree = copy_tree(tmp_path)
+    run(release_tools / "zensical", "build", "--strict", "--clean", cwd=tree)
+    pages = sorted((tree / "build" / "site").rglob("*.html"))
+    assert len(pages) > len(list((tree / "docs" / "site").glob("*.md")))
+    loaded = r"<(?:script|img|iframe)[^>]* src=\"?https?:|<link[^>]*stylesheet[^>]*https?:"
+    assert [page.name for page in pages if re.search(loaded, page.read_text(encoding="utf-8"))] == []
+    (tree / "docs" / "site" / "index.md").write_text("[gone](nowhere.md)\n", encoding="utf-8")
+    run(release_tools / "zensical", "build", "--strict", "--clean", cwd=tree, status=1)
