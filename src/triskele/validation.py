@@ -53,7 +53,8 @@ def check_prefix(reference: str) -> str:
     prefix = check_text(reference, "an id").strip().lower()
     if not SHORTEST_PREFIX <= len(prefix) <= ID_LENGTH or not set(prefix) <= set(ALPHABET):
         raise BadInput(
-            f"not an id: {reference[:40]!r} (one looks like 1kpn46; its first {SHORTEST_PREFIX} characters are enough)"
+            f"no memory {reference[:40]!r}: ids look like 1kpn46 and have at least {SHORTEST_PREFIX} characters;"
+            " `triskele list` shows them"
         )
     return prefix
 

@@ -52,9 +52,9 @@ Add = Callable[..., str]
         (["recall", "x", "--sort", "colour"], "colour"),
         (["recall", "x", "--project", "p", "--all-projects"], "exclude each other"),
         (["recall"], "QUERY"),
-        (["show", "abc"], "not an id"),
-        (["show", "not-an-id!"], "not an id"),
-        (["show", "line\nbreak"], "not an id"),
+        (["show", "abc"], "no memory"),
+        (["show", "not-an-id!"], "no memory"),
+        (["show", "line\nbreak"], "no memory"),
         (["list", "--limit", "0"], "--limit"),
         (["list", "--offset", "-1"], "--offset"),
         (["list", "--sort", "relevance"], "relevance"),
@@ -92,7 +92,7 @@ def test_add_refuses_a_nul_on_standard_input(run: Run) -> None:
 def test_add_refuses_bytes_that_are_not_utf_8(run: Run, program: Run) -> None:
     assert program("add", b"broken \xff\xfe").is_refused(2, "not valid Unicode")
     # Python hands over such bytes as lone surrogates.
-    assert run("show", "\udcff" * 4).is_refused(2, "not an id")
+    assert run("show", "\udcff" * 4).is_refused(2, "no memory")
     assert run("add", "x", "--project", "\udcff").is_refused(2, "not valid Unicode")
     assert run("undo", "--batch", "\udcff").is_refused(2, "not valid Unicode")
     assert run("add", "-", stdin=b"\xff\xfe\xfd").is_refused(2, "not UTF-8")

@@ -285,7 +285,7 @@ def test_time_options_show_how_they_were_read(run: Run, add: Add) -> None:
         assert {name: time["day"] for name, time in times.items()} == days
         assert times["as_of"]["words"] == "May 2026" and times["as_of"]["moment"].startswith("2026-0")
         output = run(*command, *options).out
-        assert "As of 1 May 2026" in output and "As known on 1 February 2027" in output
+        assert "As of 1 May 2026" in output and "As recorded on 1 February 2027" in output
     for period in (["--since", "2026-04"], ["--until", "July 2031"]):
         name = period[0].removeprefix("--")
         assert run("list", *period, "--json").json["times"][name]["day"] == days[name]

@@ -38,7 +38,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("memory_list", {"sort": "relevance"}, "sort"),
     ("memory_get", {"id": "zzz"}, "id"),
     ("memory_get", {"id": "zzzz"}, "no memory starts with zzzz"),
-    ("memory_get", {"id": "../../etc"}, "not an id"),
+    ("memory_get", {"id": "../../etc"}, "no memory"),
     ("memory_store", {"content": "   "}, "empty"),
     ("memory_store", {"content": "a\x00b"}, "NUL"),
     ("memory_store", {"content": "x" * 1401}, "several memories, one fact each"),

@@ -26,7 +26,7 @@ _AT_THE_TIME = 0.1
 # Below this share the age of a memory is a reason worth naming.
 _AGED = 0.9
 _IS_JOINT = re.compile(r"[_.:/@+#'-]*").fullmatch
-_NEARNESS = ((0.45, "close"), (0.25, "related"), (-math.inf, "hardly related"))
+_NEARNESS = ((0.45, "close"), (0.25, "related"), (-math.inf, "a weak match"))
 
 
 def explain(

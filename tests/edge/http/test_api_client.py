@@ -247,7 +247,7 @@ def test_add_names_contradictions_over_a_server(run: Run, engine: LocalEngine, m
     ("arguments", "words"),
     [
         (["add", "x", "--importance", "7"], "importance must be between 0 and 1, not 7"),
-        (["show", "a"], "not an id"),
+        (["show", "a"], "no memory"),
         (["add", "x", "--project", "p" * 300], "the project is longer than 200 characters"),
     ],
 )
@@ -266,7 +266,7 @@ def test_validation_errors_use_the_sentences_of_the_engine(api: TestClient) -> N
     assert complaint("/v1/memories", content="") == "the memory is empty"
     assert complaint("/v1/memories", content="x", importance=7) == "importance must be between 0 and 1, not 7"
     assert complaint("/v1/recall", text="x", limit=0) == "limit must be between 1 and 200, not 0"
-    assert complaint("/v1/links", source="zz", kind="see-also", target="!!").startswith("not an id")
+    assert complaint("/v1/links", source="zz", kind="see-also", target="!!").startswith("no memory")
     assert complaint("/v1/memories", content="x", importance="high") == "importance must be a number, not a text"
     # Of another type than any value that the engine sees: the schema says so.
     assert complaint("/v1/memories", content="x", colour="red").startswith("colour: ")

@@ -74,7 +74,7 @@ _SEEN_FROM_TARGET = {
 }
 _TIME_LINES = {
     "as_of": "As of {}, as known now.",
-    "known_at": "As known on {}.",
+    "known_at": "As recorded on {}.",
     "since": "Since {}.",
     "until": "Until {}, included.",
     "valid_from": "Valid from {}.",

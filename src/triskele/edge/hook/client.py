@@ -40,7 +40,7 @@ _TOKEN_FILE, _TOKEN = "--token-file", "TRISKELE_CLIENT_TOKEN"
 # The resident process takes these from its settings file.
 _CHOSEN = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER", "TRISKELE_SERVER")
 NO_CHOICE = ("", "", "", "")
-OTHER_STORE = "the environment names another store, owner, server or settings file than the resident process serves"
+OTHER_STORE = "the background process serves another store, owner or server than the environment names"
 _REFUSALS = {400: "standard input is not one JSON object (400)", 409: OTHER_STORE}
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 

@@ -22,7 +22,7 @@ _RECENT = 8
 _LEG_NAMES = {
     "lexical": "words",
     "dense": "meaning",
-    "late": "word by word",
+    "late": "token match",
     "graph": "connections",
     "cross": "cross-encoder",
     **{name: name for name in EVIDENCE},
