@@ -19,6 +19,8 @@ from triskele.types import LEAST_CONFIDENCE, Answer, Hit, LegEvidence, Memory, P
 LIMITS = (10, 20, 50)
 EVERY_PROJECT = "*"
 _RECENT = 8
+# However unsure an answer is, the best hit has a bar of this share of the width.
+_SHORTEST_BAR = 0.05
 _LEG_NAMES = {
     "lexical": "words",
     "dense": "meaning",
@@ -27,13 +29,14 @@ _LEG_NAMES = {
     "cross": "cross-encoder",
     **{name: name for name in EVIDENCE},
 }
+_LEGEND = [*((leg, _LEG_NAMES[leg]) for leg in ("lexical", "dense", "late", "graph")), ("other", "other")]
 # As the fields of this page are called.
 _FIELDS = {
     "project": "project:",
     "category": "category:",
     "tags": "tags:",
-    "as_of": "true on",
-    "known_at": "known on",
+    "as_of": "valid on",
+    "known_at": "recorded on",
     "show_superseded": "show superseded",
     "limit": "hits:",
 }
@@ -103,9 +106,9 @@ class SearchForm(PageForm):
         }
 
     @property
-    def is_narrowed(self) -> bool:
-        """Whether anything but the question differs from the default."""
-        return bool(self.values().keys() - {"q"})
+    def has_options(self) -> bool:
+        """Whether a field below the fold differs from its default."""
+        return bool(self.values().keys() - {"q", "project", "category"})
 
 
 def show(request: PageRequest) -> Response:
@@ -154,12 +157,12 @@ def _answer(request: PageRequest, form: SearchForm) -> dict[str, Any]:
     ids |= {each.id for each in answer.resolutions}
     short = request.engine.shorten(sorted(ids))
     shown, is_unsure = shown_hits(answer, short), answer.confidence < LEAST_CONFIDENCE
-    return {**nothing, "answer": answer, "shown": shown, "is_unsure": is_unsure, "short": short}
+    return {**nothing, "answer": answer, "shown": shown, "is_unsure": is_unsure, "short": short, "legend": _LEGEND}
 
 
 def shown_hits(answer: Answer, short: Mapping[str, str]) -> list[ShownHit]:
-    """The hits with bars on one scale and matched words."""
-    best = max((_total(hit) for hit in answer.hits), default=0.0) or 1.0
+    """The hits with matched words, and bars on one scale: the longest is as long as the answer is sure."""
+    best = max((_total(hit) for hit in answer.hits), default=0.0) / max(answer.confidence, _SHORTEST_BAR) or 1.0
     return [
         ShownHit(hit, rank, _bars(hit, best), _segments(hit), _path(hit), sentence(hit, lambda id: short.get(id, id)))
         for rank, hit in enumerate(answer.hits, start=1)
