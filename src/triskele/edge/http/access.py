@@ -59,6 +59,11 @@ class Access:
     status: int
     address: str
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the key or a quota did not allow the request."""
+        return self.status in (403, 429)
+
 
 class AccessPolicy:
     """The checks around each request; these are of a personal machine: one owner, no quotas, no audit."""

@@ -89,26 +89,30 @@ class AppContext:
         """What admits requests; on a personal machine there is one owner."""
         return self.users or AccessPolicy(self.open_engine)
 
-    def note(self, access: Access, response: Response, took_s: float, policy: AccessPolicy | None = None) -> None:
-        """Count, log and, with a policy, audit a request."""
-        self.metrics.count("triskele_requests_total", operation=access.operation, status=str(access.status))
-        self.metrics.observe("triskele_request_seconds", took_s, operation=access.operation)
-        try:
-            if policy is not None:
-                policy.audit(access)
-        except Exception as error:
-            self.log(f"the audit log cannot be written: {error_place(error)}")
+    async def note(
+        self, request: Request, response: Response, operation: str, target: str, took_s: float, *, is_change: bool
+    ) -> None:
+        """Count and log a request, and audit one that changed something or was refused."""
+        principal, status = request.scope[PRINCIPAL], response.status_code
+        access = Access(principal, operation, target, status, request.client.host if request.client else "")
+        self.metrics.count("triskele_requests_total", operation=operation, status=str(status))
+        self.metrics.observe("triskele_request_seconds", took_s, operation=operation)
+        if is_change or access.is_refused:
+            try:
+                await to_thread.run_sync(self.policy.audit, access)
+            except Exception as error:
+                self.log(f"the audit log cannot be written: {error_place(error)}")
         if self.log_request is not None:
             self.log_request(
                 {
                     "at": timestamps.to_text(timestamps.now()),
                     "request": secrets.token_hex(6),
-                    "operation": access.operation,
-                    "status": access.status,
+                    "operation": operation,
+                    "status": status,
                     "ms": round(took_s * 1000, 1),
-                    "user": access.principal.user,
-                    "key": access.principal.key,
-                    "id": access.target,
+                    "user": principal.user,
+                    "key": principal.key,
+                    "id": target,
                     "from": access.address,
                     "bytes": int(response.headers.get("content-length", 0)),
                 }

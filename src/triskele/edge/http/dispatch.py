@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -23,7 +22,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from triskele.edge.http import codec, openapi, operations, problems
-from triskele.edge.http.access import ADMIN, IS_OWNER, PRINCIPAL, READ, REVEAL, WRITE, Access, AccessPolicy, Principal
+from triskele.edge.http.access import ADMIN, IS_OWNER, PRINCIPAL, READ, REVEAL, WRITE, AccessPolicy, Principal
 from triskele.edge.http.app import MAX_IMPORT, AppContext, error_place
 from triskele.edge.http.connections import CLIENT_HEADER, POSITION_HEADER, PRIVATE_HEADER, PROJECT_HEADER, REPORT_HEADER
 from triskele.edge.http.metrics import MEDIA_TYPE
@@ -92,12 +91,30 @@ class Call:
 
 def http_app(context: AppContext) -> Starlette:
     """The application of all operations, their document, and the metrics."""
+
+    def measured() -> str:
+        gauges = {"triskele_embed_waiting": context.waiting(), "triskele_engines_open": context.open_engines()}
+        return context.metrics.render(gauges)
+
+    async def metrics(request: Request) -> Response:
+        request.scope[PRINCIPAL].require(READ)
+        return PlainTextResponse(await to_thread.run_sync(measured), media_type=MEDIA_TYPE)
+
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, {})[operation.verb] = operation
-    routes = [Route(path, _Served(methods, context).respond, methods=[*methods]) for path, methods in by_path.items()]
+    document = openapi.document(OPERATIONS)
+    static = {
+        "/openapi.json": Response(json.dumps(document), media_type=JSON),
+        "/docs": HTMLResponse(openapi.page(document), headers=openapi.PAGE_HEADERS),
+        "/docs/style.css": Response(openapi.STYLE, media_type="text/css"),
+    }
     app = Starlette(
-        routes=[*routes, *_document_routes(), Route("/metrics", _metrics_of(context))],
+        routes=[
+            *(Route(path, _Served(methods, context).respond, methods=[*methods]) for path, methods in by_path.items()),
+            *(Route(path, response, methods=["GET"]) for path, response in static.items()),
+            Route("/metrics", metrics),
+        ],
         exception_handlers={HTTPException: problems.refusal, AccessDenied: problems.refusal},
     )
     app.router.redirect_slashes = False
@@ -124,40 +141,37 @@ class _Served:
             self._context.metrics.count("triskele_errors_total", kind=type(error).__name__)
             if response.status_code >= 500:
                 self._context.log(f"{operation.name} failed: {error_place(error)}")
-        took_s, status = time.perf_counter() - started, response.status_code
-        if operation.scope == WRITE and status == 200:
+        took_s = time.perf_counter() - started
+        if operation.scope == WRITE and response.status_code == 200:
             self._context.metrics.observe("triskele_store_seconds", took_s)
-        address = request.client.host if request.client else ""
-        access = Access(request.scope[PRINCIPAL], operation.name, request.scope.get(TARGET, ""), status, address)
-        if operation.scope != READ or status in (403, 429):
-            await to_thread.run_sync(self._context.note, access, response, took_s, self._policy)
-        else:
-            self._context.note(access, response, took_s)
+        target, is_change = request.scope.get(TARGET, ""), operation.scope != READ
+        await self._context.note(request, response, operation.name, target, took_s, is_change=is_change)
         return response
 
     async def _serve(self, operation: Operation, request: Request) -> Response:
         """Serve one request; every refusal is an exception."""
         principal: Principal = request.scope[PRINCIPAL]
         principal.require(operation.scope)
-        if operation.takes_file:
-            options = operation.request.checked({}, _parameters(operation, request))
-            with tempfile.TemporaryDirectory(prefix="triskele-") as folder:
-                file = Path(folder) / f"import{'.md' if options.get('format') == 'markdown' else '.jsonl'}"
-                await _receive(request, file)
-                return await to_thread.run_sync(
-                    self._answer, operation, request, {**options, operation.takes_file: file}
-                )
-        parameters = await _body(request) if operation.has_body else _parameters(operation, request)
+        if operation.has_body:
+            parameters = await _body(request)
+        else:
+            query = request.query_params
+            parameters = operation.request.from_query({name: query.getlist(name) for name in query})
         path = {name: request.path_params[name] for name in operation.in_path}
         options = operation.request.checked(path, parameters)
         if options.get("with_secrets"):
             principal.require(REVEAL)
-        return await to_thread.run_sync(self._answer, operation, request, options)
+        if not operation.takes_file:
+            return await to_thread.run_sync(self._answer, operation, request, options)
+        with tempfile.TemporaryDirectory(prefix="triskele-") as folder:
+            file = Path(folder) / f"import{'.md' if options.get('format') == 'markdown' else '.jsonl'}"
+            await _receive(request, file)
+            return await to_thread.run_sync(self._answer, operation, request, {**options, operation.takes_file: file})
 
     def _answer(self, operation: Operation, request: Request, options: dict[str, Any]) -> Response:
         call = self._admitted(operation, request, options)
         if operation.gives_file:
-            return _export(call.engine, options)
+            return _exported(call.engine, options)
         # Only a database has positions.
         written = None if operation.scope == ADMIN else getattr(call.engine.store, "written", None)
         if written is not None:
@@ -198,16 +212,14 @@ class _Served:
         return value
 
 
-def _export(engine: Engine, options: dict[str, Any]) -> Response:
-    folder = Path(tempfile.mkdtemp(prefix="triskele-"))
-    target = folder / "export.jsonl"
-    try:
+def _exported(engine: Engine, options: dict[str, Any]) -> Response:
+    """The memories as a stream from a temporary file."""
+    with ExitStack() as stack:
+        target = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="triskele-"))) / "export.jsonl"
         report = engine.export_memories(target, **options)
-    except BaseException:
-        _remove(target)
-        raise
-    headers = {REPORT_HEADER: json.dumps(codec.to_json(report))}
-    return StreamingResponse(_streamed(target), headers=headers, media_type=NDJSON)
+        # The folder goes after the last byte.
+        pieces = _streamed(target, stack.pop_all())
+    return StreamingResponse(pieces, headers={REPORT_HEADER: json.dumps(codec.to_json(report))}, media_type=NDJSON)
 
 
 def _target(value: Any) -> str:
@@ -225,11 +237,6 @@ def _header(request: Request, name: str) -> str:
     if len(text) > _MAX_NAME or not text.isprintable():
         raise BadInput(f"the header {name} holds no name")
     return text
-
-
-def _parameters(operation: Operation, request: Request) -> dict[str, Any]:
-    query = request.query_params
-    return operation.request.from_query({name: query.getlist(name) for name in query})
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -263,40 +270,11 @@ async def _receive(request: Request, file: Path) -> None:
         raise BadInput("the import is empty: send the file as the body of the request")
 
 
-async def _streamed(path: Path) -> AsyncIterator[bytes]:
-    """Yield the bytes of a temporary file, then remove its folder."""
-    try:
-        with path.open("rb") as file:
-            while piece := await to_thread.run_sync(file.read, _PIECE):
-                yield piece
-    finally:
-        _remove(path)
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    os.rmdir(path.parent)
-
-
-def _document_routes() -> list[Route]:
-    document = openapi.document(OPERATIONS)
-    responses = {
-        "/openapi.json": Response(json.dumps(document), media_type=JSON),
-        "/docs": HTMLResponse(openapi.page(document), headers=openapi.PAGE_HEADERS),
-        "/docs/style.css": Response(openapi.STYLE, media_type="text/css"),
-    }
-    return [Route(path, response, methods=["GET"]) for path, response in responses.items()]
-
-
-def _metrics_of(context: AppContext) -> Callable[[Request], Awaitable[Response]]:
-    def gauges() -> dict[str, float]:
-        return {"triskele_embed_waiting": context.waiting(), "triskele_engines_open": context.open_engines()}
-
-    async def metrics(request: Request) -> Response:
-        request.scope[PRINCIPAL].require(READ)
-        return PlainTextResponse(context.metrics.render(await to_thread.run_sync(gauges)), media_type=MEDIA_TYPE)
-
-    return metrics
+async def _streamed(path: Path, stack: ExitStack) -> AsyncIterator[bytes]:
+    """Yield the bytes of a file, then close what it depends on."""
+    with stack, path.open("rb") as file:
+        while piece := await to_thread.run_sync(file.read, _PIECE):
+            yield piece
 
 
 def embed_newest(engine: LocalEngine) -> None:

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from triskele import __version__
 from triskele.edge.cli.view import plural, size
 from triskele.edge.error_messages import error_line
-from triskele.edge.http.access import ADMIN, READ, REVEAL, WRITE, AccessPolicy, Principal
+from triskele.edge.http.access import ADMIN, PRINCIPAL, READ, REVEAL, WRITE, AccessPolicy, Principal
 from triskele.edge.http.problems import problem_of
 from triskele.edge.process import connect
 from triskele.edge.web.sessions import HEADERS, PREFIX
@@ -219,13 +219,14 @@ def gone_to(path: str, batch: str = "", **query_values: str) -> Response:
     return Response(status_code=204, headers={**HEADERS, "HX-Redirect": f"{PREFIX}{path}{values}"})
 
 
-def failure(viewer: Viewer, error: TriskeleError, *, is_script: bool) -> Response:
+def failure(request: Request, error: TriskeleError) -> Response:
     """Render an error as a notice for scripts, else as a page."""
     status = 409 if isinstance(error, Conflict) else problem_of(error).status
     message = error_line(error)
-    if is_script:
+    if request.headers.get("hx-request") == "true":
         headers = {"HX-Retarget": "#notice", "HX-Reswap": "innerHTML"}
         return fragment("_error.html", status=status, headers=headers, message=message)
+    viewer = viewer_of(request.scope[PRINCIPAL])
     return fragment("error.html", status=status, active="", notice=None, viewer=viewer, message=message, code=status)
 
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from triskele.edge.http.access import PRINCIPAL, READ, Access, Principal
+from triskele.edge.http.access import PRINCIPAL, READ
 from triskele.edge.http.app import error_place
 from triskele.edge.web import (
     admin_page,
@@ -26,7 +26,7 @@ from triskele.edge.web import (
     review_page,
     search_page,
 )
-from triskele.edge.web.rendering import PageRequest, PageRoute, environment, failure, static_file, viewer_of
+from triskele.edge.web.rendering import PageRequest, PageRoute, environment, failure, static_file
 from triskele.edge.web.sessions import PREFIX, SESSIONS
 from triskele.errors import NotFound, TriskeleError, Unavailable
 
@@ -63,18 +63,14 @@ def http_app(context: AppContext) -> Starlette:
         return static_file(request.path_params["name"])
 
     async def unknown(request: Request, _: Exception) -> Response:
-        viewer = viewer_of(request.scope[PRINCIPAL])
-        return failure(viewer, NotFound("there is no such page"), is_script=_is_script(request))
+        return failure(request, NotFound("there is no such page"))
 
     app = Starlette(
         routes=[
             Route(f"{PREFIX}/session", exchange, methods=["POST"]),
             Route(f"{PREFIX}/sign-out", leave, methods=["POST"]),
             Route(f"{PREFIX}/static/{{name}}", file, methods=["GET"]),
-            *(
-                Route(f"{PREFIX}{each.path}", _Served(each, context).endpoint(), methods=[each.method])
-                for each in ROUTES
-            ),
+            *(Route(f"{PREFIX}{each.path}", _endpoint(each, context), methods=[each.method]) for each in ROUTES),
         ],
         exception_handlers={HTTPException: unknown},
     )
@@ -84,48 +80,29 @@ def http_app(context: AppContext) -> Starlette:
     return app
 
 
-class _Served:
+def _endpoint(route: PageRoute, context: AppContext) -> Callable[[Request], Awaitable[Response]]:
     """A route with its checks and its log entries."""
+    policy = context.policy
 
-    def __init__(self, route: PageRoute, context: AppContext) -> None:
-        self._route = route
-        self._context = context
-
-    def endpoint(self) -> Callable[[Request], Awaitable[Response]]:
-        """What serves the route, in a thread."""
-
-        async def answer(request: Request) -> Response:
-            body = await request.body() if request.method == "POST" else b""
-            return await to_thread.run_sync(self._answer, request, body)
-
-        return answer
-
-    def _answer(self, request: Request, body: bytes) -> Response:
-        principal: Principal = request.scope[PRINCIPAL]
-        policy, started = self._context.policy, time.perf_counter()
-        try:
-            response = self._allowed(PageRequest(policy, principal, request, body))
-        except TriskeleError as error:
-            response = failure(viewer_of(principal), error, is_script=_is_script(request))
-        except Exception as error:
-            self._context.log(f"page {self._route.handler.__name__} failed: {error_place(error)}")
-            fault = Unavailable("a fault inside triskele: its log says where")
-            response = failure(viewer_of(principal), fault, is_script=_is_script(request))
-        target = str(request.path_params.get("id", ""))[:64]
-        address = request.client.host if request.client else ""
-        access = Access(principal, f"page {self._route.path or '/'}", target, response.status_code, address)
-        is_change = self._route.method == "POST" and self._route.scope != READ
-        is_audited = is_change or response.status_code in (403, 429)
-        self._context.note(access, response, time.perf_counter() - started, policy if is_audited else None)
+    async def endpoint(request: Request) -> Response:
+        body, started = await request.body() if route.method == "POST" else b"", time.perf_counter()
+        response = await to_thread.run_sync(answer, PageRequest(policy, request.scope[PRINCIPAL], request, body))
+        operation, target = f"page {route.path or '/'}", str(request.path_params.get("id", ""))[:64]
+        is_change, took_s = route.method == "POST" and route.scope != READ, time.perf_counter() - started
+        await context.note(request, response, operation, target, took_s, is_change=is_change)
         return response
 
-    def _allowed(self, request: PageRequest) -> Response:
-        if self._route.is_local and request.principal.user is not None:
-            raise NotFound("there is no such page")
-        request.principal.require(self._route.scope)
-        request.policy.admit(request.principal)
-        return self._route.handler(request)
+    def answer(request: PageRequest) -> Response:
+        try:
+            if route.is_local and request.principal.user is not None:
+                raise NotFound("there is no such page")
+            request.principal.require(route.scope)
+            policy.admit(request.principal)
+            return route.handler(request)
+        except TriskeleError as error:
+            return failure(request.http, error)
+        except Exception as error:
+            context.log(f"page {route.handler.__name__} failed: {error_place(error)}")
+            return failure(request.http, Unavailable("a fault inside triskele: its log says where"))
 
-
-def _is_script(request: Request) -> bool:
-    return request.headers.get("hx-request") == "true"
+    return endpoint
