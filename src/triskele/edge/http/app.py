@@ -212,18 +212,19 @@ class Application:
         """The project and store of a command; 409 asks the command to open the store itself."""
         if not request.scope.get(IS_OWNER):
             raise HTTPException(404)
+
+        def opened() -> Engine:
+            command = command_line.CommandLine.of_headers(request.headers)
+            if command is None:
+                raise BadInput("the request names no command")
+            return command.engine(connect.store_of(self._context.policy.engine_of(OWNER)))
+
         try:
-            engine = await to_thread.run_sync(self._engine_of_command, request.headers)
+            engine = await to_thread.run_sync(opened)
         except Exception as error:
             # Its own process meets the same error, and reports it.
             return refused(409, error_line(error))
         return JSONResponse({"project": engine.project, "address": connect.address_of(engine.settings)})
-
-    def _engine_of_command(self, headers: Mapping[str, str]) -> Engine:
-        command = command_line.CommandLine.of_headers(headers)
-        if command is None:
-            raise BadInput("the request names no command")
-        return command.engine(connect.store_of(self._context.policy.engine_of(OWNER)))
 
     async def _sign_in(self, request: Request) -> Response:
         """Give this user's own processes an address that opens the pages."""
@@ -426,20 +427,15 @@ class Guard:
         """The sender of a request, or a refusal without key or session."""
         if is_page(request.scope["path"]):
             return await self._sessions.admitted(request)
-        principal = await self._principal(request)
-        if principal is None:
-            reason = _UNKNOWN_TOKEN if request.headers.get("authorization") else _NO_TOKEN
-            return refused(401, reason, {"WWW-Authenticate": self._rules.challenge}), None
-        return None, principal
-
-    async def _principal(self, request: Request) -> Principal | None:
-        """The sender of the request; None without a valid key."""
-        headers, rules = request.headers.getlist("authorization"), self._rules
-        if rules.verify is not None:
-            if len(headers) != 1 or not headers[0].lower().startswith(_BEARER):
-                return None
-            return await to_thread.run_sync(rules.verify, headers[0][len(_BEARER) :])
-        return OWNER if rules.token is None or _holds(headers, rules.token) else None
+        headers, rules, principal = request.headers.getlist("authorization"), self._rules, None
+        if rules.verify is None:
+            principal = OWNER if rules.token is None or _holds(headers, rules.token) else None
+        elif len(headers) == 1 and headers[0].lower().startswith(_BEARER):
+            principal = await to_thread.run_sync(rules.verify, headers[0][len(_BEARER) :])
+        if principal is not None:
+            return None, principal
+        reason = _UNKNOWN_TOKEN if request.headers.get("authorization") else _NO_TOKEN
+        return refused(401, reason, {"WWW-Authenticate": rules.challenge}), None
 
     def _client(self, request: Request) -> tuple[str, int] | None:
         """The address of the nearest hop that is no trusted proxy."""

@@ -195,8 +195,14 @@ class RemoteEngine:
         """Shares with other users."""
         return _RemoteSharing(self)
 
-    def answer_hook(self, call: HookCall, patience_s: float) -> Injection:
+    def answer_hook(self, call: HookCall) -> Injection:
         """Send an event without the paths of this machine."""
+        from triskele.agents.respond import is_answered
+
+        patience_s = _HOOK_PATIENCE_S if call.deadline_s is None else call.deadline_s
+        # A transcript does not leave this machine, so a server learns nothing from the end of a turn.
+        if not is_answered(call) or call.event == "stop" or patience_s <= 0:
+            return Injection()
         event = {
             "prompt": call.prompt,
             "session_id": call.session,
@@ -262,17 +268,15 @@ class RemoteEngine:
             # Another instance may answer next, and must have replayed the write.
             self._position[POSITION_HEADER] = position
         report = reply.headers.get(REPORT_HEADER.lower(), "")
-        return self._read(operation.reply, reply, report if target else reply.content.decode("utf-8", "replace"))
-
-    def _request(self, verb: str, path: str, *, headers: Mapping[str, str] = NO_HEADERS, **details: Any) -> Reply:
-        return self.connection.request(verb, path, headers={**self._headers, **self._position, **headers}, **details)
-
-    def _read(self, kind: Any, reply: Reply, text: str) -> Any:
         try:
-            return codec.from_json(kind, json.loads(text))
+            document = json.loads(report if target else reply.content.decode("utf-8", "replace"))
+            return codec.from_json(operation.reply, document)
         except ValueError as error:
             hint = _other_version(reply) or "is it a triskele server?"
             raise Unavailable(f"{self.url} answered something else: {hint}") from error
+
+    def _request(self, verb: str, path: str, *, headers: Mapping[str, str] = NO_HEADERS, **details: Any) -> Reply:
+        return self.connection.request(verb, path, headers={**self._headers, **self._position, **headers}, **details)
 
     def _raised(self, reply: Reply) -> TriskeleError:
         """The error of a reply; an error that only another version explains names the version."""
@@ -314,13 +318,7 @@ class _RemoteAgents(_Room):
     conversations = forwarded(Agents.conversations)
 
     def respond(self, call: HookCall) -> Injection:
-        from triskele.agents.respond import is_answered
-
-        patience_s = _HOOK_PATIENCE_S if call.deadline_s is None else call.deadline_s
-        # A transcript does not leave this machine, so a server learns nothing from the end of a turn.
-        if not is_answered(call) or call.event == "stop" or patience_s <= 0:
-            return Injection()
-        return self.engine.answer_hook(call, patience_s)
+        return self.engine.answer_hook(call)
 
 
 class _RemoteSharing(_Room):

@@ -16,8 +16,6 @@ from triskele import types as values
 from triskele.text import timestamps
 from triskele.types import Hit, HitEvidence, LegEvidence, Memory
 
-_MEMORY = tuple(each.name for each in fields(Memory))
-
 Decoder = Callable[[Any], Any]
 
 
@@ -33,7 +31,8 @@ def to_json(value: Any) -> Any:
         return _flat(value)
     if is_dataclass(value) and not isinstance(value, type):
         shape = {each.name: to_json(getattr(value, each.name)) for each in fields(value) if each.init}
-        return _owned(shape) if isinstance(value, Memory) else shape
+        # The owner of a shared memory is the user who shares it.
+        return {**shape, "owner": shape["shared_by"] or shape["owner"]} if isinstance(value, Memory) else shape
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -70,16 +69,10 @@ def _hints(annotated: Any, names: dict[str, Any] | None = None) -> dict[str, Any
     return get_type_hints(annotated, names, classes)
 
 
-def _owned(shape: dict[str, Any]) -> dict[str, Any]:
-    """Name the user who shares a memory as its owner."""
-    shape["owner"] = shape["shared_by"] or shape["owner"]
-    return shape
-
-
 def _flat(hit: Hit) -> dict[str, Any]:
     """A hit with the fields of its memory."""
     return {
-        **_owned({name: to_json(getattr(hit.memory, name)) for name in _MEMORY}),
+        **to_json(hit.memory),
         "score": hit.score,
         "reason": hit.reason,
         "evidence": to_json(hit.legs),
@@ -117,9 +110,11 @@ def _decoder(kind: Any) -> Decoder:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind
     if is_dataclass(kind):
-        return _record(kind, [each.name for each in fields(kind) if each.init], _required(kind))
-    if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return _record(kind, list(kind._fields), _unnamed_defaults(kind))
+        initial = [each for each in fields(kind) if each.init]
+        required = {each.name for each in initial if each.default is MISSING and each.default_factory is MISSING}
+        return _record(kind, [each.name for each in initial], required)
+    if hasattr(kind, "_field_defaults"):
+        return _record(kind, kind._fields, set(kind._fields) - kind._field_defaults.keys())
     if origin in (Union, types.UnionType):
         inner = [_decoder(each) for each in arguments if each is not type(None)]
         return lambda value: None if value is None else inner[0](value)
@@ -146,17 +141,6 @@ def _record(kind: Any, names: Sequence[str], required: set[str]) -> Decoder:
         return kind(**{name: decode(value[name]) for name, decode in decoders.items() if name in value})
 
     return decode
-
-
-def _unnamed_defaults(kind: Any) -> set[str]:
-    """The fields of a named tuple without a default."""
-    return set(kind._fields) - set(kind._field_defaults)
-
-
-def _required(kind: Any) -> set[str]:
-    return {
-        each.name for each in fields(kind) if each.init and each.default is MISSING and each.default_factory is MISSING
-    }
 
 
 def _scalar(kind: type, value: Any) -> Any:

@@ -46,7 +46,9 @@ class ServerConnection:
         import httpx
 
         self.url = checked_address(url)
-        headers = {"Authorization": f"Bearer {_checked_key(key)}"}
+        if not key or not key.isascii() or not key.isprintable() or " " in key:
+            raise BadInput("the key is empty or holds an invalid character: copy it again")
+        headers = {"Authorization": f"Bearer {key}"}
         # The environment is not read: a variable set in a project's folder could redirect requests.
         self._http = httpx.Client(base_url=self.url, headers=headers, trust_env=False, transport=transport)
 
@@ -143,9 +145,3 @@ def checked_address(url: str) -> str:
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
         raise BadInput(f"the address of {parts.hostname} must begin with https:// (http:// is for this machine only)")
     return url.rstrip("/")
-
-
-def _checked_key(key: str) -> str:
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise BadInput("the key is empty or holds an invalid character: copy it again")
-    return key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -54,27 +54,23 @@ class Metrics:
 
     def render(self, gauges: Mapping[str, float]) -> str:
         """All series, with some values of this moment."""
+        lines: list[str] = []
         with self._mutex:
-            lines = [*self._counted(), *self._timed()]
+            for name, counts in sorted(self._counters.items()):
+                lines += _header(name, "counter")
+                lines += [f"{name}{_written(labels)} {count}" for labels, count in sorted(counts.items())]
+            for name, histograms in sorted(self._histograms.items()):
+                lines += _header(name, "histogram")
+                for labels, histogram in sorted(histograms.items()):
+                    below = 0
+                    for bound, count in zip((*map(str, _BOUNDS_S), "+Inf"), histogram.counts, strict=True):
+                        below += count
+                        lines.append(f"{name}_bucket{_written((*labels, ('le', bound)))} {below}")
+                    lines.append(f"{name}_sum{_written(labels)} {histogram.total_s:.6f}")
+                    lines.append(f"{name}_count{_written(labels)} {below}")
         for name, value in gauges.items():
             lines += [*_header(name, "gauge"), f"{name} {value:g}"]
         return "\n".join(lines) + "\n"
-
-    def _counted(self) -> Iterable[str]:
-        for name, series in sorted(self._counters.items()):
-            yield from _header(name, "counter")
-            yield from (f"{name}{_written(labels)} {count}" for labels, count in sorted(series.items()))
-
-    def _timed(self) -> Iterable[str]:
-        for name, series in sorted(self._histograms.items()):
-            yield from _header(name, "histogram")
-            for labels, histogram in sorted(series.items()):
-                below = 0
-                for bound, count in zip((*map(str, _BOUNDS_S), "+Inf"), histogram.counts, strict=True):
-                    below += count
-                    yield f"{name}_bucket{_written((*labels, ('le', bound)))} {below}"
-                yield f"{name}_sum{_written(labels)} {histogram.total_s:.6f}"
-                yield f"{name}_count{_written(labels)} {below}"
 
 
 def _header(name: str, kind: str) -> list[str]:

@@ -37,10 +37,24 @@ Schema = dict[str, Any]
 
 def document(operations: Sequence[Operation]) -> Schema:
     """The whole document."""
-    schemas = _Schemas(operations)
+    types: list[tuple[Any, JsonSchemaMode, TypeAdapter[Any]]] = [
+        (ProblemDetails, "serialization", TypeAdapter(ProblemDetails))
+    ]
+    for operation in operations:
+        types.append((operation, "serialization", TypeAdapter(operation.reply)))
+        types.append((operation, "validation", operation.request.rest))
+    schemas, rest = TypeAdapter.json_schemas(types, ref_template=_REF)
+    components: Schema = rest.get("$defs", {})
+    components["Hit"] = _flat_hit(components)
     paths: dict[str, Schema] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.verb.lower()] = _described(operation, schemas)
+        request = schemas[operation, "validation"]
+        if "$ref" in request:
+            # No other operation uses the schema of a request.
+            request = components.pop(request["$ref"].rpartition("/")[2])
+        described = _described(operation, request, schemas[operation, "serialization"])
+        paths.setdefault(operation.path, {})[operation.verb.lower()] = described
+    problem = {"schema": {"$ref": _REF.format(model=ProblemDetails.__name__)}}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -54,40 +68,14 @@ def document(operations: Sequence[Operation]) -> Schema:
         "tags": [{"name": name} for name in dict.fromkeys(operation.tag for operation in operations)],
         "paths": paths,
         "components": {
-            "schemas": schemas.components,
+            "schemas": components,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key, or the token."}},
-            "responses": {str(status): _problem(text) for status, text in sorted((_ALWAYS | _MORE).items())},
+            "responses": {
+                str(status): {"description": text, "content": {MEDIA_TYPE: problem}}
+                for status, text in sorted((_ALWAYS | _MORE).items())
+            },
         },
     }
-
-
-class _Schemas:
-    """The schemas of all requests and replies."""
-
-    def __init__(self, operations: Sequence[Operation]) -> None:
-        wanted: list[tuple[Any, JsonSchemaMode, TypeAdapter[Any]]] = [
-            (ProblemDetails, "serialization", TypeAdapter(ProblemDetails))
-        ]
-        for operation in operations:
-            wanted.append((operation, "serialization", TypeAdapter(operation.reply)))
-            wanted.append((operation, "validation", operation.request.rest))
-        self._by_use, rest = TypeAdapter.json_schemas(wanted, ref_template=_REF)
-        self.components: Schema = rest.get("$defs", {})
-        self._requests = {operation: self._inlined(operation) for operation in operations}
-        self.components["Hit"] = _flat_hit(self.components)
-
-    def reply(self, operation: Operation) -> Schema:
-        """The schema of a reply."""
-        return self._by_use[operation, "serialization"]
-
-    def request(self, operation: Operation) -> Schema:
-        """The schema of a body or of parameters."""
-        return self._requests[operation]
-
-    def _inlined(self, operation: Operation) -> Schema:
-        """The schema of a request, which only its operation uses."""
-        schema = self._by_use[operation, "validation"]
-        return self.components.pop(schema["$ref"].rpartition("/")[2]) if "$ref" in schema else schema
 
 
 def _flat_hit(components: Mapping[str, Schema]) -> Schema:
@@ -104,8 +92,8 @@ def _flat_hit(components: Mapping[str, Schema]) -> Schema:
     return {**hit, "properties": properties, "required": list(properties)}
 
 
-def _described(operation: Operation, schemas: _Schemas) -> Schema:
-    kind, schema = (NDJSON, {"type": "string"}) if operation.gives_file else (JSON, schemas.reply(operation))
+def _described(operation: Operation, request: Schema, reply: Schema) -> Schema:
+    kind, schema = (NDJSON, {"type": "string"}) if operation.gives_file else (JSON, reply)
     responses: Schema = {"200": {"description": "Done", "content": {kind: {"schema": schema}}}}
     statuses = {*_ALWAYS, *_MORE} - (set() if operation.has_body else {415})
     responses |= {str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(statuses)}
@@ -116,30 +104,20 @@ def _described(operation: Operation, schemas: _Schemas) -> Schema:
         "responses": responses,
         "x-scope": operation.scope,
     }
-    parameters = _path_parameters(operation)
-    request = schemas.request(operation)
+    required, in_path = request.get("required", []), {"type": "string", "minLength": 1, "maxLength": 2000}
+    parameters = [{"name": name, "in": "path", "required": True, "schema": in_path} for name in operation.in_path]
     if operation.has_body:
-        described["requestBody"] = {"required": bool(request.get("required")), "content": {JSON: {"schema": request}}}
+        described["requestBody"] = {"required": bool(required), "content": {JSON: {"schema": request}}}
     else:
-        parameters += _query_parameters(request)
+        parameters += [
+            {"name": name, "in": "query", "required": name in required, "schema": _without_null(schema)}
+            for name, schema in request.get("properties", {}).items()
+        ]
     if parameters:
         described["parameters"] = parameters
     if operation.takes_file:
         described["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     return described
-
-
-def _path_parameters(operation: Operation) -> list[Schema]:
-    schema = {"type": "string", "minLength": 1, "maxLength": 2000}
-    return [{"name": name, "in": "path", "required": True, "schema": schema} for name in operation.in_path]
-
-
-def _query_parameters(request: Schema) -> list[Schema]:
-    required = request.get("required", [])
-    return [
-        {"name": name, "in": "query", "required": name in required, "schema": _without_null(schema)}
-        for name, schema in request.get("properties", {}).items()
-    ]
 
 
 def _without_null(schema: Schema) -> Schema:
@@ -148,11 +126,6 @@ def _without_null(schema: Schema) -> Schema:
         return schema
     (kind,) = (each for each in schema["anyOf"] if each != {"type": "null"})
     return {**{name: value for name, value in schema.items() if name not in ("anyOf", "default")}, **kind}
-
-
-def _problem(text: str) -> Schema:
-    schema = {"$ref": _REF.format(model=ProblemDetails.__name__)}
-    return {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}}
 
 
 # No script, nothing from other hosts.
@@ -174,7 +147,7 @@ small { color: #777; }
 """
 
 
-def page(found: Schema) -> str:
+def page(document: Schema) -> str:
     """The document as a page without scripts."""
     parts = [
         "<!doctype html><html lang=en><head><meta charset=utf-8><title>triskele API</title>",
@@ -182,12 +155,12 @@ def page(found: Schema) -> str:
         f"<h1>triskele API <small>{escape(__version__)}</small></h1><p>{escape(_DESCRIPTION)}</p>",
         '<p>The whole document: <a href="/openapi.json">/openapi.json</a></p>',
     ]
-    for tag in found["tags"]:
+    for tag in document["tags"]:
         parts.append(f"<h2>{escape(tag['name'])}</h2>")
-        for path, methods in found["paths"].items():
+        for path, methods in document["paths"].items():
             for method, operation in methods.items():
                 if tag["name"] in operation["tags"]:
-                    parts.append(_section(method, path, operation, found["components"]["schemas"]))
+                    parts.append(_section(method, path, operation, document["components"]["schemas"]))
     return "".join([*parts, "</body></html>"])
 
 
@@ -197,13 +170,8 @@ def _section(method: str, path: str, operation: Schema, schemas: Schema) -> str:
         lines.append(f"{parameter['in']} {parameter['name']}: {json.dumps(parameter['schema'])}")
     for name, described in (("body", operation.get("requestBody")), ("reply", operation["responses"]["200"])):
         for kind, content in (described or {}).get("content", {}).items():
-            schema = _resolved(content.get("schema", {}), schemas)
+            schema = content.get("schema", {})
+            schema = schemas.get(schema.get("$ref", "").rpartition("/")[2], schema)
             lines.append(f"{name} ({kind}): {json.dumps(schema, indent=2)}")
     title = f"<b>{method.upper()}</b> <code>{escape(path)}</code> {escape(operation['summary'])}"
     return f"<details><summary>{title}</summary><pre>{escape(chr(10).join(lines))}</pre></details>"
-
-
-def _resolved(schema: Schema, schemas: Schema) -> Schema:
-    reference = schema.get("$ref", "")
-    resolved: Schema = schemas.get(reference.rpartition("/")[2], schema)
-    return resolved
