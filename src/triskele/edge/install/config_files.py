@@ -37,14 +37,10 @@ def resolve_path(path: Path, root: Path, *, follow: bool) -> Path:
         raise BadInput(f"{path} is a broken link: repair it first") from error
     if real.is_relative_to(inside) or not path.is_relative_to(root):
         return real
-    below = [root.joinpath(*path.relative_to(root).parts[:n]) for n in range(1, len(path.relative_to(root).parts) + 1)]
-    if follow and all(_is_own(each) for each in below if each.is_symlink()):
+    links = [each for each in (path, *path.parents) if each.is_relative_to(root) and each != root and each.is_symlink()]
+    if follow and (os.name != "posix" or all(link.lstat().st_uid == os.getuid() for link in links)):
         return real
     raise BadInput(f"{path} links to {real}, outside {root}: if that is intended, write the entries by hand")
-
-
-def _is_own(link: Path) -> bool:
-    return os.name != "posix" or link.lstat().st_uid == os.getuid()
 
 
 def read(path: Path) -> bytes | None:
@@ -209,6 +205,8 @@ class TokenFile:
 
     def client_of(self, token: str) -> str | None:
         """The client of a token; None if it is unknown."""
+        if not token:
+            return None
         digest = _hash(token.encode("utf-8", "replace"))
         digests = ((client, each) for client, hashes in self._read().items() for each in hashes)
         return next((client for client, each in digests if hmac.compare_digest(each, digest)), None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -16,6 +17,7 @@ from triskele.errors import BadInput
 
 _BYTE_ORDER_MARK = "\ufeff"
 TOML_MARK = "# Written by `triskele install`; `triskele uninstall` removes it."
+_BLANK_OR_COMMENT = re.compile(r"\s*(#|$)")
 _TOML_HEADER = re.compile(r"[ \t]*\[{1,2}(?P<name>[^\]]*)")
 
 
@@ -58,7 +60,8 @@ class JsonEntries:
 
     def shown(self) -> str:
         """The text to add by hand if the file cannot be changed."""
-        return "\n".join(_nested(part.path, part.value) for part in self.parts)
+        documents = [reduce(lambda value, key: {key: value}, reversed(part.path), part.value) for part in self.parts]
+        return "\n".join(json.dumps(document, ensure_ascii=False, indent=2) for document in documents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,49 +164,57 @@ class TomlServer:
 
     def put(self, text: str) -> str:
         """The text with the table, replaced or appended."""
-        before = tomllib.loads(text)
-        if _at(before, self.path) == self.entry:
+        if self._parsed(text)[0] == self.entry:
             return text
         rest = self.drop(text)
         newline = "\r\n" if "\r\n" in text else "\n"
         gap = newline if rest.endswith("\n") else newline * 2
         table = f"{TOML_MARK}\n{self.shown()}".replace("\n", newline)
-        changed = f"{rest}{gap if rest.strip() else ''}{table}"
-        return _verified(changed, _changed(before, self.path, self.entry), self.path)
+        return self._verified(f"{rest}{gap if rest.strip() else ''}{table}", text, self.entry)
 
     def drop(self, text: str, original: str | None = None) -> str:  # noqa: ARG002 - no empty table remains
         """The text without the table and its subtables."""
-        before = tomllib.loads(text)
-        if _at(before, self.path) is None:
+        if self._parsed(text)[0] is None:
             return text
         lines, is_ours, trailing = list[str](), False, list[str]()
         for line in text.splitlines(keepends=True):
-            header = _TOML_HEADER.match(line)
-            if header:
-                was_ours, is_ours = is_ours, _is_inside(header["name"], self.path)
+            if header := _TOML_HEADER.match(line):
+                keys = [key.strip().strip("\"'") for key in header["name"].split(".")]
+                was_ours, is_ours = is_ours, keys[: len(self.path)] == list(self.path)
                 if is_ours and not was_ours:
                     _drop_mark(lines)
             if not is_ours:
                 lines += [*trailing, line]
                 trailing.clear()
-            elif header or not _is_blank_or_comment(line):
+            elif header or not _BLANK_OR_COMMENT.match(line):
                 trailing.clear()
             else:
                 # Blank lines and comments after our last value belong to what follows.
                 trailing.append(line)
-        return _verified("".join([*lines, *trailing]), _changed(before, self.path, None), self.path)
+        return self._verified("".join([*lines, *trailing]), text, None)
+
+    def _parsed(self, text: str) -> tuple[Any, dict[str, Any]]:
+        """The value at the path, and the document without it and without an empty table around it."""
+        document, (key, name) = tomllib.loads(text), self.path
+        table = document.get(key)
+        value = table.pop(name, None) if isinstance(table, dict) else None
+        return value, {other: item for other, item in document.items() if other != key or item}
+
+    def _verified(self, text: str, before: str, entry: Mapping[str, Any] | None) -> str:
+        """The text, if it differs from the one before by the entry only."""
+        with suppress(tomllib.TOMLDecodeError):
+            if self._parsed(text) == (entry, self._parsed(before)[1]):
+                return text
+        raise BadInput(f"[{'.'.join(self.path)}] is written in a form that cannot be edited safely: change it by hand")
 
     def shown(self) -> str:
         """The table as text."""
         import tomlkit
 
-        document = tomlkit.document()
-        holder: Any = document
-        for key in self.path[:-1]:
-            holder[key] = tomlkit.table(is_super_table=True)
-            holder = holder[key]
-        holder[self.path[-1]] = tomlkit.item(dict(self.entry))
-        return tomlkit.dumps(document)
+        key, name = self.path
+        table = tomlkit.table(is_super_table=True)
+        table[name] = tomlkit.item(self.entry)
+        return tomlkit.dumps({key: table})
 
 
 Entries = JsonEntries | TomlServer
@@ -236,57 +247,9 @@ def _pruned(text: str, paths: list[tuple[str, ...]], original: str | None) -> st
     return text
 
 
-def _nested(path: tuple[str, ...], value: Any) -> str:
-    for key in reversed(path):
-        value = {key: value}
-    return json.dumps(value, ensure_ascii=False, indent=2)
-
-
-def _is_inside(name: str, path: Sequence[str]) -> bool:
-    parts = [part.strip().strip("\"'") for part in name.split(".")]
-    return parts[: len(path)] == list(path)
-
-
-def _is_blank_or_comment(line: str) -> bool:
-    words = line.strip()
-    return not words or words.startswith("#")
-
-
 def _drop_mark(lines: list[str]) -> None:
     """Remove our own comment, and the blank line before it."""
     if lines and lines[-1].strip() == TOML_MARK:
         lines.pop()
         if len(lines) > 1 and not lines[-1].strip():
             lines.pop()
-
-
-def _at(document: Any, path: Sequence[str]) -> Any:
-    for key in path:
-        document = document.get(key) if isinstance(document, dict) else None
-    return document
-
-
-def _changed(document: dict[str, Any], path: Sequence[str], entry: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Set or remove the value at a path of a document."""
-    key, rest = path[0], path[1:]
-    unchanged = {k: v for k, v in document.items() if k != key}
-    if not rest:
-        return unchanged if entry is None else {**unchanged, key: entry}
-    inner = document.get(key, {})
-    changed = _changed(inner if isinstance(inner, dict) else {}, rest, entry)
-    return {**unchanged, key: changed} if changed else unchanged
-
-
-def _verified(text: str, expected: dict[str, Any], path: Sequence[str]) -> str:
-    """The text, if it has the expected values."""
-    try:
-        if _without_empty(tomllib.loads(text), path) == _without_empty(expected, path):
-            return text
-    except tomllib.TOMLDecodeError:
-        pass
-    raise BadInput(f"[{'.'.join(path)}] is written in a form that cannot be edited safely: change it by hand")
-
-
-def _without_empty(document: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    """Values without an empty parent table, which may be implicit."""
-    return {key: value for key, value in document.items() if key != path[0] or value}

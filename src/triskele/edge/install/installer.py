@@ -200,15 +200,12 @@ def install(changes: list[Change], target: InstallTarget) -> list[Change]:
     backups, done = target.backups, _write(changes, target.backups)
     for change in done:
         if change.is_needed and change.after is not None:
-            backups.note(change.path, change.after, _original(change, backups), change.folders)
+            # Uninstall restores the file without entries that were there before.
+            original = None if change.original is None else change.backup
+            if change.original is not None and change.original != change.before:
+                original = backups.keep(change.path, change.original, "-without-triskele")
+            backups.note(change.path, change.after, original, change.folders)
     return done
-
-
-def _original(change: Change, backups: BackupFolder) -> Path | None:
-    """The copy that uninstall restores, without entries that were there before."""
-    if change.original is None or change.original == change.before:
-        return change.backup if change.original is not None else None
-    return backups.keep(change.path, change.original, "-without-triskele")
 
 
 def uninstall(changes: list[Change], target: InstallTarget) -> list[Change]:
@@ -226,22 +223,22 @@ def _write(changes: list[Change], backups: BackupFolder) -> list[Change]:
     done: list[Change] = []
     try:
         for change in changes:
-            done.append(_write_one(change, backups) if change.is_needed else change)
+            if not change.is_needed:
+                done.append(change)
+                continue
+            if config_files.read(change.path) != change.before:
+                raise Conflict(f"{change.path} was changed by another program: nothing was written. Try again")
+            backup = None if change.before is None else backups.keep(change.path, change.before)
+            new_folders: list[Path] = []
+            if change.after is None:
+                config_files.remove(change.path)
+            else:
+                new_folders = config_files.write(change.path, change.after)
+            done.append(replace(change, backup=backup, folders=(*new_folders, *change.folders)))
     except BaseException:
         _roll_back(done)
         raise
     return done
-
-
-def _write_one(change: Change, backups: BackupFolder) -> Change:
-    if config_files.read(change.path) != change.before:
-        raise Conflict(f"{change.path} was changed by another program: nothing was written. Try again")
-    backup = None if change.before is None else backups.keep(change.path, change.before)
-    if change.after is None:
-        config_files.remove(change.path)
-        return replace(change, backup=backup)
-    new_folders = config_files.write(change.path, change.after)
-    return replace(change, backup=backup, folders=(*new_folders, *change.folders))
 
 
 def _roll_back(done: list[Change]) -> None:

@@ -162,7 +162,11 @@ def server(client: Client, environment: Mapping[str, str] | None) -> dict[str, A
     """The entry that starts `triskele mcp`; without an environment it is for a file that a team commits."""
     words = [NAME, "mcp"]
     if environment is not None:
-        words = _plain_words([_interpreter(), _isolation_flag(), "-m", "triskele", "mcp"])
+        import site
+
+        # Keeps modules of the working folder out; -I would hide packages installed with `pip install --user`.
+        flag = "-P" if HOOK.is_relative_to(site.getusersitepackages()) else "-I"
+        words = _plain_words([_interpreter(), flag, "-m", "triskele", "mcp"])
         _plain_words(environment.values())
     entry: dict[str, Any] = {"type": "stdio"} if client.names_transport else {}
     entry |= {"command": words[0], "args": words[1:]}
@@ -227,14 +231,6 @@ def _interpreter() -> str:
         raise BadInput("triskele runs from the cache of uvx, which is temporary: run `uv tool install triskele` first")
     # Not resolved: Python finds the packages of a virtual environment by the link inside it.
     return os.path.abspath(sys.executable)
-
-
-def _isolation_flag() -> str:
-    """The flag that keeps Python from importing modules of the working folder."""
-    import site
-
-    # -I would hide packages installed with `pip install --user`.
-    return "-P" if HOOK.is_relative_to(site.getusersitepackages()) else "-I"
 
 
 def _plain_words(words: Iterable[str]) -> list[str]:
