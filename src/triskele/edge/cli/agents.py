@@ -90,10 +90,12 @@ def serve(invocation: Invocation, http: str | None, socket: Path | None, demo: b
     if http:
         connect.require_store(invocation.stores.chosen())
     is_public = not invocation.stores.settings().store.is_file
-    extra_addresses = resident.ExtraAddresses(
-        listener.http_address(http, is_public=is_public) if http else None, socket.absolute() if socket else None
+    resident.serve(
+        environ,
+        http=listener.http_address(http, is_public=is_public) if http else None,
+        socket=socket.absolute() if socket else None,
+        ready=lambda addresses: _report_addresses(invocation, addresses),
     )
-    resident.serve(environ, extra_addresses, ready=lambda addresses: _report_addresses(invocation, addresses))
     return resident.exit_now()
 
 
@@ -176,7 +178,7 @@ def _serve_demo(invocation: Invocation, http: str) -> None:
         def ready(addresses: dict[str, str]) -> None:
             _report_addresses(invocation, addresses, what_to_try(addresses["http"], keys), keys=dict(keys))
 
-        resident.serve(environ, resident.ExtraAddresses(address), ready=ready)
+        resident.serve(environ, http=address, ready=ready)
     resident.exit_now()
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from triskele import config
 from triskele.config import CONFIG_FILE, Settings, file_of, is_same_store
-from triskele.edge.hook.client import NO_CHOICE
 from triskele.edge.install.config_files import TokenFile
 from triskele.edge.process import connect
 from triskele.errors import BadInput, StoreClosed, StoreUnavailable, TriskeleError
@@ -34,8 +33,7 @@ Memory = TypeVar("Memory", bound="Engine")
 
 _CLOSE_S = 2.0
 _INSTALLER_S = 3.0
-# What clients have agreed on when they connected, and what threads of the process hold.
-_STANDING = ("home", "store", "index", "server", "sync")
+
 # What answers the first hook.
 _ANSWERING = "triskele.agents.respond"
 
@@ -53,7 +51,11 @@ class SettingsWatch:
         return self._now() != (self._stamp, self.key)
 
     def _now(self) -> tuple[tuple[int, ...] | None, bytes]:
-        return _stamp(self.file), _key_digest(self._settings)
+        """The stamp of the file, and a digest of the key, which is empty if it cannot be read."""
+        digest = b""
+        with suppress(BadInput):
+            digest = hashlib.sha256(os.fsencode(connect.key_of(self._settings, os.environ))).digest()
+        return _stamp(self.file), digest
 
 
 class PackageWatch:
@@ -113,7 +115,6 @@ class EngineHost:
         self._watch = SettingsWatch(settings)
         self._package = PackageWatch(clock=clock)
         self._of_file = _chosen_by_file()
-        self._serves_usual = self._serves(NO_CHOICE, self._of_file)
         self._clock = clock
         self._mutex = threading.Lock()
         self._engine: Engine | None = None
@@ -141,18 +142,17 @@ class EngineHost:
 
     def _renew_settings(self) -> None:
         """Take over changed settings; refused where only another process can serve them."""
-        watch = SettingsWatch(self._settings)
-        read: tuple[Settings, Settings] | None = None
+        watch, is_served = SettingsWatch(self._settings), False
         with suppress(TriskeleError, OSError):
-            read = self._read_settings(), _chosen_by_file()
-        if read is None or watch.key != self._watch.key or not _is_served_alike(self._settings, read[0]):
+            settings, of_file = self._read_settings(), _chosen_by_file()
+            is_served = watch.key == self._watch.key and _agreed(settings) == _agreed(self._settings)
+        if not is_served:
             raise StoreUnavailable("the settings have changed and triskele restarts: try again in a moment")
         # What was given counts for the next prompt.
         self.write_notes()
-        new, of_file = read
         # The old engine closes after the last request that uses it.
-        self._settings, self._watch, self._engine, self._seen = new, watch, None, None
-        self._of_file, self._serves_usual = of_file, self._serves(NO_CHOICE, of_file)
+        self._engine = self._seen = None
+        self._settings, self._of_file, self._watch = settings, of_file, watch
 
     def renew(self) -> bool:
         """Take over changed settings ahead of the next request; False if another process has to."""
@@ -176,14 +176,11 @@ class EngineHost:
         store.models.warm_up(partial(import_module, _ANSWERING))
         store.answer("what is known", limit=1, local_only=True)
         import_module("triskele.edge.http.dispatch")
-        self._begin_to_sync()
-
-    def _begin_to_sync(self) -> None:
-        settings = self._settings.sync
-        if settings.url and settings.every_s and self._sync is None:
+        sync = self._settings.sync
+        if sync.url and sync.every_s and self._sync is None:
             from triskele.edge.process.syncing import AutomaticSync
 
-            self._sync = AutomaticSync(lambda: connect.local(self.open_engine()), settings.every_s)
+            self._sync = AutomaticSync(lambda: connect.local(self.open_engine()), sync.every_s)
 
     def process_new_memories(self) -> None:
         """Embed and curate new memories of other processes, and learn from transcripts that hooks queued."""
@@ -227,20 +224,14 @@ class EngineHost:
 
     def serves(self, choice: Sequence[str]) -> bool:
         """Whether this process serves what a client's environment chooses: store, owner, server, settings file."""
-        named = self._of_file
-        if not self.is_outdated():
-            # Nearly all choose nothing.
-            return self._serves_usual if tuple(choice) == NO_CHOICE else self._serves(choice, named)
-        # The request that follows takes the new settings over, or is refused.
-        with suppress(TriskeleError, OSError):
-            named = _chosen_by_file()
-        return self._serves(choice, named)
-
-    def _serves(self, choice: Sequence[str], named: Settings) -> bool:
+        named, served = self._of_file, self._settings
+        if self.is_outdated():
+            # The request that follows takes the new settings over, or is refused.
+            with suppress(TriskeleError, OSError):
+                named = _chosen_by_file()
         store, owner, server, file = choice
-        if (Path(file).absolute() if file else self._settings.home / CONFIG_FILE) != self._watch.file.absolute():
+        if (Path(file).absolute() if file else served.home / CONFIG_FILE) != self._watch.file.absolute():
             return False
-        served = self._settings
         if (owner or named.memory.owner) != served.memory.owner or (server or named.server.url) != served.server.url:
             return False
         try:
@@ -262,8 +253,6 @@ class EngineHost:
 
     def client_of(self, token: str) -> str | None:
         """The client that a token was installed for."""
-        if not token:
-            return None
         return TokenFile.of(self._settings.home).client_of(token)
 
     def close(self) -> None:
@@ -284,10 +273,9 @@ def _chosen_by_file() -> Settings:
     return config.load(config.without_choice(os.environ))
 
 
-def _is_served_alike(old: Settings, new: Settings) -> bool:
-    """Whether a process that began with the old settings can serve the new ones."""
-    is_standing = all(getattr(new, name) == getattr(old, name) for name in _STANDING)
-    return is_standing and new.memory.owner == old.memory.owner
+def _agreed(settings: Settings) -> tuple[object, ...]:
+    """What clients agreed on when they connected, and what threads of the process hold."""
+    return settings.home, settings.store, settings.index, settings.server, settings.sync, settings.memory.owner
 
 
 def _stamp(file: Path) -> tuple[int, ...] | None:
@@ -296,11 +284,3 @@ def _stamp(file: Path) -> tuple[int, ...] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _key_digest(settings: Settings) -> bytes:
-    """A digest of the key for the server; empty if it cannot be read."""
-    try:
-        return hashlib.sha256(os.fsencode(connect.key_of(settings, os.environ))).digest()
-    except BadInput:
-        return b""

@@ -79,7 +79,14 @@ def make_folders(address: Address) -> None:
 
 def listen(address: Address) -> Listener:
     """Open the sockets of a resident process; earlier ones are replaced."""
-    return _on_loopback(address) if address.is_tcp else _on_disk(address)
+    if address.is_tcp:
+        http, stream, token = tcp_socket(LOOPBACK, 0), tcp_socket(LOOPBACK, 0), secrets.token_urlsafe(32)
+        ports = Path(address.file("ports"))
+        _write_owned(ports, f"{http.getsockname()[1]} {stream.getsockname()[1]} {token}\n")
+        return Listener(http, stream, token, ((ports, _inode(ports)),))
+    paths = [Path(address.socket(kind)) for kind in (HTTP, STREAM)]
+    (http, first), (stream, second) = (unix_socket(path) for path in paths)
+    return Listener(http, stream, None, ((paths[0], first), (paths[1], second)))
 
 
 def unix_socket(path: Path) -> tuple[Socket, int]:
@@ -174,19 +181,6 @@ def standing_token(path: Path) -> str:
     token = secrets.token_urlsafe(32)
     _write_owned(path, token + "\n")
     return token
-
-
-def _on_disk(address: Address) -> Listener:
-    paths = [Path(address.socket(kind)) for kind in (HTTP, STREAM)]
-    (http, first), (stream, second) = (unix_socket(path) for path in paths)
-    return Listener(http, stream, None, ((paths[0], first), (paths[1], second)))
-
-
-def _on_loopback(address: Address) -> Listener:
-    http, stream, token = tcp_socket(LOOPBACK, 0), tcp_socket(LOOPBACK, 0), secrets.token_urlsafe(32)
-    ports = Path(address.file("ports"))
-    _write_owned(ports, f"{http.getsockname()[1]} {stream.getsockname()[1]} {token}\n")
-    return Listener(http, stream, token, ((ports, _inode(ports)),))
 
 
 def _write_owned(path: Path, text: str) -> None:

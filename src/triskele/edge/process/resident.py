@@ -12,9 +12,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,24 +30,6 @@ _LOCK_S = 0.2
 _M_ARENA_MAX = -8
 _HEALTH_S = 10.0
 _NEW_OBJECTS = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class ExtraAddresses:
-    """Where to listen besides the default socket."""
-
-    http: tuple[str, int] | None = None
-    socket: Path | None = None
-
-    def open_sockets(self) -> Iterator[ExtraListener]:
-        """The open sockets."""
-        if self.http is not None:
-            yield ExtraListener(tcp_socket(*self.http))
-        if self.socket is not None:
-            yield chosen_socket(self.socket)
-
-
-NO_EXTRA_ADDRESSES = ExtraAddresses()
 
 
 class ResidentLock:
@@ -96,14 +77,16 @@ class ResidentLock:
 
 def serve(
     environ: Mapping[str, str],
-    extra_addresses: ExtraAddresses = NO_EXTRA_ADDRESSES,
     *,
+    http: tuple[str, int] | None = None,
+    socket: Path | None = None,
     inherited: int | None = None,
     ready: Callable[[dict[str, str]], None] = lambda _: None,
 ) -> None:
     """Serve until stopped, idle or replaced; Conflict if another process serves.
 
-    `inherited` is the file descriptor of the start lock, if the parent process passed it on.
+    `http` and `socket` are further addresses to listen at. `inherited` is the file descriptor of the start lock, if the
+    parent process passed it on.
     """
     _limit_malloc_arenas()
     address = client.Address(environ)
@@ -113,7 +96,11 @@ def serve(
         lock = ResidentLock(address, inherited)
         stack.callback(lock.close)
         _refuse_second(address, lock)
-        extra = [stack.enter_context(closing(each)) for each in extra_addresses.open_sockets()]
+        extra: list[ExtraListener] = []
+        if http is not None:
+            extra.append(stack.enter_context(closing(ExtraListener(tcp_socket(*http)))))
+        if socket is not None:
+            extra.append(stack.enter_context(closing(chosen_socket(socket))))
         listener = stack.enter_context(closing(listen(address)))
         lock.settle()
         _keep_weights(settings)
@@ -126,7 +113,7 @@ def serve(
         host = EngineHost(settings, read_settings=lambda: config.load(environ))
         stack.callback(host.close)
         tenants = None
-        if extra_addresses.http is not None and not settings.store.is_file:
+        if http is not None and not settings.store.is_file:
             from triskele.server.tenants import Tenants
 
             tenants = stack.enter_context(closing(Tenants.open(settings)))

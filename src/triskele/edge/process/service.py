@@ -9,7 +9,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from triskele.edge.process.resident import ResidentLock
-    from triskele.engine.protocol import Engine
     from triskele.server.tenants import Tenants
 
 NO_SERVER = ServerSettings()
@@ -82,7 +81,8 @@ class Service:
         addresses = {"socket": self._address.socket("http")}
         for listener in self._extra:
             if listener.path is None and self._tenants is not None:
-                addresses["http"] = listener.address.replace("http:", f"{self._scheme}:", 1)
+                scheme = "https:" if self._settings.certificate_file else "http:"
+                addresses["http"] = listener.address.replace("http:", scheme, 1)
             elif listener.path is None:
                 addresses |= {"http": listener.address, "token_file": self._address.file("token")}
             else:
@@ -95,7 +95,8 @@ class Service:
         _handle_signals(stopping)
         to_thread.current_default_thread_limiter().total_tokens = _THREADS
         host, listener = self._host, self._listener
-        streams = StreamServer(host.open_engine, listener.token, host.note_use, self._log, host.serves)
+        streams, tenants = StreamServer(host, listener.token, self._log), self._tenants
+        memories = host if tenants is None else tenants
         app = Application(
             AppContext(
                 host.open_engine,
@@ -106,7 +107,11 @@ class Service:
                 host.serves,
                 page_address=lambda: self._page_address(serve),
                 leave=lambda: loop.call_soon_threadsafe(stopping.set),
-                **self._for_users(),
+                users=tenants,
+                sessions=None if tenants is None else KeySessions(tenants),
+                log_request=None if tenants is None else _log_request,
+                waiting=memories.waiting,
+                open_engines=memories.open_engines,
             )
         )
         with _errors_logged(self._log):
@@ -136,10 +141,6 @@ class Service:
             else:
                 yield extra.socket, server_rules(self._settings, self._tenants.verify, extra.socket.getsockname()[1])
 
-    @property
-    def _scheme(self) -> str:
-        return "https" if self._settings.certificate_file else "http"
-
     def _tls(self) -> dict[str, Any]:
         """The TLS files, if configured; otherwise a proxy may terminate TLS."""
         settings = self._settings
@@ -148,19 +149,6 @@ class Service:
         return {
             "ssl_certfile": expanded(settings.certificate_file),
             "ssl_keyfile": expanded(settings.private_key_file) if settings.private_key_file else None,
-        }
-
-    def _for_users(self) -> dict[str, Any]:
-        """The further parts of the application on a server with users."""
-        tenants = self._tenants
-        if tenants is None:
-            return {"waiting": self._host.waiting, "open_engines": self._host.open_engines}
-        return {
-            "users": tenants,
-            "sessions": KeySessions(tenants),
-            "log_request": _log_request,
-            "waiting": tenants.waiting,
-            "open_engines": tenants.open_engines,
         }
 
     def _page_address(self, serve: Callable[[Socket, ListenerRules], None]) -> str:
@@ -191,29 +179,29 @@ class Service:
             self._is_warm = True
 
     async def _watch(self, lock: ResidentLock, stopping: asyncio.Event) -> None:
-        tick_s = min(_TICK_S, self._host.idle_s / 4)
+        host = self._host
+        tick_s = min(_TICK_S, host.idle_s / 4)
         while not stopping.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), tick_s)
             lock.settle()
             # A server with users ends only when it is stopped.
             is_over = self._tenants is None and (
-                self._host.is_idle() or self._host.is_replaced() or await self._is_outdated()
+                host.is_idle()
+                or host.is_replaced()
+                # Some changes of settings need another process.
+                or (host.is_outdated() and not await asyncio.to_thread(host.renew))
             )
             if is_over or not self._listener.is_reachable():
                 stopping.set()
             with suppress(Exception):
-                if self._host.has_notes():
+                if host.has_notes():
                     # In the thread that answered last: a write over another connection voids all that its one holds.
-                    await to_thread.run_sync(self._host.write_notes)
+                    await to_thread.run_sync(host.write_notes)
             with suppress(Exception):
                 # Not before: the first answer would wait for the modules of curation and learning.
                 if self._is_warm:
-                    await asyncio.to_thread(self._host.process_new_memories)
-
-    async def _is_outdated(self) -> bool:
-        """Whether the settings have changed in a way that needs another process."""
-        return self._host.is_outdated() and not await asyncio.to_thread(self._host.renew)
+                    await asyncio.to_thread(host.process_new_memories)
 
     def _log(self, line: str) -> None:
         client.log(self._address, f"resident: {line}")
@@ -345,18 +333,9 @@ class BoundedProtocol(H11Protocol):
 class StreamServer:
     """MCP streams: one connection of one bridge each, served until either side closes it."""
 
-    def __init__(
-        self,
-        open_engine: Callable[[], Engine],
-        token: str | None,
-        note_use: Callable[[], None],
-        log: Callable[[str], None],
-        serves: Callable[[Sequence[str]], bool],
-    ) -> None:
-        self._open_engine = open_engine
-        self._serves = serves
+    def __init__(self, host: EngineHost, token: str | None, log: Callable[[str], None]) -> None:
+        self._host = host
         self._token = token
-        self._note_use = note_use
         self._log = log
         self._open: dict[asyncio.Task[None], _ActivityReader] = {}
         self._server: asyncio.Server | None = None
@@ -369,7 +348,7 @@ class StreamServer:
         loop = asyncio.get_running_loop()
 
         def protocol() -> asyncio.StreamReaderProtocol:
-            return asyncio.StreamReaderProtocol(_ActivityReader(self._note_use), self._serve)
+            return asyncio.StreamReaderProtocol(_ActivityReader(self._host.note_use), self._serve)
 
         self._server = await loop.create_server(protocol, sock=sock)
 
@@ -397,7 +376,7 @@ class StreamServer:
             if await self._is_allowed(reader, writer):
                 # Imported with the first stream: hooks never wait for it.
                 server = await asyncio.to_thread(import_module, "triskele.edge.mcp.server")
-                await server.serve_stream(self._open_engine, reader, writer, self._serves)
+                await server.serve_stream(self._host.open_engine, reader, writer, self._host.serves)
         except Exception as error:
             self._log(f"an MCP stream ended: {error_place(error)}")
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from triskele.edge.error_messages import error_line
 from triskele.edge.process import connect
@@ -31,16 +31,14 @@ class HttpSyncServer:
 
     def push(self, items: Sequence[Outgoing], actor: str, user: str) -> PushReply:
         """Push changes made by one actor; refused if the key is not the user's."""
-        reply: PushReply = self._sent("push", items=items, actor=actor, user=user)
+        options = {"items": items, "actor": actor, "user": user}
+        reply: PushReply = self._server.send(BY_METHOD[SyncRoom.push], options)
         return reply
 
     def pull(self, cursor: str, user: str = "") -> PulledPage:
         """Pull the changes since a cursor; refused if a user is named and the key is not theirs."""
-        page: PulledPage = self._sent("pull", cursor=cursor, user=user)
+        page: PulledPage = self._server.send(BY_METHOD[SyncRoom.pull], {"cursor": cursor, "user": user})
         return page
-
-    def _sent(self, name: str, **options: Any) -> Any:
-        return self._server.send(BY_METHOD[getattr(SyncRoom, name)], options)
 
 
 def sync(engine: LocalEngine, *, wait_s: float = _LOCK_S, is_elsewhere: bool = False) -> SyncReport:
@@ -53,14 +51,11 @@ def sync(engine: LocalEngine, *, wait_s: float = _LOCK_S, is_elsewhere: bool = F
             server = stack.enter_context(connect.open_sync_server(settings))
             return engine.upkeep.sync(HttpSyncServer(server), server.url, is_elsewhere=is_elsewhere)
         except Exception as error:
+            # The text of a fault of ours may quote a memory.
+            reason = error_line(error) if isinstance(error, TriskeleError) else f"a fault: {type(error).__name__}"
             with suppress(Exception):
-                engine.upkeep.note_sync_error(_reason(error))
+                engine.upkeep.note_sync_error(reason)
             raise
-
-
-def _reason(error: Exception) -> str:
-    # The text of a fault of ours may quote a memory.
-    return error_line(error) if isinstance(error, TriskeleError) else f"a fault: {type(error).__name__}"
 
 
 class AutomaticSync:
