@@ -97,25 +97,25 @@ def caller(request: Request, scope: str = READ) -> Caller:
     principal.require(scope)
     claimed = client_name(request)
     source.policy.admit(principal)
-    shared = source.policy.engine_of(principal)
+    shared, http = source.policy.engine_of(principal), http_request(request)
     tokens, agents = TokenFile.of(shared.settings.home), shared.settings.agents
-    token = source.token or _token_of(request)
-    reads_private = agents.shows_private_to(tokens.client_of(token) if token else None)
+    token = source.token or ("" if http is None else http.headers.get("x-triskele-client-token", ""))
+    reads_private = agents.shows_private_to(tokens.client_of(token))
     engine = source.placed(shared.acting_as(client_actor(claimed), reads_private=reads_private))
     hint = _NO_TOKEN.format(claimed) if not reads_private and agents.shows_private_to(claimed) else ""
     return Caller(engine, source, reads_private, hint, principal)
 
 
+def http_request(request: Request) -> HttpRequest | None:
+    """The request over HTTP; None on other transports."""
+    http = request.request_context.request
+    return http if isinstance(http, HttpRequest) else None
+
+
 def principal_of(request: Request) -> Principal:
     """The holder of the key over HTTP, else the machine's owner."""
-    http = request.request_context.request
-    return http.scope.get(PRINCIPAL, OWNER) if isinstance(http, HttpRequest) else OWNER
-
-
-def _token_of(request: Request) -> str:
-    """The token of a request over HTTP; empty on other transports."""
-    http = request.request_context.request
-    return http.headers.get("x-triskele-client-token", "") if isinstance(http, HttpRequest) else ""
+    http = http_request(request)
+    return OWNER if http is None else http.scope.get(PRINCIPAL, OWNER)
 
 
 def client_name(request: Request) -> str | None:

@@ -15,14 +15,13 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
-from starlette.requests import Request as HttpRequest
 
 from triskele.edge import error_messages
 from triskele.edge.http.access import READ, Access
 from triskele.edge.http.problems import problem_of
 from triskele.edge.install.table import HOOK_TOOL
 from triskele.edge.mcp import descriptions, schemas, tools_code, tools_read, tools_write
-from triskele.edge.mcp.caller import CallerContext, Request, caller, principal_of
+from triskele.edge.mcp.caller import CallerContext, Request, caller, http_request, principal_of
 from triskele.errors import BadInput, TriskeleError
 
 logger = logging.getLogger(__name__)
@@ -71,7 +70,11 @@ class MemoryTool(Tool):
             raise ToolError(error_messages.printable_line(message))
         status = 500
         try:
-            answer = _compact(await super().run(arguments, context, convert_result))
+            answer = await super().run(arguments, context, convert_result)
+            if isinstance(answer, CallToolResult) and answer.structured_content is not None:
+                # The SDK indents the JSON of the text.
+                text = json.dumps(answer.structured_content, ensure_ascii=False)
+                answer = answer.model_copy(update={"content": [TextContent(type="text", text=text)]})
             status = 200
             return answer
         except ToolError as error:
@@ -95,37 +98,24 @@ class MemoryTool(Tool):
 
     def _note(self, context: Request, status: int) -> None:
         """Audit calls that change, reveal or were refused, if there are users."""
-        policy = context.request_context.lifespan_context.policy
-        if self.annotations == READS and status not in (403, 429):
+        policy, http = context.request_context.lifespan_context.policy, http_request(context)
+        address = http.client.host if http is not None and http.client else ""
+        access = Access(principal_of(context), f"mcp {self.name}", "", status, address)
+        if self.annotations == READS and not access.is_refused:
             return
-        http = context.request_context.request
-        client = http.client.host if isinstance(http, HttpRequest) and http.client else ""
-        principal = principal_of(context)
-        policy.audit(Access(principal, f"mcp {self.name}", "", status, client))
+        policy.audit(access)
         if status == 200:
-            policy.wrote(principal)
-
-
-def _compact(result: Any) -> Any:
-    """The answer with its text copy as compact JSON."""
-    if isinstance(result, CallToolResult) and result.structured_content is not None:
-        text = json.dumps(result.structured_content, ensure_ascii=False)
-        return result.model_copy(update={"content": [TextContent(type="text", text=text)]})
-    return result
+            policy.wrote(access.principal)
 
 
 @cache
 def tools(*, shares: bool = False) -> tuple[Tool, ...]:
     """All tools; `shares` adds the tools of a server with users."""
-    return (*(_tool(*row) for row in (*_TABLE, *(_SHARES if shares else ()))), _hook_tool())
-
-
-def _hook_tool() -> Tool:
-    """The tool for hooks; its answer is the text of a hook."""
     about = "Answer a hook event. For hooks of clients, not for models."
-    return MemoryTool.from_function(
+    hook = MemoryTool.from_function(
         tools_read.memory_hook, name=HOOK_TOOL, description=about, annotations=READS, structured_output=False
     )
+    return (*(_tool(*row) for row in (*_TABLE, *(_SHARES if shares else ()))), hook)
 
 
 def _tool(function: Callable[..., Any], title: str, description: str, annotations: ToolAnnotations) -> Tool:
@@ -214,7 +204,12 @@ def add_resources(server: MCPServer[CallerContext], source: CallerContext) -> No
     )
     def digest() -> str:
         try:
-            return _digest(source).model_dump_json()
+            principal = source.sender()
+            principal.require(READ)
+            engine = source.placed(source.policy.engine_of(principal))
+            memories = engine.agents.digest(project=engine.project)[:_DIGEST_LINES]
+            lines = schemas.fitting([schemas.line(memory) for memory in memories])
+            return schemas.Listed(memories=lines, next_offset=None, project=engine.project).model_dump_json()
         except (TriskeleError, OSError) as error:
             raise ResourceError(error_messages.error_line(error)) from None
 
@@ -227,13 +222,3 @@ def add_resources(server: MCPServer[CallerContext], source: CallerContext) -> No
     @server.prompt(name="recall", title="Recall", description=descriptions.RECALL_PROMPT)
     def recall(topic: Annotated[str, Field(description="What to recall.")]) -> str:
         return descriptions.recall_request(topic)
-
-
-def _digest(source: CallerContext) -> schemas.Listed:
-    """The memories that a conversation in this project starts with."""
-    principal = source.sender()
-    principal.require(READ)
-    engine = source.policy.engine_of(principal)
-    project = source.placed(engine).project
-    lines = [schemas.line(each) for each in engine.agents.digest(project=project)[:_DIGEST_LINES]]
-    return schemas.Listed(memories=schemas.fitting(lines), next_offset=None, project=project)

@@ -139,15 +139,17 @@ async def serve_stream(
     """
     lines = _lines(reader)
     try:
-        header = await _header(lines)
+        header = None
+        with anyio.move_on_after(_HEADER_S):
+            header = parsed(await anext(lines, b""))
         if header is None:
             return
         choice = header.get("choice", NO_CHOICE)
         is_choice = isinstance(choice, list | tuple) and [type(part) for part in choice] == [str] * len(NO_CHOICE)
         if not is_choice or not serves(choice):
-            await _write(writer, json.dumps({"version": __version__, "refused": OTHER_STORE}).encode())
+            await _write(writer, json.dumps({"version": __version__, "refused": OTHER_STORE}))
             return
-        await _write(writer, json.dumps({"version": __version__}).encode())
+        await _write(writer, json.dumps({"version": __version__}))
         await _converse(open_engine, header, lines, writer)
     finally:
         await lines.aclose()
@@ -204,12 +206,6 @@ class _Requests:
                 await self._changed.wait()
 
 
-async def _header(lines: AsyncGenerator[bytes]) -> dict[str, Any] | None:
-    with anyio.move_on_after(_HEADER_S):
-        return parsed(await anext(lines, b""))
-    return None
-
-
 async def _receive(
     lines: AsyncGenerator[bytes],
     writer: asyncio.StreamWriter,
@@ -224,7 +220,7 @@ async def _receive(
             except ValueError:
                 refused, message = not_a_message(line), None
             if message is None:
-                await _write(writer, json.dumps(refused).encode())
+                await _write(writer, json.dumps(refused))
                 continue
             if not isinstance(message, JSONRPCResponse | JSONRPCError):
                 open_requests.note(message)
@@ -237,40 +233,34 @@ async def _send(
 ) -> None:
     async with to_answer:
         async for reply in to_answer:
-            await _write(writer, reply.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+            await _write(writer, reply.message.model_dump_json(by_alias=True, exclude_unset=True))
             if isinstance(reply.message, JSONRPCResponse | JSONRPCError):
                 open_requests.note(reply.message)
 
 
-async def _write(writer: asyncio.StreamWriter, line: bytes) -> None:
+async def _write(writer: asyncio.StreamWriter, line: str) -> None:
     # The client may have closed the connection.
     with suppress(ConnectionError):
-        writer.write(line + b"\n")
+        writer.write(f"{line}\n".encode())
         await writer.drain()
 
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncGenerator[bytes]:
     """Lines up to a length; of a longer one only the beginning."""
     buffer, is_dropped = bytearray(), False
-    while piece := await _piece(reader):
-        *ends, rest = piece.split(b"\n")
-        for end in ends:
-            line, buffer = bytes(buffer + end), bytearray()
-            if not is_dropped and line.strip():
-                yield line
-            is_dropped = False
-        buffer += rest
-        if len(buffer) > MAX_LINE:
-            if not is_dropped:
-                yield bytes(buffer)
-            buffer, is_dropped = bytearray(), True
-
-
-async def _piece(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.read(_PIECE)
-    except ConnectionError:
-        return b""
+    with suppress(ConnectionError):
+        while piece := await reader.read(_PIECE):
+            *ends, rest = piece.split(b"\n")
+            for end in ends:
+                line, buffer = bytes(buffer + end), bytearray()
+                if not is_dropped and line.strip():
+                    yield line
+                is_dropped = False
+            buffer += rest
+            if len(buffer) > MAX_LINE:
+                if not is_dropped:
+                    yield bytes(buffer)
+                buffer, is_dropped = bytearray(), True
 
 
 def http_app(context: AppContext) -> Starlette:

@@ -112,6 +112,8 @@ def code_symbol(request: Request, name: SymbolName, path: TreePath = "") -> Foun
     who = _owner(request)
     search, under = _located(request, who, path)
     symbol = search.symbol(name, under=under)
+    recalled = who.engine.recall(name, all_projects=True, limit=50, sensitivities=who.sensitivities).hits
+    hits = [hit for hit in recalled if symbols.names(hit.memory.content, name)][:MAX_MEMORIES]
     return FoundSymbol(
         root=symbol.root,
         definitions=[
@@ -126,7 +128,7 @@ def code_symbol(request: Request, name: SymbolName, path: TreePath = "") -> Foun
             for each in symbol.definitions
         ],
         references=schemas.fitting([SymbolUse.model_validate(use) for use in symbol.references]),
-        memories=_memories(who, name),
+        memories=[schemas.line(hit.memory, superseded=hit.superseded) for hit in hits],
     )
 
 
@@ -165,9 +167,3 @@ def _located(request: Request, who: Caller, path: str) -> tuple[CodeSearch, str]
 def _opened(who: Caller, root: Path) -> CodeSearch:
     settings = who.engine.settings
     return opened(settings.home, root, settings.recall.model)
-
-
-def _memories(who: Caller, name: str) -> list[schemas.MemoryLine]:
-    answer = who.engine.recall(name, all_projects=True, limit=50, sensitivities=who.sensitivities)
-    named = [hit for hit in answer.hits if symbols.names(hit.memory.content, name)]
-    return [schemas.line(hit.memory, superseded=hit.superseded) for hit in named[:MAX_MEMORIES]]

@@ -11,7 +11,7 @@ from triskele.edge.wording import passed_over_lines, shown_content
 from triskele.errors import BadInput
 from triskele.replies.rooms import GranteeKind, Subject
 from triskele.text import periods
-from triskele.types import Action, Memory, Origin, Outcome, Sensitivity, is_raised
+from triskele.types import Action, Memory, Origin, Sensitivity, is_raised
 from triskele.validation import check_share
 
 _REMOVES = "none"
@@ -191,33 +191,30 @@ def _raised(memory: Memory, wanted: str | None) -> Sensitivity | None:
 def _remember(who: Caller, content: str, older: Memory | None, *, note: str = "", **details: Any) -> schemas.Stored:
     """Store a text, as the successor of an older memory if given."""
     outcome = who.engine.remember(content, supersedes=older.id if older else None, **details)
+    notes, similar = [note], list[schemas.SimilarMemory]()
     if outcome.action is Action.DUPLICATE:
-        note = f"{note} {_KNOWN_SUCCESSOR if older else _KNOWN}".strip()
-        stored = who.engine.get(outcome.id).origin
-        note = f"{note} {_UNTRUSTED.format(stored)}" if stored in (Origin.TOOL, Origin.WEB) else note
+        notes.append(_KNOWN_SUCCESSOR if older else _KNOWN)
+        origin = who.engine.get(outcome.id).origin
+        notes += [_UNTRUSTED.format(origin)] if origin in (Origin.TOOL, Origin.WEB) else []
     elif outcome.sensitivity is Sensitivity.PRIVATE and not who.reads_private:
         # The client may not read what it stored.
         return schemas.stored(outcome, note)
     elif not (details.get("valid_from") or details.get("valid_to")):
         held = periods.held(who.engine.get(outcome.id))
-        note = f"{note} {_HELD.format(periods.describe(held))}".strip() if held else note
-    similar = _similar(who, outcome) if older is None and outcome.action is Action.ADDED else []
+        notes += [_HELD.format(periods.describe(held))] if held else []
+    if older is None and outcome.action is Action.ADDED:
+        similar = [
+            schemas.SimilarMemory(
+                id=each.memory.id,
+                relation=each.relation,
+                content=shown_content(each.memory, False),
+                confidence=round(each.confidence, 2),
+            )
+            for each in who.engine.related(id=outcome.id)[:_MOST_SIMILAR]
+        ]
     if similar:
-        note = f"{note} {_SIMILAR.format(outcome.id, similar[0].id, outcome.batch)}".strip()
-    return schemas.stored(outcome, note, similar)
-
-
-def _similar(who: Caller, outcome: Outcome) -> list[schemas.SimilarMemory]:
-    """What the text repeats or contradicts."""
-    return [
-        schemas.SimilarMemory(
-            id=each.memory.id,
-            relation=each.relation,
-            content=shown_content(each.memory, False),
-            confidence=round(each.confidence, 2),
-        )
-        for each in who.engine.related(id=outcome.id)[:_MOST_SIMILAR]
-    ]
+        notes.append(_SIMILAR.format(outcome.id, similar[0].id, outcome.batch))
+    return schemas.stored(outcome, " ".join(filter(None, notes)), similar)
 
 
 def _succeed(who: Caller, memory: Memory, changes: dict[str, Any]) -> schemas.Stored:
