@@ -62,18 +62,13 @@ def explain(engine: LocalEngine, event: str, payload: Mapping[str, Any]) -> Expl
         return Explanation(verdict=f"silent: {event} never gives memories, it only updates the records")
     conversation = Conversation.of(engine, call)
     injector = Injector(engine, conversation)
-    return replace(_explained(engine, injector, call, conversation), folder=call.folder)
-
-
-def _explained(engine: LocalEngine, injector: Injector, call: HookCall, conversation: Conversation) -> Explanation:
     if call.event == "session-start":
-        return _session_start(injector, conversation)
-    query = injection.query_of(call.prompt)
-    if not query:
-        return Explanation(
-            verdict="silent: the prompt is empty or a command to the client", project=conversation.project
-        )
-    return _prompt(engine.settings.agents, injector, query, conversation)
+        explanation = _session_start(injector)
+    elif query := injection.query_of(call.prompt):
+        explanation = _prompt(engine.settings.agents, injector, query, conversation)
+    else:
+        explanation = Explanation(verdict="silent: the prompt is empty or a command to the client")
+    return replace(explanation, folder=call.folder, project=conversation.project)
 
 
 def _prompt(settings: AgentSettings, injector: Injector, query: str, conversation: Conversation) -> Explanation:
@@ -113,12 +108,7 @@ def _prompt(settings: AgentSettings, injector: Injector, query: str, conversatio
         verdict = f"silent: {injection.NO_HOLDER}"
     else:
         verdict = "silent: everything relevant is in the conversation already"
-    return Explanation(
-        verdict=verdict,
-        project=conversation.project,
-        confidence=answer.confidence,
-        considered=tuple(considered),
-    )
+    return Explanation(verdict=verdict, confidence=answer.confidence, considered=tuple(considered))
 
 
 def _untrusted(injector: Injector, answer: Answer, conversation: Conversation) -> dict[str, str]:
@@ -161,18 +151,16 @@ def _considered(
     return Considered(memory, reason)
 
 
-def _session_start(injector: Injector, conversation: Conversation) -> Explanation:
+def _session_start(injector: Injector) -> Explanation:
     text, memories = injector.start_text()
-    injected = text.memories
-    injected_ids = {memory.id for memory in injected}
+    injected_ids = {memory.id for memory in text.memories}
     left_out = "the most memories or the budget are reached"
-    categories = ", ".join(injection.STANDING)
+    considered = tuple(Considered(each, "" if each.id in injected_ids else left_out) for each in memories)
+    if text.memories:
+        return Explanation(verdict=_speaks(text.memories), considered=considered)
+    categories, least = ", ".join(injection.STANDING), injection.STANDING_IMPORTANCE
     return Explanation(
-        verdict=_speaks(injected)
-        if injected
-        else f"silent: no {categories} of importance {injection.STANDING_IMPORTANCE} or more that are not given yet",
-        project=conversation.project,
-        considered=tuple(Considered(each, "" if each.id in injected_ids else left_out) for each in memories),
+        verdict=f"silent: no {categories} of importance {least} or more that are not given yet", considered=considered
     )
 
 
