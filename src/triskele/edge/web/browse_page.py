@@ -13,7 +13,7 @@ from triskele.edge.http.access import WRITE
 from triskele.edge.web.rendering import PageForm, PageRequest, PageRoute, gone_to, page
 from triskele.errors import BadInput
 from triskele.text import periods
-from triskele.types import Memory, MemoryView, Outcome, Sensitivity
+from triskele.types import MemoryView, Outcome, Sensitivity
 from triskele.validation import MAX_LISTED
 
 PAGE = 50
@@ -89,38 +89,29 @@ def show(request: PageRequest) -> Response:
         "is_timeline": is_timeline,
     }
     if is_timeline:
-        values |= {"groups": _by_month(listed.memories), "months": _bars(list(listed.facets.months.items()))}
+        dated = [(f"{periods.memory_time(memory):%Y-%m-%d}", memory) for memory in listed.memories]
+        by_month = groupby(dated, key=lambda pair: pair[0][:7])
+        values["groups"] = [(month, list(group)) for month, group in by_month]
+        values["months"] = _bars(list(listed.facets.months.items()))
     return page(request, "browse.html", "Browse", **values)
-
-
-def _by_month(memories: Any) -> list[tuple[str, list[tuple[str, Memory]]]]:
-    dated = [(f"{periods.memory_time(memory):%Y-%m-%d}", memory) for memory in memories]
-    return [(month, list(group)) for month, group in groupby(dated, key=lambda pair: pair[0][:7])]
 
 
 def _bars(months: list[tuple[str, int]]) -> list[dict[str, Any]]:
     """The bars of a chart over the newest months."""
     if not months:
         return []
-    last = _number_of(months[-1][0])
-    shown = [(month, count) for month, count in months if last - _number_of(month) < MOST_MONTHS]
-    first, most = _number_of(shown[0][0]), max(count for _, count in shown)
+    # Months since year 0, so that `until` is the first day of the next one.
+    numbers = [12 * int(month[:-3]) + int(month[-2:]) for month, _ in months]
+    last = numbers[-1]
+    shown = [(number, *pair) for number, pair in zip(numbers, months, strict=True) if last - number < MOST_MONTHS]
+    first, most = shown[0][0], max(count for _, _, count in shown)
     width = 100 / (last - first + 1)
     return [
-        {"month": month, "count": count, "x": round((_number_of(month) - first) * width, 3),
-         "width": round(width * 0.8, 3), "height": round(100 * count / most, 2), "until": _next_month(month)}
-        for month, count in shown
+        {"month": month, "count": count, "x": round((number - first) * width, 3),
+         "width": round(width * 0.8, 3), "height": round(100 * count / most, 2),
+         "until": f"{number // 12}-{number % 12 + 1:02d}-01"}
+        for number, month, count in shown
     ]  # fmt: skip
-
-
-def _number_of(month: str) -> int:
-    year, number = map(int, month.split("-"))
-    return 12 * year + number
-
-
-def _next_month(month: str) -> str:
-    year, number = map(int, month.split("-"))
-    return f"{year + number // 12}-{number % 12 + 1:02d}-01"
 
 
 def change_many(request: PageRequest) -> Response:
@@ -159,17 +150,12 @@ def _changed(request: PageRequest, action: str, memories: Sequence[MemoryView]) 
         return engine.restore(*forgotten) if forgotten else ()
     if action != "label":
         raise BadInput("choose what to do with the memories")
-    changes = _labels(request)
-    return engine.edit(*current, **changes) if current and changes else ()
-
-
-def _labels(request: PageRequest) -> dict[str, Any]:
-    """The new labels that the form names."""
-    changes: dict[str, Any] = {name: request.text(f"new_{name}", most=200).strip() for name in _LABELS}
+    labels: dict[str, Any] = {name: request.text(f"new_{name}", most=200).strip() for name in _LABELS}
     for field in ("add_tag", "remove_tag"):
         tag = request.text(field, most=200).strip()
-        changes[f"{field}s"] = [tag] if tag else None
-    return {name: value for name, value in changes.items() if value}
+        labels[f"{field}s"] = [tag] if tag else None
+    changes = {name: value for name, value in labels.items() if value}
+    return engine.edit(*current, **changes) if current and changes else ()
 
 
 ROUTES: tuple[PageRoute, ...] = (

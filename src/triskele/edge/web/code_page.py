@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
 from triskele.code import symbols, tree_index
-from triskele.code.search import CodeAnswer, opened
+from triskele.code.search import opened
 from triskele.edge.web.rendering import PageRequest, PageRoute, fragment, page
 from triskele.edge.web.search_page import segments
 from triskele.errors import NotFound, TriskeleError
 from triskele.models.bundled import place_of
 from triskele.text.words import STOP_WORDS
-
-if TYPE_CHECKING:
-    from triskele.types import Memory
 
 LIMIT = 10
 _MOST_MEMORIES = 5
@@ -40,65 +37,52 @@ CodePiece = tuple[str, str, bool]
 
 def show(request: PageRequest) -> Response:
     """The page, with its answer if the address has a query."""
-    trees = [str(each) for each in tree_index.indexed_trees(request.engine.settings.home)]
-    chosen = request.text("tree", trees[0] if trees else "")
-    return page(
-        request,
-        "code.html",
-        "Code",
-        trees=trees,
-        tree=chosen,
-        text=request.text("q"),
-        **_answer(request, trees, chosen),
-    )
+    return page(request, "code.html", "Code", **_answer(request))
 
 
 def places(request: PageRequest) -> Response:
     """Only the answer."""
-    trees = [str(each) for each in tree_index.indexed_trees(request.engine.settings.home)]
-    return fragment("_places.html", text=request.text("q"), **_answer(request, trees, request.text("tree")))
+    return fragment("_places.html", **_answer(request))
 
 
-def _answer(request: PageRequest, trees: Sequence[str], tree: str) -> dict[str, Any]:
-    nothing: dict[str, Any] = {"answer": None, "shown": [], "memories": [], "problem": "", "short": {}}
-    text = request.text("q").strip()
-    if not text or not trees:
-        return nothing
+def _answer(request: PageRequest) -> dict[str, Any]:
+    home = request.engine.settings.home
+    trees = [str(each) for each in tree_index.indexed_trees(home)]
+    text, tree = request.text("q"), request.text("tree", trees[0] if trees else "")
+    values: dict[str, Any] = {"text": text, "trees": trees, "tree": tree, "problem": "", "answer": None}
+    question = text.strip()
+    if not question or not trees:
+        return values
     try:
         # Only what the user indexed is read.
         if tree not in trees:
             raise NotFound(f"{tree or 'this folder'} is not indexed")
-        home = request.engine.settings.home
-        model = place_of(request.local.upkeep.model_in_force(), home)
-        answer = opened(home, Path(tree), model).search(text, limit=LIMIT)
+        model = place_of(request.engine.upkeep.model_in_force(), home)
+        answer = opened(home, Path(tree), model).search(question, limit=LIMIT)
     except TriskeleError as error:
-        return {**nothing, "problem": str(error)}
-    memories = _memories(request, text, answer)
+        return {**values, "problem": str(error)}
+    symbols_shown = [hit.symbol for hit in answer.hits if hit.symbol]
+    hits = request.engine.recall(question, all_projects=True, limit=20, logged=False).hits
+    memories = [hit.memory for hit in hits if any(symbols.names(hit.memory.content, name) for name in symbols_shown)]
+    memories = memories[:_MOST_MEMORIES]
     return {
-        **nothing,
+        **values,
         "answer": answer,
-        "shown": [(hit, highlighted(hit.snippet, Path(hit.path).suffix[1:], text)) for hit in answer.hits],
+        "shown": [(hit, highlighted(hit.snippet, Path(hit.path).suffix[1:], question)) for hit in answer.hits],
         "memories": memories,
         "short": request.engine.shorten([each.id for each in memories]),
     }
 
 
-def _memories(request: PageRequest, text: str, answer: CodeAnswer) -> list[Memory]:
-    """The memories that fit the question and name one of the places."""
-    named = [hit.symbol for hit in answer.hits if hit.symbol]
-    hits = request.engine.recall(text, all_projects=True, limit=20, logged=False).hits
-    fitting = [hit.memory for hit in hits if any(symbols.names(hit.memory.content, name) for name in named)]
-    return fitting[:_MOST_MEMORIES]
-
-
 def highlighted(snippet: str, extension: str, question: str) -> list[CodePiece]:
     """Split a snippet into highlighted pieces and mark words of the question."""
-    wanted = {word.lower() for word in _WORD.findall(question) if len(word) >= _LEAST_LETTERS} - STOP_WORDS
-    return [
-        (kind, text, is_marked)
-        for kind, piece in _tokens(snippet, extension.lower())
-        for text, is_marked in segments(piece, _spans(piece, wanted))
-    ]
+    words = {word.lower() for word in _WORD.findall(question) if len(word) >= _LEAST_LETTERS} - STOP_WORDS
+    pieces: list[CodePiece] = []
+    for kind, piece in _tokens(snippet, extension.lower()):
+        lowered = piece.lower()
+        spans = [match.span() for word in words for match in re.finditer(re.escape(word), lowered)]
+        pieces += [(kind, text, is_marked) for text, is_marked in segments(piece, spans)]
+    return pieces
 
 
 def _tokens(snippet: str, extension: str) -> Iterator[tuple[str, str]]:
@@ -109,22 +93,12 @@ def _tokens(snippet: str, extension: str) -> Iterator[tuple[str, str]]:
     for match in re.finditer(rf"(?P<comment>{comment})|(?P<string>{_STRING})|(?P<word>\b\w+\b)", snippet):
         if match.start() > at:
             yield "", snippet[at : match.start()]
-        yield _kind(match.lastgroup or "", match.group()), match.group()
-        at = match.end()
+        kind, text, at = match.lastgroup or "", match.group(), match.end()
+        if kind == "word":
+            kind = "keyword" if text.lower() in _KEYWORDS else "number" if text[0].isdigit() else ""
+        yield kind, text
     if at < len(snippet):
         yield "", snippet[at:]
-
-
-def _kind(group: str, text: str) -> str:
-    if group != "word":
-        return group
-    return "keyword" if text.lower() in _KEYWORDS else "number" if text[0].isdigit() else ""
-
-
-def _spans(text: str, wanted: set[str]) -> Iterator[tuple[int, int]]:
-    lowered = text.lower()
-    for word in wanted:
-        yield from ((match.start(), match.end()) for match in re.finditer(re.escape(word), lowered))
 
 
 ROUTES: tuple[PageRoute, ...] = (

@@ -17,8 +17,8 @@ _MICROS = 1_000_000
 
 def show(request: PageRequest) -> Response:
     """Show the state of the store without a check for damage."""
-    upkeep, is_local = request.local.upkeep, request.viewer.user is None
-    secrets = request.engine.browse(all_projects=True, sensitivities=["secret"], limit=_SECRETS)
+    engine, upkeep, is_local = request.engine, request.engine.upkeep, request.viewer.user is None
+    secrets = engine.browse(all_projects=True, sensitivities=["secret"], limit=_SECRETS)
     return page(
         request,
         "health.html",
@@ -31,7 +31,7 @@ def show(request: PageRequest) -> Response:
         synced=upkeep.synced_servers() if is_local else [],
         secrets=secrets,
         copies=[_copy(path) for path in upkeep.copies()] if is_local else [],
-        short=request.engine.shorten([memory.id for memory in secrets.memories]),
+        short=engine.shorten([memory.id for memory in secrets.memories]),
     )
 
 
@@ -57,7 +57,7 @@ def _copy(path: Path) -> dict[str, Any]:
 
 def check(request: PageRequest) -> Response:
     """Look for damage; nothing is repaired from here."""
-    return fragment("_check.html", health=request.local.upkeep.inspect(repair=False))
+    return fragment("_check.html", health=request.engine.upkeep.inspect(repair=False))
 
 
 ROUTES: tuple[PageRoute, ...] = (

@@ -33,7 +33,7 @@ class ScoreCell:
 
 def show(request: PageRequest) -> Response:
     """Show the chosen run or the newest one."""
-    engine = request.local
+    engine = request.engine
     runs = run.reports(engine)
     key = request.text("run", next(iter(runs), ""), most=40)
     report = runs.get(key) or next(iter(runs.values()), None)
@@ -108,7 +108,7 @@ def drift(reports: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, A
 
 def run_gate(request: PageRequest) -> Response:
     """Compare the present ranking with the accepted one, now."""
-    return fragment("_gate.html", gate=gates.gate(request.local))
+    return fragment("_gate.html", gate=gates.gate(request.engine))
 
 
 ROUTES: tuple[PageRoute, ...] = (

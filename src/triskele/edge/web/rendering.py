@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import mimetypes
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache, cached_property
@@ -25,7 +25,7 @@ from triskele.edge.process import connect
 from triskele.edge.web.sessions import HEADERS, PREFIX
 from triskele.errors import BadInput, Conflict, TriskeleError
 from triskele.text import timestamps
-from triskele.types import LASTING, Action, JournalEntry
+from triskele.types import LASTING, Action
 
 if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine
@@ -100,14 +100,9 @@ class PageRequest:
     body: bytes = b""
 
     @cached_property
-    def engine(self) -> Engine:
+    def engine(self) -> LocalEngine:
         """The memory of the user who sends the request."""
         return connect.store_of(self.policy.engine_of(self.principal))
-
-    @property
-    def local(self) -> LocalEngine:
-        """The same on this machine, for pages about the store itself."""
-        return connect.store_of(self.engine)
 
     @cached_property
     def viewer(self) -> Viewer:
@@ -242,18 +237,14 @@ def change_notice(engine: Engine, batch: str) -> dict[str, Any] | None:
     entries = engine.journal(batch=batch, limit=10_000).entries[::-1]
     if not entries:
         return None
-    is_undo = entries[0].undoes is not None
-    summary = _summary(entries)
-    can_undo = any(entry.action not in {*LASTING, Action.ERASED} for entry in entries)
-    return {"text": f"Undone: {summary}" if is_undo else summary, "batch": batch, "can_undo": can_undo}
-
-
-def _summary(entries: Sequence[JournalEntry]) -> str:
     ids_by_verb: dict[str, set[str]] = {}
     for entry in entries:
         ids_by_verb.setdefault(_DONE.get(entry.action, str(entry.action)), set()).add(entry.id)
-    parts = [f"{done} {plural(len(ids), 'memory')}" for done, ids in ids_by_verb.items()]
-    return ", ".join(part if place == 0 else part[0].lower() + part[1:] for place, part in enumerate(parts))
+    first, *rest = (f"{done} {plural(len(ids), 'memory')}" for done, ids in ids_by_verb.items())
+    summary = ", ".join([first, *(part[0].lower() + part[1:] for part in rest)])
+    can_undo = any(entry.action not in {*LASTING, Action.ERASED} for entry in entries)
+    is_undo = entries[0].undoes is not None
+    return {"text": f"Undone: {summary}" if is_undo else summary, "batch": batch, "can_undo": can_undo}
 
 
 @cache
