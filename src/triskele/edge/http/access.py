@@ -39,14 +39,19 @@ class Principal:
     scopes: frozenset[str]
     quotas: Quotas = USUAL_QUOTAS
 
+    def may(self, scope: str) -> bool:
+        """Whether the scopes of the key allow this one."""
+        return scope in self.scopes
+
     def require(self, scope: str) -> None:
         """Refuse what the scopes of the key do not allow."""
-        if scope not in self.scopes:
+        if not self.may(scope):
             raise AccessDenied(f"this key lacks the scope {scope}", remedy=f"use a key with the scope {scope}")
 
 
 # The owner of a personal machine, who proved it with the token or by reaching an owner-only socket.
 OWNER = Principal(None, "owner", frozenset(SCOPES))
+ANONYMOUS = Principal(None, "", frozenset())
 
 
 @dataclass(frozen=True, slots=True)

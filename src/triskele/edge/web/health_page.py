@@ -17,7 +17,7 @@ _MICROS = 1_000_000
 
 def show(request: PageRequest) -> Response:
     """Show the state of the store without a check for damage."""
-    engine, upkeep, is_local = request.engine, request.engine.upkeep, request.viewer.user is None
+    engine, upkeep, is_local = request.engine, request.engine.upkeep, request.principal.user is None
     secrets = engine.browse(all_projects=True, sensitivities=["secret"], limit=_SECRETS)
     return page(
         request,
@@ -37,10 +37,10 @@ def show(request: PageRequest) -> Response:
 
 def store(request: PageRequest) -> Response:
     """Count what is stored; fetched apart because it takes longer."""
-    engine, is_local = request.engine, request.viewer.user is None
+    engine, is_local = request.engine, request.principal.user is None
     return fragment(
         "_store.html",
-        viewer=request.viewer,
+        viewer=request.principal,
         census=engine.stats(),
         address=config.shown_url(engine.settings.store.url) if is_local else "",
         owner=engine.settings.memory.owner,

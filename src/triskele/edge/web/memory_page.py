@@ -81,7 +81,7 @@ def show(request: PageRequest) -> Response:
         steps=[_step(entry, versions) for entry in journal.entries],
         first=journal.entries[-1] if journal.entries else None,
         is_trusted=memory.shared_by is not None and memory.shared_by in engine.sharing.shares().trusted,
-        can_change=request.viewer.can_write and memory.writable,
+        can_change=request.principal.may(WRITE) and memory.writable,
         kinds=[str(kind) for kind in LinkKind],
         short=request.engine.shorten([memory.id, *memory.linked]),
         is_editing=bool(request.text("edit", most=8)),

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from triskele import __version__
 from triskele.edge.cli.view import plural, size
 from triskele.edge.error_messages import error_line
-from triskele.edge.http.access import ADMIN, PRINCIPAL, READ, REVEAL, WRITE, AccessPolicy, Principal
+from triskele.edge.http.access import ADMIN, ANONYMOUS, PRINCIPAL, READ, AccessPolicy, Principal
 from triskele.edge.http.problems import problem_of
 from triskele.edge.process import connect
 from triskele.edge.web.sessions import HEADERS, PREFIX
@@ -58,38 +58,6 @@ _DONE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Viewer:
-    """Who looks at a page; no user is the machine's owner."""
-
-    user: str | None
-    scopes: frozenset[str]
-
-    @property
-    def can_write(self) -> bool:
-        """Whether pages offer changes."""
-        return WRITE in self.scopes
-
-    @property
-    def can_reveal(self) -> bool:
-        """Whether pages offer to show secrets."""
-        return REVEAL in self.scopes
-
-    @property
-    def is_admin(self) -> bool:
-        """Whether there are users that they may manage."""
-        return self.user is not None and ADMIN in self.scopes
-
-    @property
-    def place(self) -> str:
-        """Where the memories lie."""
-        return "this machine" if self.user is None else "this server"
-
-    def is_offered(self, route: PageRoute) -> bool:
-        """Whether the navigation offers them a page."""
-        return (self.user is None or not route.is_local) and (route.scope != ADMIN or self.is_admin)
-
-
 @dataclass(frozen=True)
 class PageRequest:
     """A request of a browser, with the memory of its user."""
@@ -103,11 +71,6 @@ class PageRequest:
     def engine(self) -> LocalEngine:
         """The memory of the user who sends the request."""
         return connect.store_of(self.policy.engine_of(self.principal))
-
-    @cached_property
-    def viewer(self) -> Viewer:
-        """The user who sends the request, for display."""
-        return viewer_of(self.principal)
 
     @cached_property
     def values(self) -> Mapping[str, list[str]]:
@@ -173,10 +136,11 @@ class PageRoute(NamedTuple):
         """The key that opens it, after `g`."""
         return self.title[:1].lower()
 
-
-def viewer_of(principal: Principal | None) -> Viewer:
-    """The viewer of a principal; without one nothing is allowed."""
-    return Viewer(None, frozenset()) if principal is None else Viewer(principal.user, principal.scopes)
+    def is_offered_to(self, viewer: Principal) -> bool:
+        """Whether the navigation lists it; only a server has users to administer."""
+        if viewer.user is None:
+            return self.scope != ADMIN
+        return not self.is_local and (self.scope != ADMIN or viewer.may(ADMIN))
 
 
 @cache
@@ -199,7 +163,7 @@ def page(request: PageRequest, template: str, active: str, *, status: int = 200,
     batch, note = request.text("done", most=64), request.text("said", most=20)
     plain = {"text": _NOTES[note], "can_undo": False} if note in _NOTES else None
     notice = change_notice(request.engine, batch) if batch else plain
-    return fragment(template, status=status, active=active, notice=notice, viewer=request.viewer, **values)
+    return fragment(template, status=status, active=active, notice=notice, viewer=request.principal, **values)
 
 
 def fragment(template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any) -> Response:
@@ -221,7 +185,7 @@ def failure(request: Request, error: TriskeleError) -> Response:
     if request.headers.get("hx-request") == "true":
         headers = {"HX-Retarget": "#notice", "HX-Reswap": "innerHTML"}
         return fragment("_error.html", status=status, headers=headers, message=message)
-    viewer = viewer_of(request.scope[PRINCIPAL])
+    viewer = request.scope[PRINCIPAL] or ANONYMOUS
     return fragment("error.html", status=status, active="", notice=None, viewer=viewer, message=message, code=status)
 
 

@@ -139,7 +139,7 @@ def hits(request: PageRequest) -> Response:
     # The address contains the query, so that it can be reloaded and bookmarked.
     headers = {"HX-Replace-Url": f"{PREFIX}{query(request.values)}"}
     total, answer = sum(facets_of(request.engine).projects.values()), _answer(request, form)
-    return fragment("_hits.html", headers=headers, form=form, total=total, viewer=request.viewer, **answer)
+    return fragment("_hits.html", headers=headers, form=form, total=total, viewer=request.principal, **answer)
 
 
 def _answer(request: PageRequest, form: SearchForm) -> dict[str, Any]:

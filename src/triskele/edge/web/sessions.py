@@ -74,7 +74,8 @@ class Sessions:
     async def admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
         """Return a refusal or the sender; some files need no session."""
         path = request.scope["path"]
-        if request.method not in ("GET", "HEAD") and not _is_own(request):
+        is_own = len(request.headers.getlist("origin")) == 1 and request.headers.get(_OWN_REQUEST) == "true"
+        if request.method not in ("GET", "HEAD") and not is_own:
             return Response("This request does not come from a page of triskele.", 403, HEADERS), None
         if path.startswith(_STATIC) or path == _EXCHANGE:
             return None, None
@@ -168,11 +169,6 @@ class KeySessions(Sessions):
 
     def _close(self, value: str) -> None:
         self._tenants.sign_out(value)
-
-
-def _is_own(request: Request) -> bool:
-    """Whether one of our pages sent a request that changes something."""
-    return len(request.headers.getlist("origin")) == 1 and request.headers.get(_OWN_REQUEST) == "true"
 
 
 def _digest(value: str) -> str:
