@@ -286,20 +286,16 @@ def _current(handle: int, first: bytes, timeout_s: float) -> Connection | None:
 
 def serve_in_process(environ: Mapping[str, str], open_engine: Callable[[], Engine]) -> Connection:
     """Connect to a server in a thread of this process."""
-    ours, theirs = socket.socketpair()
-    threading.Thread(target=_serve, args=(open_engine, theirs), daemon=True).start()
-    server = Connection(ours)
-    server.send(header(environ))
-    server.lines.readline()
-    return server
-
-
-def _serve(open_engine: Callable[[], Engine], wire: socket.socket) -> None:
     import asyncio
 
     from triskele.edge.mcp.server import serve_stream
 
-    async def converse() -> None:
-        await serve_stream(open_engine, *await asyncio.open_connection(sock=wire))
+    async def serve() -> None:
+        await serve_stream(open_engine, *await asyncio.open_connection(sock=theirs))
 
-    asyncio.run(converse())
+    ours, theirs = socket.socketpair()
+    threading.Thread(target=lambda: asyncio.run(serve()), daemon=True).start()
+    server = Connection(ours)
+    server.send(header(environ))
+    server.lines.readline()
+    return server

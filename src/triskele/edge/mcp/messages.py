@@ -34,8 +34,9 @@ def refusal(line: bytes) -> Message | None:
     except RecursionError:
         return failure(None, _TOO_DEEP, _PARSE_ERROR)
     except ValueError as error:
-        why = TOO_LONG if len(line) > MAX_LINE else f"the line is not JSON: {_reason(error)}"
-        return failure(None, why, _PARSE_ERROR)
+        # The message of other errors may quote the line.
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "it is not UTF-8"
+        return failure(None, TOO_LONG if len(line) > MAX_LINE else f"the line is not JSON: {reason}", _PARSE_ERROR)
     objection = _objection(line, message)
     return None if objection is None else failure(_id_of(message), objection, _INVALID_REQUEST)
 
@@ -77,11 +78,6 @@ def _has_lone_surrogate(message: Message) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-def _reason(error: ValueError) -> str:
-    # The message of other errors may quote the line.
-    return error.msg if isinstance(error, json.JSONDecodeError) else "it is not UTF-8"
 
 
 def _id_of(message: Any) -> Any:

@@ -90,14 +90,11 @@ def retire_when_unused(engine: Memory) -> Memory:
     """
     shown, users = copy(engine), _Users()
     vars(shown)["_users"] = users
-    # Not at the end of the process: a request may still hang in a locked store.
-    weakref.finalize(users, _close_in_thread, engine).atexit = False
-    return shown
-
-
-def _close_in_thread(engine: Engine) -> None:
     # A request does not wait for the worker to finish its texts.
-    threading.Thread(target=engine.close, name="triskele-retire", daemon=True).start()
+    closing = threading.Thread(target=engine.close, name="triskele-retire", daemon=True)
+    # Not at the end of the process: a request may still hang in a locked store.
+    weakref.finalize(users, closing.start).atexit = False
+    return shown
 
 
 class EngineHost:
