@@ -112,12 +112,21 @@ def check_folder(path: str) -> None:
 def connect(address: Address, kind: str, timeout_s: float) -> _socket.socket:
     """A connection to the resident process; FileNotFoundError or ConnectionRefusedError if none listens."""
     if address.is_tcp:
-        return _connect_tcp(address, kind, timeout_s)
-    check_folder(address.sockets)
-    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        http, stream, token = _ports(address)
+        connection = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    else:
+        check_folder(address.sockets)
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout_s)
-        connection.connect(address.socket(kind))
+        if not address.is_tcp:
+            connection.connect(address.socket(kind))
+        elif kind == HTTP:
+            connection.connect((LOOPBACK, http))
+        else:
+            connection.connect((LOOPBACK, stream))
+            # Ports have no owner, so a stream begins with the token.
+            connection.sendall(f"{token}\n".encode())
     except BaseException:
         connection.close()
         raise
@@ -361,21 +370,6 @@ def exchange(
     if not separator or len(words) < 2 or not words[1].isdigit():
         raise ConnectionResetError
     return int(words[1]), head, text
-
-
-def _connect_tcp(address: Address, kind: str, timeout_s: float) -> _socket.socket:
-    """Connect over loopback on systems without unix sockets; a stream begins with the token."""
-    http, stream, token = _ports(address)
-    connection = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-    try:
-        connection.settimeout(timeout_s)
-        connection.connect((LOOPBACK, http if kind == HTTP else stream))
-        if kind == STREAM:
-            connection.sendall(f"{token}\n".encode())
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _ports(address: Address) -> tuple[int, int, str]:
