@@ -73,7 +73,6 @@ class Service:
         self._host = host
         self._listener = listener
         self._extra = extra
-        self._token = standing_token(Path(address.file("token"))) if extra else None
         self._is_warm = False
 
     def addresses(self) -> dict[str, str]:
@@ -121,8 +120,9 @@ class Service:
                     tls = self._tls() if rules.verify is not None else {}
                     tasks.create_task(HttpServer(app.for_listener(rules), stopping, **tls).serve(sockets=[sock]))
 
-                for sock, rules in self._listeners():
-                    serve(sock, rules)
+                serve(listener.http, replace(ListenerRules.local(listener.token), is_owner=True))
+                for extra in self._extra:
+                    serve(extra.socket, self._rules(extra))
                 await streams.listen(listener.stream)
                 # A daemon thread: a store that stays locked must not keep the process from ending.
                 threading.Thread(target=self._warm_up, name="triskele-warm-up", daemon=True).start()
@@ -131,15 +131,13 @@ class Service:
                 await streams.close()
             await app.close()
 
-    def _listeners(self) -> Iterator[tuple[Socket, ListenerRules]]:
-        yield self._listener.http, replace(ListenerRules.local(self._listener.token), is_owner=True)
-        for extra in self._extra:
-            if extra.path is not None:
-                yield extra.socket, ListenerRules.local()
-            elif self._tenants is None:
-                yield extra.socket, ListenerRules.local(self._token, extra.socket.getsockname()[1])
-            else:
-                yield extra.socket, server_rules(self._settings, self._tenants.verify, extra.socket.getsockname()[1])
+    def _rules(self, extra: ExtraListener) -> ListenerRules:
+        if extra.path is not None:
+            return ListenerRules.local()
+        port = extra.socket.getsockname()[1]
+        if self._tenants is None:
+            return ListenerRules.local(standing_token(Path(self._address.file("token"))), port)
+        return server_rules(self._settings, self._tenants.verify, port)
 
     def _tls(self) -> dict[str, Any]:
         """The TLS files, if configured; otherwise a proxy may terminate TLS."""
@@ -157,10 +155,9 @@ class Service:
             return self.addresses()["http"]
         loopback = next((extra for extra in self._extra if extra.path is None), None)
         if loopback is None:
-            self._token = self._token or standing_token(Path(self._address.file("token")))
             loopback = ExtraListener(tcp_socket(LOOPBACK, 0))
             self._extra.append(loopback)
-            serve(loopback.socket, ListenerRules.local(self._token, loopback.socket.getsockname()[1]))
+            serve(loopback.socket, self._rules(loopback))
         return loopback.address
 
     def _warm_up(self) -> None:
