@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
+from importlib import resources
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -135,16 +136,7 @@ PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-code, pre { font-family: ui-monospace, monospace; font-size: 0.9em; }
-pre { background: #8881; padding: 0.75rem; overflow: auto; border-radius: 6px; }
-summary { cursor: pointer; padding: 0.25rem 0; }
-summary b { display: inline-block; min-width: 4.5rem; }
-h2 { text-transform: capitalize; margin-top: 2rem; }
-small { color: #777; }
-@media (prefers-color-scheme: dark) { body { background: #161616; color: #ddd; } }
-"""
+STYLE = resources.files(__package__).joinpath("docs.css").read_text(encoding="utf-8")
 
 
 def page(document: Schema) -> str:
