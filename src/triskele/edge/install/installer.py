@@ -147,19 +147,13 @@ class _TargetFile:
 
     def change(self, after: bytes | None, original: bytes | None, folders: tuple[Path, ...], token: str) -> Change:
         """The change of the file to this content."""
-        client, purpose = self._client.name, self._purpose
+        client, file = self._client.name, self._file
+        purpose = "the MCP server triskele, with tools to recall and store memories"
+        if file.events is not None:
+            purpose = f"hooks that give memories to the agent ({', '.join(file.events)})"
+        if file.reserved_by is not None and self._target.project is None:
+            purpose += f", and the name triskele in {file.reserved_by}: no repository can put a server in its place"
         return Change(self.path, self.before, after, original, folders, client=client, token=token, purpose=purpose)
-
-    @property
-    def _purpose(self) -> str:
-        """What the entries in the file are for."""
-        file = self._file
-        if file.events is None:
-            return "the MCP server triskele, with tools to recall and store memories"
-        hooks = f"hooks that give memories to the agent ({', '.join(file.events)})"
-        if file.reserved_by is None or self._target.project is not None:
-            return hooks
-        return f"{hooks}, and the name triskele in {file.reserved_by}: no repository can put a server in its place"
 
 
 def plan_install(client: Client, target: InstallTarget) -> list[Change]:

@@ -50,23 +50,19 @@ def find(text: str, path: Path) -> Slot | None:
 
 def put(text: str, path: Path, value: Any) -> str:
     """The document with this value at the path; missing objects are added."""
-    slot = find(text, path)
-    if slot is not None:
+    if (slot := find(text, path)) is not None:
         written = _written(value, text, _line_indent(text, slot.value_start))
         return text[: slot.value_start] + written + text[slot.end :]
-    for depth in range(len(path) - 1, 0, -1):
-        if (holder := find(text, path[:depth])) is not None:
-            return _insert(text, _container(holder, dict, path[:depth]), path[depth], value)
-        value = {path[depth]: value}
-    return _insert(text, _container(find(text, ()), dict, ()), path[0], value)
+    *parent, key = path
+    if (holder := find(text, parent)) is None:
+        return put(text, parent, {key: value})
+    return _insert(text, holder, parent, key, value)
 
 
 def append(text: str, path: Path, value: Any) -> str:
     """Append a value to the array at a path, added if missing."""
     slot = find(text, path)
-    if slot is None:
-        return put(text, path, [value])
-    return _insert(text, _container(slot, list, path), None, value)
+    return put(text, path, [value]) if slot is None else _insert(text, slot, path, None, value)
 
 
 def drop(text: str, path: Path) -> str:
@@ -119,15 +115,11 @@ def _slots(text: str, at: int) -> list[Slot]:
     return slots
 
 
-def _container(slot: Slot | None, kind: type, path: Path) -> Slot:
-    if slot is None or not isinstance(slot.value, kind):
-        wanted = "an object" if kind is dict else "a list"
-        raise BadInput(f"{'.'.join(map(str, path)) or 'the document'} is not {wanted}")
-    return slot
-
-
-def _insert(text: str, holder: Slot, key: str | int | None, value: Any) -> str:
-    """Add a last slot to a container in its present layout."""
+def _insert(text: str, holder: Slot, path: Path, key: str | int | None, value: Any) -> str:
+    """Add a last slot to the container at a path in its present layout; a list takes no key."""
+    kind, form = (list, "a list") if key is None else (dict, "an object")
+    if not isinstance(holder.value, kind):
+        raise BadInput(f"{'.'.join(map(str, path)) or 'the document'} is not {form}")
     slots = _slots(text, holder.value_start)
     name = "" if key is None else json.dumps(key, ensure_ascii=False) + ": "
     if slots:
