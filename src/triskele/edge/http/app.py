@@ -299,7 +299,7 @@ class LazyApp:
     async def _keep(self, ready: asyncio.Future[Starlette]) -> None:
         # The task that enters the lifespan must be the one that leaves it.
         try:
-            app = await to_thread.run_sync(self._imported)
+            app: Starlette = await to_thread.run_sync(lambda: import_module(self._module).http_app(self._context))
             async with app.router.lifespan_context(app):
                 ready.set_result(app)
                 await self._stopping.wait()
@@ -308,10 +308,6 @@ class LazyApp:
                 raise
             self._app = None
             ready.set_exception(error)
-
-    def _imported(self) -> Starlette:
-        app: Starlette = import_module(self._module).http_app(self._context)
-        return app
 
 
 def error_place(error: BaseException) -> str:

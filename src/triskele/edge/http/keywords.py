@@ -37,8 +37,6 @@ class Request:
     def __init__(self, operation: Operation) -> None:
         self._fields = dict(_parameters(operation))
         self.adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(_strict(operation.name, self._fields))
-        body = {name: kind for name, kind in self._fields.items() if name not in operation.in_path}
-        self.rest: TypeAdapter[dict[str, Any]] = TypeAdapter(_strict(operation.name, body))
 
     def checked(self, path: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Check the options of path and body or query; refuse unknown ones."""

@@ -43,7 +43,7 @@ def document(operations: Sequence[Operation]) -> Schema:
     ]
     for operation in operations:
         types.append((operation, "serialization", TypeAdapter(operation.reply)))
-        types.append((operation, "validation", operation.request.rest))
+        types.append((operation, "validation", operation.request.adapter))
     schemas, rest = TypeAdapter.json_schemas(types, ref_template=_REF)
     components: Schema = rest.get("$defs", {})
     components["Hit"] = _flat_hit(components)
@@ -105,14 +105,19 @@ def _described(operation: Operation, request: Schema, reply: Schema) -> Schema:
         "responses": responses,
         "x-scope": operation.scope,
     }
-    required, in_path = request.get("required", []), {"type": "string", "minLength": 1, "maxLength": 2000}
+    in_path = {"type": "string", "minLength": 1, "maxLength": 2000}
     parameters = [{"name": name, "in": "path", "required": True, "schema": in_path} for name in operation.in_path]
+    properties = {name: schema for name, schema in request["properties"].items() if name not in operation.in_path}
+    required = [name for name in request.get("required", ()) if name not in operation.in_path]
     if operation.has_body:
-        described["requestBody"] = {"required": bool(required), "content": {JSON: {"schema": request}}}
+        body = {**request, "properties": properties, "required": required}
+        if not required:
+            del body["required"]
+        described["requestBody"] = {"required": bool(required), "content": {JSON: {"schema": body}}}
     else:
         parameters += [
             {"name": name, "in": "query", "required": name in required, "schema": _without_null(schema)}
-            for name, schema in request.get("properties", {}).items()
+            for name, schema in properties.items()
         ]
     if parameters:
         described["parameters"] = parameters
