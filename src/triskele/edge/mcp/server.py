@@ -22,7 +22,6 @@ from mcp.types import (
     GetPromptResult,
     InputRequiredResult,
     JSONRPCError,
-    JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
@@ -137,112 +136,88 @@ async def serve_stream(
 
     A client whose environment chooses another store is refused there.
     """
-    lines = _lines(reader)
+    stream, header = _Stream(reader, writer), None
     try:
-        header = None
         with anyio.move_on_after(_HEADER_S):
-            header = parsed(await anext(lines, b""))
+            header = parsed(await anext(stream.lines, b""))
         if header is None:
             return
         choice = header.get("choice", NO_CHOICE)
         is_choice = isinstance(choice, list | tuple) and [type(part) for part in choice] == [str] * len(NO_CHOICE)
         if not is_choice or not serves(choice):
-            await _write(writer, json.dumps({"version": __version__, "refused": OTHER_STORE}))
+            await stream.write(json.dumps({"version": __version__, "refused": OTHER_STORE}))
             return
-        await _write(writer, json.dumps({"version": __version__}))
-        await _converse(open_engine, header, lines, writer)
+        await stream.write(json.dumps({"version": __version__}))
+        folder, project, token = header.get("folder"), header.get("project"), header.get("token")
+        server = build(
+            open_engine,
+            folder=Path(folder) if isinstance(folder, str) and folder else None,
+            project=project if isinstance(project, str) else None,
+            token=token if isinstance(token, str) else "",
+        )
+        inbound, to_serve = anyio.create_memory_object_stream[Inbound](0)
+        answered, to_answer = anyio.create_memory_object_stream[SessionMessage](0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stream.receive, inbound)
+            tasks.start_soon(stream.send, to_answer)
+            await server.converse(to_serve, answered)
+            tasks.cancel_scope.cancel()
     finally:
-        await lines.aclose()
+        await stream.lines.aclose()
         writer.close()
 
 
-async def _converse(
-    open_engine: Callable[[], Engine],
-    header: dict[str, Any],
-    lines: AsyncGenerator[bytes],
-    writer: asyncio.StreamWriter,
-) -> None:
-    folder, project, token = header.get("folder"), header.get("project"), header.get("token")
-    server = build(
-        open_engine,
-        folder=Path(folder) if isinstance(folder, str) and folder else None,
-        project=project if isinstance(project, str) else None,
-        token=token if isinstance(token, str) else "",
-    )
-    inbound, to_serve = anyio.create_memory_object_stream[Inbound](0)
-    answered, to_answer = anyio.create_memory_object_stream[SessionMessage](0)
-    open_requests = _Requests()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_receive, lines, writer, inbound, open_requests)
-        tasks.start_soon(_send, to_answer, writer, open_requests)
-        await server.converse(to_serve, answered)
-        tasks.cancel_scope.cancel()
+class _Stream:
+    """Messages in both directions as lines, and the ids of requests without an answer."""
 
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self.lines = _lines(reader)
+        self._open: set[RequestId] = set()
+        self._answered = anyio.Event()
 
-class _Requests:
-    """Unanswered requests, which the SDK drops when a client closes its side."""
+    async def write(self, line: str) -> None:
+        """Write a line, unless the client has closed the connection."""
+        with suppress(ConnectionError):
+            self._writer.write(f"{line}\n".encode())
+            await self._writer.drain()
 
-    def __init__(self) -> None:
-        self._ids: set[RequestId] = set()
-        self._changed = anyio.Event()
+    async def receive(self, inbound: MemoryObjectSendStream[Inbound]) -> None:
+        """Pass messages on until the client closes its side and its requests are answered."""
+        async with inbound:
+            async for line in self.lines:
+                try:
+                    refused = refusal(line)
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False) if refused is None else None
+                except ValueError:
+                    refused, message = not_a_message(line), None
+                if message is None:
+                    await self.write(json.dumps(refused))
+                    continue
+                if isinstance(message, JSONRPCRequest):
+                    self._open.add(message.id)
+                elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+                    self._close((message.params or {}).get("requestId"))
+                await inbound.send(SessionMessage(message))
+            # The SDK would drop the requests that are open.
+            with anyio.move_on_after(_DRAIN_S):
+                while self._open:
+                    self._answered = anyio.Event()
+                    await self._answered.wait()
 
-    def note(self, message: JSONRPCMessage) -> None:
-        """Record a message in either direction."""
-        if isinstance(message, JSONRPCRequest):
-            self._ids.add(message.id)
-        elif isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-            self._ids.discard(message.id)
-        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            # The id that a client cancels may be of any type.
-            with suppress(TypeError):
-                self._ids.discard((message.params or {}).get("requestId", ""))
-        self._changed.set()
+    async def send(self, to_answer: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        """Write the server's messages."""
+        async with to_answer:
+            async for reply in to_answer:
+                await self.write(reply.message.model_dump_json(by_alias=True, exclude_unset=True))
+                if isinstance(reply.message, JSONRPCResponse | JSONRPCError):
+                    self._close(reply.message.id)
 
-    async def are_answered(self) -> None:
-        """Wait a short time for the last answer."""
-        with anyio.move_on_after(_DRAIN_S):
-            while self._ids:
-                self._changed = anyio.Event()
-                await self._changed.wait()
-
-
-async def _receive(
-    lines: AsyncGenerator[bytes],
-    writer: asyncio.StreamWriter,
-    inbound: MemoryObjectSendStream[Inbound],
-    open_requests: _Requests,
-) -> None:
-    async with inbound:
-        async for line in lines:
-            try:
-                refused = refusal(line)
-                message = jsonrpc_message_adapter.validate_json(line, by_name=False) if refused is None else None
-            except ValueError:
-                refused, message = not_a_message(line), None
-            if message is None:
-                await _write(writer, json.dumps(refused))
-                continue
-            if not isinstance(message, JSONRPCResponse | JSONRPCError):
-                open_requests.note(message)
-            await inbound.send(SessionMessage(message))
-        await open_requests.are_answered()
-
-
-async def _send(
-    to_answer: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter, open_requests: _Requests
-) -> None:
-    async with to_answer:
-        async for reply in to_answer:
-            await _write(writer, reply.message.model_dump_json(by_alias=True, exclude_unset=True))
-            if isinstance(reply.message, JSONRPCResponse | JSONRPCError):
-                open_requests.note(reply.message)
-
-
-async def _write(writer: asyncio.StreamWriter, line: str) -> None:
-    # The client may have closed the connection.
-    with suppress(ConnectionError):
-        writer.write(f"{line}\n".encode())
-        await writer.drain()
+    def _close(self, id: Any) -> None:
+        # The id that a client cancels may be of any type.
+        with suppress(TypeError):
+            self._open.discard(id)
+        self._answered.set()
 
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncGenerator[bytes]:
