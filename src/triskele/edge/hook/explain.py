@@ -14,7 +14,7 @@ from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.replies.rooms import HookCall
 from triskele.text.words import has_topic
-from triskele.types import Answer, Memory
+from triskele.types import Answer, Hit, Memory
 
 _SILENT = ("pre-compact", "stop", "session-end")
 
@@ -79,14 +79,11 @@ def _prompt(settings: AgentSettings, injector: Injector, query: str, conversatio
     untrusted = _untrusted(injector, answer, conversation)
     trusted = [hit for hit in answer.hits if conversation.trusts(hit.memory)]
     holder_ids = {hit.memory.id for hit in injector.holders(query, trusted)}
-    considered = [
-        Considered(memory, untrusted[memory.id])
-        if memory.id in untrusted
-        else _considered(answer, memory, injected, conversation, holder_ids, is_sure)
-        for memory in (hit.memory for hit in answer.hits)
-    ]
-    listed_ids = {each.memory.id for each in considered}
-    considered += [Considered(memory) for memory in injected if memory.id not in listed_ids]
+    best, count = conversation.best_score(answer), len(injected)
+    reasons = {hit.memory.id: _left_out(hit, best, count, conversation, holder_ids, is_sure) for hit in answer.hits}
+    reasons |= {memory.id: "" for memory in injected} | untrusted
+    memories = {memory.id: memory for memory in (*(hit.memory for hit in answer.hits), *injected)}
+    considered = tuple(Considered(memory, reasons[id]) for id, memory in memories.items())
     if injected:
         verdict = _speaks(injected)
     elif chosen:
@@ -108,7 +105,7 @@ def _prompt(settings: AgentSettings, injector: Injector, query: str, conversatio
         verdict = f"silent: {injection.NO_HOLDER}"
     else:
         verdict = "silent: everything relevant is in the conversation already"
-    return Explanation(verdict=verdict, confidence=answer.confidence, considered=tuple(considered))
+    return Explanation(verdict=verdict, confidence=answer.confidence, considered=considered)
 
 
 def _untrusted(injector: Injector, answer: Answer, conversation: Conversation) -> dict[str, str]:
@@ -121,34 +118,23 @@ def _untrusted(injector: Injector, answer: Answer, conversation: Conversation) -
     return written | {id: reason.format(name, "shares") for id, name in sharers.items()}
 
 
-def _considered(
-    answer: Answer,
-    memory: Memory,
-    injected: Sequence[Memory],
-    conversation: Conversation,
-    holder_ids: Set[str],
-    is_sure: bool,
-) -> Considered:
-    """One hit, with the first reason that keeps it out."""
-    if memory.id in {each.id for each in injected}:
-        return Considered(memory)
-    hit = next(each for each in answer.hits if each.memory.id == memory.id)
-    best = conversation.best_score(answer)
+def _left_out(
+    hit: Hit, best: float, injected: int, conversation: Conversation, holder_ids: Set[str], is_sure: bool
+) -> str:
+    """The first reason that keeps a hit out of a prompt."""
     if not is_sure:
-        reason = "the answer is not sure enough"
-    elif memory.id not in holder_ids:
-        reason = "it does not hold the word as a word of its own"
-    elif not conversation.is_not_in_context(memory):
-        reason = "this conversation has it already"
-    elif hit.superseded:
-        reason = "superseded"
-    elif hit.score < injection.LEAST_SHARE * best:
-        reason = f"its score {hit.score:.2f} is below half of the best ({best:.2f})"
-    elif len(injected) >= injection.MOST_MEMORIES:
-        reason = f"a prompt gets at most {injection.MOST_MEMORIES} memories"
-    else:
-        reason = "a near-duplicate of another hit, or too long for agents.budget_tokens"
-    return Considered(memory, reason)
+        return "the answer is not sure enough"
+    if hit.memory.id not in holder_ids:
+        return "it does not hold the word as a word of its own"
+    if not conversation.is_not_in_context(hit.memory):
+        return "this conversation has it already"
+    if hit.superseded:
+        return "superseded"
+    if hit.score < injection.LEAST_SHARE * best:
+        return f"its score {hit.score:.2f} is below half of the best ({best:.2f})"
+    if injected >= injection.MOST_MEMORIES:
+        return f"a prompt gets at most {injection.MOST_MEMORIES} memories"
+    return "a near-duplicate of another hit, or too long for agents.budget_tokens"
 
 
 def _session_start(injector: Injector) -> Explanation:
