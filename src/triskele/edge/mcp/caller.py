@@ -40,11 +40,9 @@ class CallerContext:
 
     def placed(self, engine: Engine) -> Engine:
         """The memory in the project of the requests."""
-        name = self.project or engine.settings.project
-        is_known = self.folder is not None and self.folder.is_absolute()
         # The root folder has no project: what names none belongs everywhere.
-        folder = self.folder if self.folder is not None and is_known else Path(Path.cwd().anchor)
-        return engine.working_in(folder, name)
+        folder = self.folder if self.folder and self.folder.is_absolute() else Path(Path.cwd().anchor)
+        return engine.working_in(folder, self.project or engine.settings.project)
 
 
 Request = Context[CallerContext, Any]
