@@ -281,21 +281,20 @@ def answer(event: str, environ: Mapping[str, str], began: float) -> None:
     address = None
     try:
         address = Address(environ)
-        if not _is_name(event):
+        if not 0 < len(event) <= 40 or not _NAME_LETTERS.issuperset(event):
             event = "?"
             raise NoAnswer("unknown event name")
         ends = began + deadline_s(environ)
         text, is_outdated = ask(address, event, _read(ends), ends, environ)
-        _write(text)
+        while text:
+            text = text[_system.write(1, text) :]
         if is_outdated:
             start(address, environ)
     except Exception as error:
+        # Of other errors only the type is logged: their messages may quote the prompt.
+        fault = f"{type(error).__name__} {getattr(error, 'strerror', None) or ''}".strip()
         if address is not None:
-            log(address, f"{event} gave nothing: {_reason(error)}")
-
-
-def _is_name(text: str) -> bool:
-    return 0 < len(text) <= 40 and _NAME_LETTERS.issuperset(text)
+            log(address, f"{event} gave nothing: {error if isinstance(error, NoAnswer) else fault}")
 
 
 def _token(text: str) -> str:
@@ -310,13 +309,6 @@ def _content(path: str) -> str:
             return file.read()
     except OSError:
         return ""
-
-
-def _reason(error: Exception) -> str:
-    # Of other errors only the type is logged: their messages may quote the prompt.
-    if isinstance(error, NoAnswer):
-        return str(error)
-    return f"{type(error).__name__} {getattr(error, 'strerror', None) or ''}".strip()
 
 
 def deadline_s(environ: Mapping[str, str]) -> float:
@@ -343,11 +335,6 @@ def _read(ends: float) -> bytes:
         size += len(piece)
         if size > MAX_INPUT:
             raise NoAnswer("the event is larger than 1 MB")
-
-
-def _write(text: bytes) -> None:
-    while text:
-        text = text[_system.write(1, text) :]
 
 
 def exchange(
