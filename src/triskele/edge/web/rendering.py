@@ -153,7 +153,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {each.__name__: each for each in (age, day, moment, count, plural, query, size, pairs)}
+    templates.filters |= {each.__name__: each for each in (age, day, moment, pairs, plural, query, size)}
+    templates.filters["count"] = "{:,}".format
     templates.globals |= {"static": static, "prefix": PREFIX, "version": __version__}
     return templates
 
@@ -251,11 +252,6 @@ def day(value: datetime | None) -> str:
 def moment(value: datetime | None) -> str:
     """A date and the time of the day, in UTC."""
     return "" if value is None else f"{value:%Y-%m-%d %H:%M}"
-
-
-def count(value: int) -> str:
-    """A number with separators."""
-    return f"{value:,}"
 
 
 def pairs(values: Iterable[Any]) -> list[tuple[str, str]]:
