@@ -132,6 +132,16 @@ LISTED_MS = 3_600_000
 _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 _SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 
+_SERVER = {"name": NAME, "title": TITLE, "version": VERSION, "description": DESCRIPTION}
+_INTRODUCTION = {
+    "capabilities": {
+        "prompts": {"listChanged": False},
+        "resources": {"listChanged": False, "subscribe": False},
+        "tools": {"listChanged": False},
+    },
+    "instructions": INSTRUCTIONS,
+}
+
 Message = dict[str, Any]
 
 
@@ -152,7 +162,7 @@ def _initialized(params: Message) -> Message | None:
         return None
     if not isinstance(client.get("name"), str) or not isinstance(client.get("version"), str):
         return None
-    return {**_introduction(), "protocolVersion": version, "serverInfo": _server()}
+    return {**_INTRODUCTION, "protocolVersion": version, "serverInfo": _SERVER}
 
 
 def _discovered(meta: Any) -> Message | None:
@@ -161,30 +171,10 @@ def _discovered(meta: Any) -> Message | None:
     if not isinstance(meta.get(_CAPABILITIES_KEY), dict):
         return None
     return {
-        **_introduction(),
+        **_INTRODUCTION,
         "supportedVersions": [MODERN],
         "resultType": "complete",
         "cacheScope": "public",
         "ttlMs": LISTED_MS,
-        "_meta": {_SERVER_KEY: _server()},
-    }
-
-
-def _introduction() -> Message:
-    return {
-        "capabilities": {
-            "prompts": {"listChanged": False},
-            "resources": {"listChanged": False, "subscribe": False},
-            "tools": {"listChanged": False},
-        },
-        "instructions": INSTRUCTIONS,
-    }
-
-
-def _server() -> Message:
-    return {
-        "name": NAME,
-        "title": TITLE,
-        "version": VERSION,
-        "description": DESCRIPTION,
+        "_meta": {_SERVER_KEY: _SERVER},
     }
