@@ -110,12 +110,12 @@ def _copy_permissions(old: Path, new: str) -> None:
     try:
         state = old.stat()
     except FileNotFoundError:
-        return os.chmod(new, _OWNER_ONLY)
-    os.chmod(new, stat.S_IMODE(state.st_mode))
-    if os.name == "posix" and (state.st_uid, state.st_gid) != (os.getuid(), os.getgid()):
-        with suppress(PermissionError):
-            os.chown(new, state.st_uid, state.st_gid)
-    return None
+        os.chmod(new, _OWNER_ONLY)
+    else:
+        os.chmod(new, stat.S_IMODE(state.st_mode))
+        if os.name == "posix" and (state.st_uid, state.st_gid) != (os.getuid(), os.getgid()):
+            with suppress(PermissionError):
+                os.chown(new, state.st_uid, state.st_gid)
 
 
 @contextmanager
