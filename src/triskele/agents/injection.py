@@ -38,8 +38,6 @@ _NAMES = re.compile(r"(?<![.!?]\s)(?<!^)\b(?:[A-Z][\w-]{2,}|\w+[_/.-]\w[\w/.-]*|
 CONSIDERED = 20
 # A hit below this share of the best score is not worth its tokens.
 LEAST_SHARE = 0.5
-NO_TOPIC = "the prompt has no topic"
-NO_HOLDER = "no memory holds a word of the prompt as a word of its own"
 # More distract more than they help.
 MOST_MEMORIES = 5
 # Clients cut longer texts.
@@ -218,22 +216,17 @@ class Injector:
         """Why a prompt gets none of the memories of an answer, without any text of them; `chosen` did not fit."""
         least = self._settings.agents.least_confidence
         if chosen:
-            return self.too_long()
+            return f"all that is relevant is too long for agents.budget_tokens ({self._settings.agents.budget_tokens})"
         if not has_topic(query):
-            return NO_TOPIC
+            return "the prompt has no topic"
         if not answer.hits:
             return "nothing was found that this client may see"
         if answer.confidence < least:
             return f"the confidence {answer.confidence:.2f} is below agents.least_confidence ({least:g})"
         if not self.holders(query, answer.hits):
-            return NO_HOLDER
+            return "no memory holds a word of the prompt as a word of its own"
         confidence = f"{answer.confidence:.2f}"
         return f"all that is relevant is in the conversation already, or not trusted (confidence {confidence})"
-
-    def too_long(self) -> str:
-        """The reason where none of the chosen memories fits."""
-        budget = self._settings.agents.budget_tokens
-        return f"all that is relevant is too long for agents.budget_tokens ({budget})"
 
     def holders(self, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
         """The hits that hold a bare word of a short prompt.

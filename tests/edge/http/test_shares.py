@@ -371,7 +371,7 @@ def test_hook_explain_names_the_untrusted_writer(server: Server) -> None:  # noq
         assert "Zurich" in _given(his, question, session="7") and _given(his, question, session="7") == ""
         told = explain(server.tenants.engine("bob"), *event)
         assert [each.memory.id for each in told.considered] == [shared, own]
-        assert told.verdict == "silent: everything relevant is in the conversation already"
+        assert "silent: all that is relevant is in the conversation already" in told.verdict
         # Now the best hit of his own is hers by its words.
         written = his.remember("The hangar is closed").id
         his.sharing.share("memory", written, "user", "ada", access="write")

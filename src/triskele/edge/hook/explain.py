@@ -13,7 +13,6 @@ from triskele.config import AgentSettings
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.replies.rooms import HookCall
-from triskele.text.words import has_topic
 from triskele.types import Answer, Hit, Memory
 
 _SILENT = ("pre-compact", "stop", "session-end")
@@ -86,25 +85,12 @@ def _prompt(settings: AgentSettings, injector: Injector, query: str, conversatio
     considered = tuple(Considered(memory, reasons[id]) for id, memory in memories.items())
     if injected:
         verdict = _speaks(injected)
-    elif chosen:
-        verdict = f"silent: {injector.too_long()}"
-    elif not has_topic(query):
-        verdict = f"silent: {injection.NO_TOPIC}"
-    elif not answer.hits:
-        verdict = "silent: nothing was found that this client may see"
-    elif all(hit.memory.id in untrusted for hit in answer.hits):
+    elif answer.hits and not chosen and all(hit.memory.id in untrusted for hit in answer.hits):
         verdict = "silent: everything found is shared or written by users whom you do not trust"
-    elif not is_sure:
-        verdict = (
-            f"silent: the confidence {answer.confidence:.2f} is below agents.least_confidence"
-            f" ({settings.least_confidence:g})"
-        )
-    elif next(hit.memory.id for hit in answer.hits if conversation.trusts(hit.memory)) in untrusted:
+    elif is_sure and not chosen and any(hit.memory.id in untrusted for hit in trusted[:1]):
         verdict = "silent: the best hit is written by a user whom you do not trust"
-    elif not holder_ids:
-        verdict = f"silent: {injection.NO_HOLDER}"
     else:
-        verdict = "silent: everything relevant is in the conversation already"
+        verdict = f"silent: {injector.why_nothing(query, answer, chosen)}"
     return Explanation(verdict=verdict, confidence=answer.confidence, considered=considered)
 
 
