@@ -35,7 +35,7 @@ from triskele.edge.cli.demo import temporary_memory
 from triskele.edge.process import connect
 from triskele.engine.local import LocalEngine
 from triskele.text.words import tokens_of
-from triskele.types import LEAST_CONFIDENCE, LinkKind
+from triskele.types import LinkKind
 
 THRESHOLDS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)
 CONVERSATIONS = ("locomo", "realtalk", "beam_100k", "longmemeval_s_heads")
@@ -180,8 +180,8 @@ def everyday_store(name: str) -> Iterator[tuple[LocalEngine, Dataset, dict[str, 
 
 def _everyday(halves: Sequence[str]) -> None:
     short = [query for name in STORES for query in load_dataset(EVERYDAY / name).queries if query.type == "idle"]
-    print("| store | questions | n | first | top 3 | good | right first and good | hook: right | hook: silent |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| store | questions | n | first | top 3 | good | weak | first: good | weak | hook: right | hook: silent |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     together: dict[str, list[tuple[bool, ...]]] = defaultdict(list)
     for name in STORES:
         with everyday_store(name) as (engine, data, ids):
@@ -197,12 +197,14 @@ def _everyday(halves: Sequence[str]) -> None:
 
 
 def _answered(engine: LocalEngine, query: BenchQuery, gold: frozenset[str], moment: str) -> tuple[bool, ...]:
-    """First, in the top 3, shown as good, first and good; what the hook gives holds the right one; it gives nothing."""
+    """First, in the top 3; good, weak; first and good, first and weak; the hook gives the right one, nothing."""
     answer = engine.recall(query.text, as_of=moment, logged=False)
-    top, is_good = [hit.memory.id in gold for hit in answer.hits[:3]], answer.confidence >= LEAST_CONFIDENCE
+    top = [hit.memory.id in gold for hit in answer.hits[:3]]
+    fits = [answer.fit == fit for fit in ("good", "weak")]
     met = _meet(engine, Asked(query, "", engine.project, gold))
     met = met if met.confidence >= engine.settings.agents.least_confidence else NOTHING
-    return any(top[:1]), any(top), is_good, any(top[:1]) and is_good, met.found > 0, not met.given
+    first = any(top[:1])
+    return first, any(top), *fits, *(first and fit for fit in fits), met.found > 0, not met.given
 
 
 def _everyday_lines(name: str, rows: Mapping[str, Sequence[tuple[bool, ...]]]) -> None:

@@ -474,8 +474,9 @@ class Agreement:
     """the share of the first five that stayed among them"""
 
 
-# Below this nothing fits well: about one answer in ten is right.
-LEAST_CONFIDENCE = 0.15
+Fit = Literal["good", "weak", "none"]
+# The least confidence of a good and of a weak match.
+GOOD_MATCH, WEAK_MATCH = 0.15, 0.04
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -497,6 +498,11 @@ class Answer:
     wordings: tuple[str, ...] = ()
     period: Period | None = None
     within: Period | None = None
+
+    @property
+    def fit(self) -> Fit:
+        """How well the best hit matches."""
+        return "good" if self.confidence >= GOOD_MATCH else "weak" if self.confidence >= WEAK_MATCH else "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ def test_recall_has_the_fields_of_the_contract(run: Run, add: Add) -> None:
     id = add("We deploy with Argo CD, not Helm hooks", "--category", "decisions", "--tags", "release")
     document = run("recall", "argo release", "--json").json
     names = {"hits", "resolutions", "confidence", "project", "took_ms", "waiting", "missing", "agreement", "wordings"}
-    names |= {"period", "within", "times"}
+    names |= {"fit", "period", "within", "times"}
     assert set(document) == names
     assert document["project"] == "shop"
     assert 0 < document["confidence"] <= 1
@@ -312,11 +312,23 @@ def test_rerank_cross_without_a_model_names_the_command(run: Run, add: Add) -> N
         assert refused.is_refused(2, "`triskele config set rerank.model bundled`")
 
 
-def test_recall_marks_answers_of_low_confidence(run: Run, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("good", "weak", "fit", "line"),
+    [
+        (0.0, 0.0, "good", ""),
+        (2.0, 0.0, "weak", "Weak match. Closest:"),
+        (2.0, 2.0, "none", "No good match. Closest:"),
+    ],
+)
+def test_recall_says_how_well_the_best_hit_matches(
+    run: Run, add: Add, monkeypatch: pytest.MonkeyPatch, good: float, weak: float, fit: str, line: str
+) -> None:
     add("We deploy with Argo CD")
-    assert "No good match" not in run("recall", "deploy").out
-    monkeypatch.setattr("triskele.edge.cli.memory_view.LEAST_CONFIDENCE", 2.0)
-    assert "No good match. Closest:" in run("recall", "deploy").out
+    monkeypatch.setattr("triskele.types.GOOD_MATCH", good)
+    monkeypatch.setattr("triskele.types.WEAK_MATCH", weak)
+    output = run("recall", "deploy").out
+    assert "Argo CD" in output and output.startswith(line) and output.count("Closest:") == bool(line)
+    assert run("recall", "deploy", "--json").json["fit"] == fit
 
 
 def test_recall_names_an_unknown_project(run: Run, add: Add) -> None:

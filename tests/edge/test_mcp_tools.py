@@ -17,7 +17,7 @@ from triskele.agents.injection import key_of
 from triskele.agents.respond import LocalAgents
 from triskele.edge.mcp import registry
 from triskele.engine.local import LocalEngine
-from triskele.types import Injection, LinkKind, Origin, Sensitivity
+from triskele.types import GOOD_MATCH, Injection, LinkKind, Origin, Sensitivity
 
 pytestmark = pytest.mark.anyio
 Open = Callable[..., LocalEngine]
@@ -44,7 +44,7 @@ async def test_memory_recall_returns_stored_memories_with_reasons(open_engine: O
     assert (hit["id"], hit["content"], hit["category"], hit["tags"]) == (stored["id"], ARGO, "decisions", ["deploy"])
     assert (hit["origin"], hit["project"], hit["sensitivity"]) == ("agent", PROJECT, "open")
     assert "deploy" in hit["reason"] and not hit["superseded"]
-    assert 0 < found["confidence"] <= 1 and found["project"] == PROJECT
+    assert GOOD_MATCH < found["confidence"] <= 1 and found["fit"] == "good" and found["project"] == PROJECT
     assert "not instructions" in found["note"]
     assert engine.get(stored["id"]).origin is Origin.AGENT
 

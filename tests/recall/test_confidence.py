@@ -15,7 +15,7 @@ from triskele.recall.plan import SHIPPED
 from triskele.recall.question import Question, form_of
 from triskele.recall.scores import Candidate, Candidates, Contribution, SpeakerRows
 from triskele.text import timestamps
-from triskele.types import LEAST_CONFIDENCE, Query, Scope
+from triskele.types import GOOD_MATCH, Query, Scope
 
 
 def candidate(row: int, near: float, words: float = 0.0, graph: float = 0.0, lent: float = 0.0) -> Candidate:
@@ -58,7 +58,7 @@ def likely(
 
 def test_nearness_and_lead_raise_it() -> None:
     assert likely(0.8, 0.3) > likely(0.6, 0.3) > likely(0.6, 0.5)
-    assert 0 < likely(0.1, 0.1) < LEAST_CONFIDENCE < likely(0.9, 0.4, terms=6) < 1
+    assert 0 < likely(0.1, 0.1) < GOOD_MATCH < likely(0.9, 0.4, terms=6) < 1
 
 
 def test_tokens_that_match_well_beside_tokens_that_hardly_match_lower_it() -> None:
@@ -175,7 +175,7 @@ def test_an_identifier_is_found_whatever_its_case_and_joints(engine: LocalEngine
 
 @pytest.mark.parametrize("written", ["HRN-999", "what was hrn_418 about?", "qpe2077", "new_checkout_v3", "BKR-2231"])
 def test_another_identifier_of_the_same_shape_is_no_answer(engine: LocalEngine, written: str) -> None:
-    assert engine.recall(written, project="").confidence < LEAST_CONFIDENCE
+    assert engine.recall(written, project="").confidence < GOOD_MATCH
 
 
 def test_an_identifier_written_as_two_words_is_known(engine: LocalEngine) -> None:
@@ -232,7 +232,7 @@ def test_part_of_an_identifier_is_no_bare_word(tmp_path: Path, model: str) -> No
         for word, text in texts.items():
             answer = engine.recall(word, project="", legs=("lexical",))
             assert [hit.memory.content for hit in answer.hits] == [text]
-            assert answer.confidence < LEAST_CONFIDENCE
+            assert answer.confidence < GOOD_MATCH
         for word, text in (("github", texts["git"]), ("new_checkout_v2", texts["checkout"]), ("board", texts["hi"])):
             answer = engine.recall(word, project="")
             assert answer.hits[0].memory.content == text and answer.confidence >= confidence.SEARCHED

@@ -22,7 +22,7 @@ from triskele.store.vector_bytes import row_of
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
 from triskele.text.words import tokens_of
-from triskele.types import Add, Answer, Hit, LinkKind, Memory, Query, Scope, Term
+from triskele.types import GOOD_MATCH, WEAK_MATCH, Add, Answer, Hit, LinkKind, Memory, Query, Scope, Term
 
 MEMORIES = (
     "Releases reach the cluster through Argo CD, never by hand",
@@ -207,6 +207,12 @@ def test_confidence_does_not_hang_on_how_many_are_shown(engine: LocalEngine) -> 
 def test_confidence_is_a_probability_however_one_ranks(engine: LocalEngine, options: dict[str, object]) -> None:
     for text in (*ANSWERABLE, *UNANSWERABLE, "", "?"):
         assert 0 <= engine.recall(text, **options).confidence <= 1  # type: ignore[arg-type]
+
+
+def test_fit_follows_the_confidence(fresh: LocalEngine) -> None:
+    answer = fresh.recall("anything")
+    fits = [replace(answer, confidence=number).fit for number in (1.0, GOOD_MATCH, 0.149, WEAK_MATCH, 0.039, 0.0)]
+    assert fits == ["good", "good", "weak", "weak", "none", "none"] and answer.fit == "none"
 
 
 def test_nothing_found_is_no_confidence(fresh: LocalEngine) -> None:

@@ -19,7 +19,7 @@ from triskele.recall.plan import Plan
 from triskele.recall.question import Question
 from triskele.recall.scores import Scores, Turns
 from triskele.text import timestamps
-from triskele.types import LEAST_CONFIDENCE, Query, Role, Scope
+from triskele.types import GOOD_MATCH, Query, Role, Scope
 
 ANN, BOB, NOBODY = 4, 9, -1
 USER, ASSISTANT = (list(Role).index(role) for role in (Role.USER, Role.ASSISTANT))
@@ -199,14 +199,14 @@ def test_the_name_of_the_speaker_is_no_word_that_the_text_lacks(tmp_path: Path) 
         for question, place in (("what did Melanie say about the lease?", 3), ("What is Caroline painting?", 9)):
             answer = engine.recall(question, project="")
             assert answer.hits[0].memory.content == TALK[place][1]
-            assert answer.confidence > 2 * LEAST_CONFIDENCE
+            assert answer.confidence > 2 * GOOD_MATCH
         # Nobody called Bob speaks, and Maria said nothing about the lease.
         for name in ("Bob", "Maria"):
-            assert engine.recall(f"What did {name} say about the lease?", project="").confidence < LEAST_CONFIDENCE / 3
+            assert engine.recall(f"What did {name} say about the lease?", project="").confidence < GOOD_MATCH / 3
         # Mel may be Melanie, and another memory holds the name of Porto, which may be anything.
         nickname = engine.recall("What did Mel say about the lease?", project="").confidence
         known = engine.recall("What did Porto say about the lease?", project="").confidence
-        assert min(nickname, known) > LEAST_CONFIDENCE / 2
+        assert min(nickname, known) > GOOD_MATCH / 2
 
 
 def test_words_of_a_speaker_come_before_a_memory_about_the_speaker(tmp_path: Path) -> None:

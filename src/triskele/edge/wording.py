@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SUPERSEDED_PREFIX = "[SUPERSEDED] "
 SECRET_PREFIX = "[SECRET] "
+FITS = {"good": "", "weak": "Weak match. Closest:", "none": "No good match. Closest:"}
 VERBS = {
     Verdict.ADD: "keep",
     Verdict.UPDATE: "extends",

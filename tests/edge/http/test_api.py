@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from triskele.edge.http.dispatch import OPERATIONS
 from triskele.edge.http.problems import MEDIA_TYPE
 from triskele.engine.local import LocalEngine
-from triskele.types import Origin
+from triskele.types import GOOD_MATCH, Origin
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def test_recall_returns_reasons_and_evidence(api: TestClient) -> None:
     assert lexical["rank"] == 1 and lexical["contribution"] > 0
     term = lexical["terms"][0]
     assert hit["content"][term["start"] : term["end"]].lower() == term["text"].lower()
-    assert 0 <= answer["confidence"] <= 1
+    assert GOOD_MATCH <= answer["confidence"] <= 1 and answer["fit"] == "good"
 
 
 def test_why_not_returns_stage_and_smallest_change(api: TestClient) -> None:

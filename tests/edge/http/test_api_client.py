@@ -86,6 +86,7 @@ def test_remote_engine_returns_the_values_of_the_engine(remote: RemoteEngine, en
     assert remote.link(outcome.id, LinkKind.SEE_ALSO, other.id).action == "linked"
     assert remote.get(outcome.id).links == engine.get(outcome.id).links != ()
     question = "how do releases reach the cluster?"
+    assert remote.recall(question).fit == "good" and remote.recall("zebra").fit == "none"
     assert untimed(remote.recall(question, limit=5)) == untimed(engine.answer(question, limit=5))
     dated = datetime(2024, 6, 1, tzinfo=UTC)
     assert untimed(remote.recall(question, as_of=dated)) == untimed(engine.answer(question, as_of=dated))

@@ -31,6 +31,24 @@ def test_search_page_shows_words_legs_and_rank_of_a_hit(filled: Browser) -> None
     assert "office plant" not in page
 
 
+@pytest.mark.parametrize(
+    ("good", "weak", "line"),
+    [
+        (0.0, 0.0, ""),
+        (2.0, 0.0, '<p class="soft">Weak match. Closest:</p>'),
+        (2.0, 2.0, '<p class="problem">No good match. Closest:</p>'),
+    ],
+)
+def test_search_page_says_how_well_the_best_hit_matches(
+    filled: Browser, monkeypatch: pytest.MonkeyPatch, good: float, weak: float, line: str
+) -> None:
+    monkeypatch.setattr("triskele.types.GOOD_MATCH", good)
+    monkeypatch.setattr("triskele.types.WEAK_MATCH", weak)
+    page = filled.get("/ui/hits", params={"q": "argo"}).text
+    assert "Argo" in page and line in page and page.count("Closest:") == bool(line)
+    assert "Closest:" not in filled.get("/ui/hits", params={"q": "zebra"}).text
+
+
 def test_search_page_address_follows_the_question(filled: Browser) -> None:
     answer = filled.get("/ui/hits", params={"q": "argo & co", "fusion": "rrf"})
     assert answer.headers["hx-replace-url"] == "/ui?q=argo+%26+co&fusion=rrf"

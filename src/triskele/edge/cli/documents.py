@@ -77,7 +77,7 @@ def _outcome(outcome: Outcome) -> Document:
 def _answer(answer: Answer) -> Document:
     document = {field.name: shown(getattr(answer, field.name)) for field in fields(answer)}
     resolutions = [memory_document(memory) for memory in answer.resolutions]
-    return {**document, "resolutions": resolutions, "took_ms": round(answer.took_ms, 3)}
+    return {**document, "fit": answer.fit, "resolutions": resolutions, "took_ms": round(answer.took_ms, 3)}
 
 
 @shown.register(Hit)

@@ -33,12 +33,11 @@ from triskele.edge.cli.view import (
     size,
     stacked,
 )
-from triskele.edge.wording import SECRET_PREFIX, mark, one_line, passed_over_lines, shown_content
+from triskele.edge.wording import FITS, SECRET_PREFIX, mark, one_line, passed_over_lines, shown_content
 from triskele.text.folders import REMOTE
 from triskele.types import (
     CURATION,
     IMPORT,
-    LEAST_CONFIDENCE,
     SPOKEN,
     USER,
     Action,
@@ -141,8 +140,8 @@ def answer_view(
         yield from time_notes
         yield note(f"Try other words{wider}, or look at `triskele list`.", QUIET)
         return
-    if answer.confidence < LEAST_CONFIDENCE:
-        yield note("No good match. Closest:", WARNING)
+    if doubt := FITS[answer.fit]:
+        yield note(doubt, WARNING if answer.fit == "none" else QUIET)
     yield numbered_rows(
         (Styled(str(rank), QUIET, is_right=True), note(short[hit.memory.id], ID), _hit(hit, short, explain))
         for rank, hit in enumerate(answer.hits, start=1)

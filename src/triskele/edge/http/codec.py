@@ -14,7 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from triskele import types as values
 from triskele.text import timestamps
-from triskele.types import Hit, HitEvidence, LegEvidence, Memory
+from triskele.types import Answer, Hit, HitEvidence, LegEvidence, Memory
 
 Decoder = Callable[[Any], Any]
 
@@ -30,7 +30,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Hit):
         return _flat(value)
     if is_dataclass(value) and not isinstance(value, type):
-        shape = {each.name: to_json(getattr(value, each.name)) for each in fields(value) if each.init}
+        shape = {name: to_json(getattr(value, name)) for name in _names(type(value))}
         # The owner of a shared memory is the user who shares it.
         return {**shape, "owner": shape["shared_by"] or shape["owner"]} if isinstance(value, Memory) else shape
     if isinstance(value, Mapping):
@@ -67,6 +67,12 @@ def _hints(annotated: Any, names: dict[str, Any] | None = None) -> dict[str, Any
         except NameError:
             classes |= vars(import_module(module))
     return get_type_hints(annotated, names, classes)
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    """The fields of a dataclass; an answer has its fit besides."""
+    return (*(each.name for each in fields(kind) if each.init), *(["fit"] if kind is Answer else []))
 
 
 def _flat(hit: Hit) -> dict[str, Any]:

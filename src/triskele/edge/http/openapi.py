@@ -14,6 +14,7 @@ from pydantic.json_schema import JsonSchemaMode
 from triskele import __version__
 from triskele.edge.http.operations import JSON, NDJSON, Operation
 from triskele.edge.http.problems import MEDIA_TYPE, ProblemDetails
+from triskele.types import Fit
 
 _REF = "#/components/schemas/{model}"
 # What any operation may answer besides its own reply.
@@ -47,6 +48,8 @@ def document(operations: Sequence[Operation]) -> Schema:
     schemas, rest = TypeAdapter.json_schemas(types, ref_template=_REF)
     components: Schema = rest.get("$defs", {})
     components["Hit"] = _flat_hit(components)
+    components["Answer"]["properties"]["fit"] = TypeAdapter(Fit).json_schema()
+    components["Answer"]["required"].append("fit")
     paths: dict[str, Schema] = {}
     for operation in operations:
         request = schemas[operation, "validation"]

@@ -71,6 +71,8 @@ class Recalled(Shape):
     resolutions: list[MemoryLine]
     confidence: float
     """how likely the first hit answers, 0 to 1"""
+    fit: types.Fit
+    """how well the first hit matches"""
     project: str
     """the project searched; `*` is all, empty is everywhere"""
     omitted: int

@@ -53,6 +53,7 @@ def memory_recall(
         hits=hits,
         resolutions=[schemas.line(memory) for memory in answer.resolutions],
         confidence=round(answer.confidence, 3),
+        fit=answer.fit,
         project=ALL_PROJECTS if answer.project is None else answer.project,
         omitted=len(answer.hits) - len(hits),
         period=periods.label(answer.period) if answer.period else "",

@@ -14,7 +14,7 @@ from triskele.edge.web.sessions import PREFIX
 from triskele.errors import BadInput, NotFound, TriskeleError
 from triskele.recall.explain import sentence
 from triskele.recall.plan import DEFAULT, EVIDENCE, FUSIONS, LEGS, RERANKS
-from triskele.types import LEAST_CONFIDENCE, Answer, Hit, LegEvidence, Memory, Path
+from triskele.types import Answer, Hit, LegEvidence, Memory, Path
 
 LIMITS = (10, 20, 50)
 EVERY_PROJECT = "*"
@@ -156,8 +156,8 @@ def _answer(request: PageRequest, form: SearchForm) -> dict[str, Any]:
     ids = {id for hit in answer.hits for id in (hit.memory.id, hit.stands_for or hit.memory.id)}
     ids |= {each.id for each in answer.resolutions}
     short = request.engine.shorten(sorted(ids))
-    shown, is_unsure = shown_hits(answer, short), answer.confidence < LEAST_CONFIDENCE
-    return {**nothing, "answer": answer, "shown": shown, "is_unsure": is_unsure, "short": short, "legend": _LEGEND}
+    doubt = wording.FITS[answer.fit]
+    return {**nothing, "answer": answer, "shown": shown_hits(answer, short), "doubt": doubt, "short": short, "legend": _LEGEND}
 
 
 def shown_hits(answer: Answer, short: Mapping[str, str]) -> list[ShownHit]:
