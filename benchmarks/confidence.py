@@ -6,8 +6,9 @@ Fitted on the tune halves of the sample corpus (each prompt in its project and i
 hook), the notes in `everyday/`, the titled notes, MuSiQue, HotpotQA, 2Wiki and, with `--pairs`, questions made from
 training pairs: answerable ones, ones whose passage is left out, and ones asked of another source with its names put in.
 Where a set has no questions without an answer, each question counts a second time with its answers taken away. LoCoMo,
-REALTALK, BEAM, LongMemEval and SciFact only report. Prints the weights for `triskele/recall/confidence.py` and how they
-do on the test halves; every set counts the same in the fit and has a base rate of its own.
+REALTALK, BEAM, LongMemEval, SciFact and the stores in `everyday_stores/` only report. Prints the weights for
+`triskele/recall/confidence.py` and how they do on the test halves; every set counts the same in the fit and has a base
+rate of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 import texts
-from injection import Asked, team_prompts
+from injection import STORES, Asked, everyday_store, team_prompts
 from numpy.typing import NDArray
 
 from triskele.agents import injection
@@ -45,7 +46,7 @@ from triskele.recall.scores import Candidates
 SIGNS = ("cosine", "words", "margin", "spread", "unknown", "elsewhere")
 EVERYDAY = Path(__file__).parent / "everyday"
 FITTED = ("team", "everyday", "til_notes", "musique_dev200", "hotpotqa_dev500", "2wikimultihopqa")
-REPORTED = ("locomo", "realtalk", "beam_100k", "longmemeval_s_heads", "scifact")
+REPORTED = ("stores", "locomo", "realtalk", "beam_100k", "longmemeval_s_heads", "scifact")
 SOURCES = (
     "topicalchat_synth3p", "sgd_synthq", "friendsqa", "qmsum_synthq", "multidogo_synthq", "cosmosqa_synth3p",
     "k8s_docs", "github_docs", "mdn_docs", "tldr", "squad_nqg_sentences", "boolq", "iirc", "qasper", "pubmedqa", "doqa",
@@ -131,6 +132,8 @@ def _collected(names: Sequence[str], pairs: Path | None, most: int) -> Iterator[
             yield "team", [sample for _, sample in asked]
             # Most prompts of the set are asked in other projects: the rest counts as a set of its own besides.
             yield "team, own projects", [sample for kind, sample in asked if kind != "another project"]
+        if "stores" in names:
+            yield "stores", list(_stores(recorder))
         folders = {name: texts.data_folder() / name for name in names if name != "team"} | {"everyday": EVERYDAY}
         with tempfile.TemporaryDirectory() as scratch:
             if pairs:
@@ -158,6 +161,18 @@ def _recall(engine: LocalEngine, asked: Asked) -> None:
     filters = Conversation(None, asked.project, False, {}).filters
     query = injection.query_of(asked.query.text)
     engine.answer(query, limit=injection.CONSIDERED, local_only=True, **filters)
+
+
+def _stores(recorder: Recorder) -> Iterator[Sample]:
+    """The questions of the everyday stores, asked as recall asks them on the day of the newest note."""
+    for name in STORES:
+        with everyday_store(name) as (engine, data, ids):
+            rows, newest = _rows(engine), data.documents[-1].meta["created"]
+            for query in (query for query in data.queries if query.type != "idle"):
+                labels = data.qrels.get(query.id, {})
+                recorder.last = None
+                engine.recall(query.text, as_of=newest, logged=False)
+                yield from recorder.sample({row for id in labels for row in rows[ids[id]]}, half(query))
 
 
 def _rows(engine: LocalEngine) -> Mapping[str, list[int]]:
