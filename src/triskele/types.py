@@ -475,8 +475,8 @@ class Agreement:
 
 
 Fit = Literal["good", "weak", "none"]
-# The least confidence of a good and of a weak match.
-GOOD_MATCH, WEAK_MATCH = 0.15, 0.04
+# The least confidence of a good match, and that of another ticket than the question names; a weak match has more.
+GOOD_MATCH, UNLIKELY_MATCH = 0.15, 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -502,7 +502,7 @@ class Answer:
     @property
     def fit(self) -> Fit:
         """How well the best hit matches."""
-        return "good" if self.confidence >= GOOD_MATCH else "weak" if self.confidence >= WEAK_MATCH else "none"
+        return "good" if self.confidence >= GOOD_MATCH else "weak" if self.confidence > UNLIKELY_MATCH else "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -313,7 +313,7 @@ def test_rerank_cross_without_a_model_names_the_command(run: Run, add: Add) -> N
 
 
 @pytest.mark.parametrize(
-    ("good", "weak", "fit", "line"),
+    ("good", "unlikely", "fit", "line"),
     [
         (0.0, 0.0, "good", ""),
         (2.0, 0.0, "weak", "Weak match. Closest:"),
@@ -321,11 +321,11 @@ def test_rerank_cross_without_a_model_names_the_command(run: Run, add: Add) -> N
     ],
 )
 def test_recall_says_how_well_the_best_hit_matches(
-    run: Run, add: Add, monkeypatch: pytest.MonkeyPatch, good: float, weak: float, fit: str, line: str
+    run: Run, add: Add, monkeypatch: pytest.MonkeyPatch, good: float, unlikely: float, fit: str, line: str
 ) -> None:
     add("We deploy with Argo CD")
     monkeypatch.setattr("triskele.types.GOOD_MATCH", good)
-    monkeypatch.setattr("triskele.types.WEAK_MATCH", weak)
+    monkeypatch.setattr("triskele.types.UNLIKELY_MATCH", unlikely)
     output = run("recall", "deploy").out
     assert "Argo CD" in output and output.startswith(line) and output.count("Closest:") == bool(line)
     assert run("recall", "deploy", "--json").json["fit"] == fit

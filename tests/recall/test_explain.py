@@ -22,7 +22,7 @@ from triskele.store.vector_bytes import row_of
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
 from triskele.text.words import tokens_of
-from triskele.types import GOOD_MATCH, WEAK_MATCH, Add, Answer, Hit, LinkKind, Memory, Query, Scope, Term
+from triskele.types import GOOD_MATCH, UNLIKELY_MATCH, Add, Answer, Hit, LinkKind, Memory, Query, Scope, Term
 
 MEMORIES = (
     "Releases reach the cluster through Argo CD, never by hand",
@@ -211,7 +211,7 @@ def test_confidence_is_a_probability_however_one_ranks(engine: LocalEngine, opti
 
 def test_fit_follows_the_confidence(fresh: LocalEngine) -> None:
     answer = fresh.recall("anything")
-    fits = [replace(answer, confidence=number).fit for number in (1.0, GOOD_MATCH, 0.149, WEAK_MATCH, 0.039, 0.0)]
+    fits = [replace(answer, confidence=number).fit for number in (1.0, GOOD_MATCH, 0.149, 0.031, UNLIKELY_MATCH, 0.0)]
     assert fits == ["good", "good", "weak", "weak", "none", "none"] and answer.fit == "none"
 
 

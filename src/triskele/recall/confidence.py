@@ -30,13 +30,11 @@ from triskele.recall.scores import (
     unranked,
 )
 from triskele.text.analysis import Analyzer, Token, shape
-from triskele.types import Memory, Term
+from triskele.types import UNLIKELY_MATCH, Memory, Term
 
 # How many candidates the best one is compared with.
 COMPARED = 4
 CERTAIN = 0.97
-# If the best hit is about another ticket, code or variable than the one asked for.
-UNLIKELY = 0.03
 # A few bare words are a search: a memory that holds them all is what was searched for.
 SEARCHED = 0.5
 _BIAS = -2.2
@@ -135,7 +133,7 @@ def confidence(served: Sequence[Served], candidates: Candidates, coverage: Cover
     best, question = served[0], coverage.question
     missing = coverage.missing(best.matched)
     if missing and coverage.names_alike(best.matched, missing):
-        return UNLIKELY
+        return UNLIKELY_MATCH
     if best.chain_rows:
         # A memory does not compete with what it replaced.
         ranked = [candidate for candidate in candidates.ranked if candidate.row not in best.chain_rows]

@@ -32,7 +32,7 @@ def test_search_page_shows_words_legs_and_rank_of_a_hit(filled: Browser) -> None
 
 
 @pytest.mark.parametrize(
-    ("good", "weak", "line"),
+    ("good", "unlikely", "line"),
     [
         (0.0, 0.0, ""),
         (2.0, 0.0, '<p class="soft">Weak match. Closest:</p>'),
@@ -40,10 +40,10 @@ def test_search_page_shows_words_legs_and_rank_of_a_hit(filled: Browser) -> None
     ],
 )
 def test_search_page_says_how_well_the_best_hit_matches(
-    filled: Browser, monkeypatch: pytest.MonkeyPatch, good: float, weak: float, line: str
+    filled: Browser, monkeypatch: pytest.MonkeyPatch, good: float, unlikely: float, line: str
 ) -> None:
     monkeypatch.setattr("triskele.types.GOOD_MATCH", good)
-    monkeypatch.setattr("triskele.types.WEAK_MATCH", weak)
+    monkeypatch.setattr("triskele.types.UNLIKELY_MATCH", unlikely)
     page = filled.get("/ui/hits", params={"q": "argo"}).text
     assert "Argo" in page and line in page and page.count("Closest:") == bool(line)
     assert "Closest:" not in filled.get("/ui/hits", params={"q": "zebra"}).text

@@ -156,8 +156,8 @@ def _answer(request: PageRequest, form: SearchForm) -> dict[str, Any]:
     ids = {id for hit in answer.hits for id in (hit.memory.id, hit.stands_for or hit.memory.id)}
     ids |= {each.id for each in answer.resolutions}
     short = request.engine.shorten(sorted(ids))
-    doubt = wording.FITS[answer.fit]
-    return {**nothing, "answer": answer, "shown": shown_hits(answer, short), "doubt": doubt, "short": short, "legend": _LEGEND}
+    shown, doubt = shown_hits(answer, short), wording.FITS[answer.fit]
+    return {**nothing, "answer": answer, "shown": shown, "doubt": doubt, "short": short, "legend": _LEGEND}
 
 
 def shown_hits(answer: Answer, short: Mapping[str, str]) -> list[ShownHit]:
