@@ -338,7 +338,8 @@ def test_hook_is_silent_and_in_time_if_the_server_fails(
         answer = host.hook("user-prompt-submit", _event(work, "how do we deploy?"), deadline_ms="1500")
         assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"", b"")
     assert "how do we deploy" not in host.log()
-    expected = {"wrong key": "AccessDenied", "other server": "another store, owner or server"}.get(trouble, "Unavailable")
+    reasons = {"wrong key": "AccessDenied", "other server": "another store, owner or server"}
+    expected = reasons.get(trouble, "Unavailable")
     assert expected in host.log() or trouble == "silent"
 
 
