@@ -8,6 +8,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from triskele.code import words
 from triskele.code.parsing import Definition
 from triskele.code.paths import PathFacts, path_terms
 from triskele.code.secrets import UNKNOWN, Span, detector
-from triskele.code.segment import LANGUAGES, CodeSegment
+from triskele.code.segment import LANGUAGES, CodeSegment, build
 from triskele.code.tree_index import TreeManifest
 
 LEAST_PREFIX = 3
@@ -53,15 +55,16 @@ class CodeCorpus:
     """The files of one tree at one moment, as the legs of recall read them."""
 
     def __init__(self, manifest: TreeManifest, segments: Sequence[CodeSegment]) -> None:
-        self._segments = list(segments)
+        # A tree without files has one segment without contents.
+        self._segments = list(segments) or [build([])]
         positions: dict[str, int] = {}
         keys = (key.hex() for segment in self._segments for key in segment.content_keys())
         for position, key in enumerate(keys):
             positions.setdefault(key, position)
         self.paths = [path for path, entry in manifest.entries.items() if entry.digest in positions]
-        self.content_of = np.array([positions[manifest.entries[path].digest] for path in self.paths], dtype=np.int64)
-        self._contents = sum(len(segment.digests) for segment in self._segments)
-        self._digests = [manifest.entries[path].digest for path in self.paths]
+        self.digests = [manifest.entries[path].digest for path in self.paths]
+        self.content_of = np.array([positions[digest] for digest in self.digests], dtype=np.int64)
+        *self._first_contents, self._contents = _counted(segment.digests for segment in self._segments)
 
     @property
     def size(self) -> int:
@@ -72,10 +75,6 @@ class CodeCorpus:
     def path_facts(self) -> list[PathFacts]:
         """The facts that follow from each path."""
         return [PathFacts.of(path) for path in self.paths]
-
-    def digest_of(self, row: int) -> str:
-        """The digest of a file's content."""
-        return self._digests[row]
 
     def secrets_of(self, row: int) -> tuple[Span, ...] | None:
         """The positions of the secrets of a file; None if another version of detection searched it."""
@@ -92,8 +91,7 @@ class CodeCorpus:
     @cached_property
     def _secrets(self) -> Ints:
         parts = [segment.secrets for segment in self._segments]
-        contents = self._joined([part[:, 0] for part in parts], [len(s.digests) for s in self._segments])
-        return np.column_stack((contents, np.concatenate([part[:, 1:] for part in parts])))
+        return np.column_stack((self._contents_in(part[:, 0] for part in parts), np.concatenate(parts)[:, 1:]))
 
     @cached_property
     def kinds(self) -> NDArray[np.str_]:
@@ -132,31 +130,26 @@ class CodeCorpus:
     @cached_property
     def chunk_content(self) -> Ints:
         """The content of each chunk."""
-        return self._joined(
-            [segment.chunk_content for segment in self._segments], [len(s.digests) for s in self._segments]
-        )
+        return self._contents_in(segment.chunk_content for segment in self._segments)
 
     @cached_property
     def chunk_lines(self) -> Ints:
         """The first and last line of each chunk."""
-        parts = [segment.chunk_lines.astype(np.int64) for segment in self._segments]
-        return np.concatenate(parts) if parts else np.empty((0, 2), dtype=np.int64)
+        return np.concatenate([segment.chunk_lines for segment in self._segments]).astype(np.int64)
 
     @cached_property
     def chunk_symbol(self) -> Ints:
         """The definition that each chunk shows; −1 for none."""
-        offset, parts = 0, []
-        for segment in self._segments:
-            own = segment.chunk_symbol.astype(np.int64)
-            parts.append(np.where(own >= 0, own + offset, -1))
-            offset += len(segment.definition_content)
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        firsts = _counted(segment.definition_content for segment in self._segments)
+        parts = [segment.chunk_symbol.astype(np.int64) for segment in self._segments]
+        return np.concatenate(
+            [np.where(part >= 0, part + first, -1) for part, first in zip(parts, firsts[:-1], strict=True)]
+        )
 
     @cached_property
     def chunk_keys(self) -> NDArray[np.uint64]:
         """The names of the chunks' texts."""
-        parts = [segment.chunk_keys for segment in self._segments]
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
+        return np.concatenate([segment.chunk_keys for segment in self._segments])
 
     @cached_property
     def definitions(self) -> list[Definition]:
@@ -166,9 +159,7 @@ class CodeCorpus:
     @cached_property
     def definition_content(self) -> Ints:
         """The content of each definition."""
-        return self._joined(
-            [segment.definition_content for segment in self._segments], [len(s.digests) for s in self._segments]
-        )
+        return self._contents_in(segment.definition_content for segment in self._segments)
 
     @cached_property
     def by_name(self) -> dict[str, list[int]]:
@@ -189,12 +180,13 @@ class CodeCorpus:
     @cached_property
     def file_lines(self) -> Ints:
         """The number of lines of each file."""
-        return self._per_file([segment.lines for segment in self._segments])
+        return np.concatenate([segment.lines for segment in self._segments])[self.content_of].astype(np.int64)
 
     @cached_property
     def languages(self) -> list[str]:
         """The language of each file."""
-        return [LANGUAGES[n] for n in self._per_file([segment.languages for segment in self._segments]).tolist()]
+        numbers = np.concatenate([segment.languages for segment in self._segments])[self.content_of]
+        return [LANGUAGES[number] for number in numbers.tolist()]
 
     def rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """The inverse document frequency of each term over the files."""
@@ -261,22 +253,19 @@ class CodeCorpus:
 
     @cached_property
     def _lengths(self) -> tuple[Floats, Floats]:
-        parts = [segment.chunk_lengths for segment in self._segments]
-        lengths = np.concatenate(parts).astype(np.float64) if parts else np.empty(0)
+        lengths = np.concatenate([segment.chunk_lengths for segment in self._segments]).astype(np.float64)
         contents: Floats = np.bincount(self.chunk_content, lengths, minlength=self._contents).astype(np.float64)
         return lengths, contents[self.content_of]
 
     def _postings(self, term: str) -> tuple[Ints, NDArray[np.uint8], Floats]:
-        number, offset = words.term(term), 0
+        number, first = words.term(term), 0
         rows, fields, frequencies = [], [], []
         for segment in self._segments:
             span = segment.postings(number)
-            rows.append(segment.rows[span].astype(np.int64) + offset)
+            rows.append(segment.rows[span].astype(np.int64) + first)
             fields.append(segment.fields[span])
             frequencies.append(segment.frequencies[span])
-            offset += len(segment.chunk_content)
-        if not rows:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint8), np.empty(0)
+            first += len(segment.chunk_content)
         return np.concatenate(rows), np.concatenate(fields), np.concatenate(frequencies).astype(np.float64)
 
     def contents_with(self, term: str) -> Ints:
@@ -296,14 +285,16 @@ class CodeCorpus:
         worth = chunks[places[is_best]] * np.array(shares)[ranks[is_best]]
         return np.bincount(contents[is_best], worth, minlength=self._contents).astype(np.float64)
 
-    def _per_file(self, parts: Sequence[NDArray[np.int32]]) -> Ints:
-        joined = np.concatenate(parts).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
-        return joined[self.content_of]
+    def _contents_in(self, columns: Iterable[NDArray[np.int32]]) -> Ints:
+        """One column of contents, numbered through all segments."""
+        return np.concatenate(
+            [column.astype(np.int64) + first for column, first in zip(columns, self._first_contents, strict=True)]
+        )
 
-    def _joined(self, parts: Sequence[NDArray[np.int32]], sizes: Sequence[int]) -> Ints:
-        offsets = np.cumsum([0, *sizes])[: len(parts)]
-        moved = [part.astype(np.int64) + offset for part, offset in zip(parts, offsets, strict=True)]
-        return np.concatenate(moved) if moved else np.empty(0, dtype=np.int64)
+
+def _counted(columns: Iterable[NDArray[Any]]) -> list[int]:
+    """How many rows lie before each of these columns, and how many they have."""
+    return list(accumulate(map(len, columns), initial=0))
 
 
 def _rows_by_word(words_of_files: Iterable[Iterable[str]]) -> dict[str, Ints]:

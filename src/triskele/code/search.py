@@ -252,7 +252,7 @@ class CodeSearch:
     def _source(self, corpus: CodeCorpus, row: int) -> SourceText:
         """A file now; a changed one is searched for secrets again."""
         source = read(self.root, corpus.paths[row]) or b""
-        is_same = digest_of(source).hex() == corpus.digest_of(row)
+        is_same = digest_of(source).hex() == corpus.digests[row]
         return SourceText(decoded(source), corpus.secrets_of(row) if is_same else None)
 
 
