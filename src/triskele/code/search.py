@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -172,7 +173,8 @@ class CodeSearch:
         corpus, _ = self._corpus()
         definitions = symbols.find_definitions(corpus, name.strip(), under)
         uses = symbols.find_references(self.root, corpus, name.strip(), definitions)
-        return SymbolAnswer(str(self.root), tuple(map(_shown, definitions)), tuple(map(_shown_use, uses)))
+        references = tuple(Reference(shown_path(each.path), each.line, masked_line(each.text)) for each in uses)
+        return SymbolAnswer(str(self.root), tuple(map(_shown, definitions)), references)
 
     def mentioned(self, text: str) -> list[Located]:
         """The definitions that a text names."""
@@ -184,9 +186,6 @@ class CodeSearch:
         corpus = CodeCorpus(manifest, self._index.segments_of(manifest))
         own = None if self._embedder is None else CodeVectors(corpus, self._file(self._embedder))
         best, _ = self._vectors(corpus)
-        languages: dict[str, int] = {}
-        for language in corpus.languages:
-            languages[language] = languages.get(language, 0) + 1
         return TreeStatus(
             root=str(self.root),
             files=corpus.size,
@@ -196,7 +195,7 @@ class CodeSearch:
             waiting=manifest.waiting,
             embedded=own.share if own else 0.0,
             skipped=manifest.skipped,
-            languages=dict(sorted(languages.items(), key=lambda pair: -pair[1])),
+            languages=dict(Counter(corpus.languages).most_common()),
             bytes_on_disk=sum(path.stat().st_size for path in self._index.folder.iterdir()),
             by_earlier=best.share if best is not None and self.reads_earlier else 0.0,
         )
@@ -209,20 +208,17 @@ class CodeSearch:
     def _corpus(self) -> tuple[CodeCorpus, int]:
         """The tree as it is now, with how many files wait."""
         with self._reading:
-            return self._read()
-
-    def _read(self) -> tuple[CodeCorpus, int]:
-        before = self._state[0] if self._state is not None and self._index.is_current() else self._index.manifest()
-        try:
-            manifest, left = self._index.refresh(before)
-            parts = self._index.segments_of(manifest)
-        except IndexUnavailable:
-            # A rebuild may have replaced the segments between two reads.
-            manifest, left = self._index.refresh(self._index.manifest())
-            parts = self._index.segments_of(manifest)
-        if self._state is None or self._state[0] is not manifest:
-            self._state = manifest, CodeCorpus(manifest, parts)
-        return self._state[1], left + manifest.waiting
+            before = self._state[0] if self._state is not None and self._index.is_current() else self._index.manifest()
+            try:
+                manifest, left = self._index.refresh(before)
+                parts = self._index.segments_of(manifest)
+            except IndexUnavailable:
+                # A rebuild may have replaced the segments between two reads.
+                manifest, left = self._index.refresh(self._index.manifest())
+                parts = self._index.segments_of(manifest)
+            if self._state is None or self._state[0] is not manifest:
+                self._state = manifest, CodeCorpus(manifest, parts)
+            return self._state[1], left + manifest.waiting
 
     @property
     def reads_earlier(self) -> bool:
@@ -277,10 +273,6 @@ def _hit(
 def _shown(each: Located) -> Located:
     signature = masked_line(each.definition.signature)
     return Located(shown_path(each.path), replace(each.definition, signature=signature))
-
-
-def _shown_use(each: Reference) -> Reference:
-    return Reference(shown_path(each.path), each.line, masked_line(each.text))
 
 
 def _matching(

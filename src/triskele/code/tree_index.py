@@ -88,7 +88,7 @@ class TreeIndex:
 
     def __init__(self, home: Path, root: Path) -> None:
         self.root = root
-        self.folder = home / FOLDER / _key(root)
+        self.folder = home / FOLDER / sha256(os.fsencode(root)).hexdigest()[:16]
         self._loaded: dict[str, CodeSegment] = {}
         self._read_at = 0
         self._watched: tuple[TreeManifest, list[tuple[str, str, int, int]]] | None = None
@@ -139,23 +139,13 @@ class TreeIndex:
 
     def _update(self, progress: Progress) -> TreeManifest:
         old = self._known()
-        walk = Walk(self.root)
-        files = {each.path: each for each in walk.files()}
         # What was left out is looked at again: it may be readable now, and it is counted.
         readable = {path: entry for path, entry in old.entries.items() if entry.digest}
-        same = {path: entry for path, entry in readable.items() if path in files and _is_same(entry, files[path])}
-        waiting = [each for path, each in files.items() if path not in same]
-        state = replace(
-            old,
-            entries=same,
-            folders={**walk.folders, **walk.ignore_files},
-            total=len(files),
-            skipped=dict(walk.skipped),
-        )
-        for done, batch in _batches(waiting):
-            state = self._added(state, batch)
+        state, waiting = self._walked(replace(old, entries=readable))
+        for start in range(0, len(waiting), BATCH):
+            state = self._added(state, waiting[start : start + BATCH])
             self._write(state)
-            progress(len(same) + done, len(files))
+            progress(len(state.entries), state.total)
         state = self._compacted(replace(state, indexed_at=time.time()))
         self._write(state)
         self._sweep(state)
@@ -170,7 +160,12 @@ class TreeIndex:
             raise NotFound(f"{self.root} is gone: `triskele code remove {self.root}` deletes its index")
         changed, gone, is_structural = self._changes(known)
         if is_structural:
-            return self._rewalked(known), 0
+            state, waiting = self._walked(known)
+            # An index that is being built is not finished by a search.
+            most = 0 if known.waiting else MAX_REFRESHED
+            state = self._added(replace(state, skipped=known.skipped), waiting[:most], may_fail=True)
+            self._try_write(state)
+            return state, 0
         if not changed and not gone:
             return known, 0
         entries = {path: entry for path, entry in known.entries.items() if path not in gone}
@@ -182,18 +177,13 @@ class TreeIndex:
         self._try_write(state)
         return state, max(0, len(changed) - MAX_REFRESHED)
 
-    def _rewalked(self, known: TreeManifest) -> TreeManifest:
-        """The state after one walk that reads only new files."""
+    def _walked(self, known: TreeManifest) -> tuple[TreeManifest, list[FoundFile]]:
+        """The state of a new walk with the files that did not change, and the files to read."""
         walk = Walk(self.root)
         files = {each.path: each for each in walk.files()}
         same = {path: entry for path, entry in known.entries.items() if path in files and _is_same(entry, files[path])}
-        waiting = [each for path, each in files.items() if path not in same]
-        state = replace(known, entries=same, folders={**walk.folders, **walk.ignore_files}, total=len(files))
-        # An index that is being built is not finished by a search.
-        most = 0 if known.waiting else MAX_REFRESHED
-        state = self._added(state, waiting[:most], may_fail=True)
-        self._try_write(state)
-        return state
+        state = replace(known, entries=same, folders=walk.times, total=len(files), skipped=dict(walk.skipped))
+        return state, [each for path, each in files.items() if path not in same]
 
     def _changes(self, known: TreeManifest) -> tuple[list[FoundFile], set[str], bool]:
         """Changed and removed files, and whether a folder changed."""
@@ -298,14 +288,11 @@ class TreeIndex:
             yield
 
     def _try_write(self, state: TreeManifest) -> None:
-        try:
-            with file_lock(self.folder / "lock", timeout_s=0) as is_held:
-                # What another process wrote since is newer than this state.
-                if is_held and self._written_at() == self._read_at:
-                    self._write(state)
-                    self._sweep(state)
-        except (OSError, IndexUnavailable):
-            return
+        with suppress(OSError, IndexUnavailable), file_lock(self.folder / "lock", timeout_s=0) as is_held:
+            # What another process wrote since is newer than this state.
+            if is_held and self.is_current():
+                self._write(state)
+                self._sweep(state)
 
     def _write(self, state: TreeManifest) -> None:
         part = self.folder / f"{MANIFEST_FILE}.part"
@@ -329,16 +316,6 @@ class TreeIndex:
 
 def _is_same(entry: Entry, found: FoundFile) -> bool:
     return entry.size == found.size and entry.mtime_ns == found.mtime_ns
-
-
-def _batches(files: list[FoundFile]) -> Iterator[tuple[int, list[FoundFile]]]:
-    for start in range(0, len(files), BATCH):
-        batch = files[start : start + BATCH]
-        yield start + len(batch), batch
-
-
-def _key(root: Path) -> str:
-    return sha256(os.fsencode(root)).hexdigest()[:16]
 
 
 def resolve(path: str | Path) -> Path:

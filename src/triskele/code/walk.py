@@ -49,11 +49,10 @@ class FoundFile:
 
 @dataclass(slots=True)
 class Walk:
-    """One walk: files, folders with times, and counts of omissions."""
+    """One walk: files, times of folders and .gitignore files, and counts of omissions."""
 
     root: Path
-    folders: dict[str, int] = field(default_factory=dict)
-    ignore_files: dict[str, int] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
 
     def files(self) -> Iterator[FoundFile]:
@@ -81,7 +80,7 @@ class Walk:
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
         path = self.root / folder
         try:
-            self.folders[folder] = path.stat().st_mtime_ns
+            self.times[folder] = path.stat().st_mtime_ns
             with os.scandir(path) as entries:
                 return sorted(entries, key=lambda entry: entry.name)
         except OSError:
@@ -95,7 +94,7 @@ class Walk:
             return outer
         path = self.root / folder / IGNORE_FILE
         try:
-            self.ignore_files[folder + IGNORE_FILE] = path.stat().st_mtime_ns
+            self.times[folder + IGNORE_FILE] = path.stat().st_mtime_ns
             with path.open("rb") as source:
                 text = source.read(MAX_BYTES).decode("utf-8", "replace")
         except OSError:
