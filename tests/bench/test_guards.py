@@ -10,10 +10,9 @@ import pytest
 from triskele.bench import guards
 from triskele.bench.arms import arm
 from triskele.bench.datasets import BenchDocument, BenchQuery
-from triskele.bench.guards import CandidateSource, GuardFinding, RankFusion, Reach, Severity, alarms_first
+from triskele.bench.guards import GuardFinding, RankFusion, Reach, Severity, alarms_first
 
 FOUNDING = {"lexical": 1.0, "dense": 1.0, "graph": 0.35}
-OUTSIDE = {"graph": CandidateSource.OUTSIDE}
 NO_LEGS: Mapping[str, Any] = {"legs": {}}
 
 
@@ -29,29 +28,29 @@ def severities(found: Iterator[GuardFinding]) -> list[Severity]:
     return [finding.severity for finding in found]
 
 
-def test_the_founding_artefact_is_flagged() -> None:
-    outside = RankFusion(weights=FOUNDING, depth=50, sources=OUTSIDE)
-    assert outside.score("graph", 1) == pytest.approx(0.35 / 61)
-    assert outside.score("graph", 1) < outside.score("dense", 50) == pytest.approx(1 / 110)
-    assert outside.reach("graph") is Reach.NONE
-    (found,) = guards.idle_legs("hybrid", {"graph": outside.reach("graph")}, NO_LEGS, 119)
+def test_a_leg_that_reaches_nothing_is_flagged() -> None:
+    idle = RankFusion(weights=FOUNDING | {"graph": 0.0}, depth=50)
+    assert idle.reach("graph") is Reach.NONE
+    (found,) = guards.idle_legs("hybrid", {"graph": idle.reach("graph")}, NO_LEGS, 119)
     assert found.severity is Severity.ALARM
     assert "no candidate of the graph leg can reach the first 10" in found.message
 
 
 def test_the_shared_pool_is_not_flagged() -> None:
     shared = RankFusion(weights=FOUNDING, depth=50)
+    assert shared.score("graph", 1) == pytest.approx(0.35 / 61)
+    assert shared.score("graph", 1) < shared.score("dense", 50) == pytest.approx(1 / 110)
     assert shared.reach("graph") is Reach.LIFTS
     assert severities(guards.idle_legs("hybrid", {"graph": shared.reach("graph")}, NO_LEGS, 119)) == [Severity.NOTE]
 
 
 def test_a_swept_weight_lets_the_graph_bring_its_own() -> None:
     reached = {
-        weight: RankFusion(weights=FOUNDING | {"graph": weight}, sources=OUTSIDE).reach("graph")
+        weight: RankFusion(weights=FOUNDING | {"graph": weight}).reach("graph")
         for weight in (0.0, 0.35, 0.87, 0.88, 1.0)
     }
     # 61/70 = 0.871: from there on the first of the graph passes the tenth of one other leg.
-    assert reached == {0.0: "none", 0.35: "none", 0.87: "none", 0.88: "brings", 1.0: "brings"}
+    assert reached == {0.0: "none", 0.35: "lifts", 0.87: "lifts", 0.88: "brings", 1.0: "brings"}
     assert guards.idle_legs("hybrid", {"graph": Reach.BRINGS}, NO_LEGS, 119) is not None
     assert not list(guards.idle_legs("hybrid", {"graph": Reach.BRINGS}, NO_LEGS, 119))
 
@@ -71,7 +70,7 @@ def test_reach_agrees_with_fusing_real_lists(top: int) -> None:
 
 
 def test_short_lists_leave_room() -> None:
-    assert RankFusion(weights=FOUNDING, depth=5, sources=OUTSIDE).reach("graph") is Reach.BRINGS
+    assert RankFusion(weights=FOUNDING, depth=5).reach("graph") is Reach.BRINGS
 
 
 def test_arms_are_checked_by_their_own_plan() -> None:

@@ -6,7 +6,6 @@ import gzip
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from triskele.bench.bench import run_bench
 from triskele.bench.datasets import BenchQuery, Dataset, windows
 from triskele.bench.loaders import FORMATS, load_dataset, load_public, sources
-from triskele.bench.loaders.sources import LoadedDataset, cleaned
+from triskele.bench.loaders.sources import cleaned
 from triskele.errors import BadInput
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -36,7 +35,7 @@ ALL = [
 Change = Callable[[Any], object]
 
 
-def loaded(path: Path) -> LoadedDataset:
+def loaded(path: Path) -> Dataset:
     found = load_public(path)
     assert found is not None
     return found
@@ -62,8 +61,7 @@ def test_locomo_turns_in_the_order_of_their_sessions() -> None:
 
 
 def test_locomo_questions_and_evidence() -> None:
-    found = loaded(LOCOMO)
-    data = found.dataset
+    data = loaded(LOCOMO)
     assert [query.type for query in data.queries[:5]] == [
         "single-hop",
         "multi-hop",
@@ -74,7 +72,7 @@ def test_locomo_questions_and_evidence() -> None:
     assert data.queries[5] == BenchQuery("conv-2/q000", "When does the ferry leave?", "single-hop", "conv-2")
     assert set(data.qrels["conv-1/q001"]) == {"conv-1/D2:1", "conv-1/D2:2", "conv-1/D10:1"}
     assert data.qrels["conv-1/q002"] == {"conv-1/D10:1": 1}
-    assert found.skipped == {
+    assert data.skipped == {
         "evidence that names no turn": 2,
         "evidence of turns that the conversation does not have": 1,
     }
@@ -82,8 +80,7 @@ def test_locomo_questions_and_evidence() -> None:
 
 
 def test_longmemeval_has_a_haystack_per_question() -> None:
-    found = loaded(LONGMEMEVAL)
-    data = found.dataset
+    data = loaded(LONGMEMEVAL)
     assert [query.type for query in data.queries] == ["single-session-user", "temporal-reasoning", "abstention"]
     assert len({query.scope for query in data.queries}) == 3
     first = [document for document in data.documents if document.scope == data.queries[0].scope]
@@ -92,7 +89,7 @@ def test_longmemeval_has_a_haystack_per_question() -> None:
     assert texts_of(data, "e47becba") == ["I finished my degree in trade."]
     assert texts_of(data, "gpt4_2655b836") == ["I bought a boat.", "And now a car."]
     assert "f4f1d8a4_abs" not in data.qrels
-    assert found.skipped == {"answer sessions outside the haystack": 1}
+    assert data.skipped == {"answer sessions outside the haystack": 1}
 
 
 def test_longmemeval_ids_do_not_tell_the_gold() -> None:
@@ -106,13 +103,13 @@ def test_longmemeval_ids_do_not_tell_the_gold() -> None:
 
 def test_beir_takes_the_test_split_and_its_queries() -> None:
     found = loaded(BEIR)
-    assert found.dataset.name == "beir"
-    assert [document.text for document in found.dataset.documents][:2] == [
+    assert found.name == "beir"
+    assert [document.text for document in found.documents][:2] == [
         "Tides\nThe moon moves the water.",
         "Boats are painted in winter.",
     ]
-    assert [query.id for query in found.dataset.queries] == ["q1", "q3"]
-    assert found.dataset.qrels == {"q1": {"d1": 2, "d2": 0}, "q3": {"d3": 1}}
+    assert [query.id for query in found.queries] == ["q1", "q3"]
+    assert found.qrels == {"q1": {"d1": 2, "d2": 0}, "q3": {"d3": 1}}
     assert found.skipped == {"labels of documents that the corpus does not have": 1}
 
 
@@ -123,17 +120,14 @@ def test_another_split_of_beir_is_named_by_its_file() -> None:
 
 
 def test_passages_are_gold_by_title_and_text() -> None:
-    found = loaded(HOTPOT)
-    data = found.dataset
+    data = loaded(HOTPOT)
     assert [(query.type, query.scope) for query in data.queries] == [("bridge", None), ("comparison", None)]
     assert texts_of(data, data.queries[0].id) == [
         "Moon Dock\nMoon Dock is a pier. It was built by Ada Reed.",
         "Ada Reed\nAda Reed was an engineer from Leith.",
     ]
-    assert found.skipped == {"gold passages that the corpus does not have": 1}
-    again = load_dataset(HOTPOT.with_name("hotpotqa_corpus.json"))
-    assert replace(again, skipped={}) == data
-    assert again.skipped == found.skipped
+    assert data.skipped == {"gold passages that the corpus does not have": 1}
+    assert load_dataset(HOTPOT.with_name("hotpotqa_corpus.json")) == data
 
 
 def test_sentences_that_are_joined_by_spaces_match() -> None:
@@ -150,9 +144,9 @@ def test_musique_paragraphs_by_their_mark() -> None:
 
 def test_trec_judgements_with_topics() -> None:
     found = loaded(TREC)
-    assert found.dataset.queries[1] == BenchQuery("302", "storms and harbours", "all", None)
-    assert found.dataset.qrels == {"301": {"WSJ-1": 3, "WSJ-2": 0}, "302": {"WSJ-2": 1}}
-    assert found.dataset.documents[1].text == "Harbours\nThe harbour was closed by a storm."
+    assert found.queries[1] == BenchQuery("302", "storms and harbours", "all", None)
+    assert found.qrels == {"301": {"WSJ-1": 3, "WSJ-2": 0}, "302": {"WSJ-2": 1}}
+    assert found.documents[1].text == "Harbours\nThe harbour was closed by a storm."
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)

@@ -75,13 +75,6 @@ def alarms_first(findings: Sequence[GuardFinding]) -> list[GuardFinding]:
 # Structure
 
 
-class CandidateSource(StrEnum):
-    """Where the candidates of a leg come from."""
-
-    SHARED = "shared"
-    OUTSIDE = "outside the other legs"
-
-
 class Reach(StrEnum):
     """How far a leg can reach into the top ranks."""
 
@@ -97,7 +90,6 @@ class RankFusion:
     weights: Mapping[str, float]
     k: Mapping[str, float] = field(default_factory=dict)
     depth: int = 50
-    sources: Mapping[str, CandidateSource] = field(default_factory=dict)
 
     def score(self, leg: str, rank: int) -> float:
         """What a leg adds to the candidate at a rank."""
@@ -119,14 +111,9 @@ class RankFusion:
         # Among equal scores the candidate at the better rank comes first.
         if best >= self.bar(leg, top):
             return Reach.BRINGS
-        is_shared = self.sources.get(leg, CandidateSource.SHARED) is CandidateSource.SHARED
-        return Reach.LIFTS if is_shared and self._lifts(leg, top) else Reach.NONE
-
-    def _lifts(self, leg: str, top: int) -> bool:
-        """Whether the first of this leg rises into the top."""
-        other_legs = [other for other in self.weights if other != leg]
-        below = max((self.score(other, top + 1) for other in other_legs), default=0.0)
-        return below + self.score(leg, 1) > self.bar(leg, top)
+        # Whether it lifts what another leg retrieves just below the top.
+        is_lifted = self.bar(leg, top + 1) + best > self.bar(leg, top)
+        return Reach.LIFTS if is_lifted else Reach.NONE
 
 
 def reaches(arm: Arm, depth: int) -> dict[str, Reach]:

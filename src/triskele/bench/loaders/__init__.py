@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from triskele.bench.datasets import DEFAULT_TYPE, BenchDocument, BenchQuery, Dataset, Qrels
+from triskele.bench.datasets import DEFAULT_TYPE, BenchQuery, Dataset
 from triskele.bench.loaders import conversations, passages
-from triskele.bench.loaders.sources import Digest, Fields, LoadedDataset, Source, beside, files_at, list_items
+from triskele.bench.loaders.sources import DatasetBuilder, Fields, Source, beside, files_at, list_items
 from triskele.errors import BadInput
 
 CORPUS, QUERIES, QRELS = _FILES = ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
@@ -25,7 +25,7 @@ def load_dataset(path: Path) -> Dataset:
     if not path.exists():
         raise BadInput(f"no data set folder: {path}")
     if not all(beside(path, name) for name in _FILES) and (public := load_public(path)) is not None:
-        return replace(public.dataset, about=_about(path), skipped=public.skipped)
+        return replace(public, about=_about(path))
     return _load_folder(path)
 
 
@@ -35,7 +35,7 @@ class DatasetFormat:
 
     about: str
     offers: Callable[[Path], list[Path]]
-    load: Callable[[Path], LoadedDataset]
+    load: Callable[[Path], Dataset]
     keys: tuple[frozenset[str], ...] = ()
 
 
@@ -65,7 +65,7 @@ FORMATS = {
 }
 
 
-def load_public(path: Path) -> LoadedDataset | None:
+def load_public(path: Path) -> Dataset | None:
     """The public data set at a path, or None."""
     files = {file: form for form in FORMATS.values() for file in form.offers(path)} or _recognised(path)
     if len(files) > 1:
@@ -96,12 +96,18 @@ def _recognised(path: Path) -> dict[Path, DatasetFormat]:
 
 
 def _load_folder(folder: Path) -> Dataset:
-    digest = Digest()
-    corpus, queries, labels = (digest.source(_file(folder, name)) for name in _FILES)
-    documents = tuple(_documents(corpus))
-    questions = tuple(_queries(queries))
-    qrels = _qrels(labels, {document.id for document in documents})
-    return Dataset(folder.resolve().name, documents, questions, qrels, digest.hexdigest(), _about(folder))
+    builder = DatasetBuilder(folder.resolve().name, folder)
+    corpus, queries, labels = (builder.source(_file(folder, name)) for name in _FILES)
+    for record in corpus.records():
+        id, meta = record.name("id"), _meta(record)
+        scope, session = meta.optional_name("scope"), meta.optional_name("session")
+        builder.add(record, id, record.strict_text("text"), scope=scope, session=session, meta=meta.values)
+    for record in queries.records():
+        id, meta, type = record.name("id"), _meta(record), record.optional_name("type") or DEFAULT_TYPE
+        query = BenchQuery(id, record.strict_text("text"), type, meta.optional_name("scope"), meta.values)
+        builder.ask(record.where, query, may_be_empty=True)
+    _add_labels(builder, labels)
+    return replace(builder.build(), about=_about(folder))
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -125,33 +131,11 @@ def _about(folder: Path) -> Mapping[str, Any]:
     return manifest
 
 
-def _documents(source: Source) -> Iterator[BenchDocument]:
-    positions: dict[tuple[str | None, str | None], int] = {}
-    for id, record, meta in _records(source):
-        session = (meta.optional_name("scope"), meta.optional_name("session"))
-        position = positions[session] = positions.get(session, -1) + 1
-        yield BenchDocument(id, record.strict_text("text"), *session, position, meta.values)
+def _meta(record: Fields) -> Fields:
+    return record.object("meta") if record.values.get("meta") else Fields({}, record.where)
 
 
-def _queries(source: Source) -> Iterator[BenchQuery]:
-    for id, record, meta in _records(source):
-        type = record.optional_name("type") or DEFAULT_TYPE
-        yield BenchQuery(id, record.strict_text("text"), type, meta.optional_name("scope"), meta.values)
-
-
-def _records(source: Source) -> Iterator[tuple[str, Fields, Fields]]:
-    """Each object with id and meta; repeated ids are refused."""
-    seen: set[str] = set()
-    for record in source.records():
-        id = record.name("id")
-        if id in seen:
-            raise record.wrong(f"repeats the id {id!r}")
-        seen.add(id)
-        yield id, record, record.object("meta") if record.values.get("meta") else Fields({}, record.where)
-
-
-def _qrels(source: Source, documents: set[str]) -> Qrels:
-    qrels: dict[str, dict[str, int]] = {}
+def _add_labels(builder: DatasetBuilder, source: Source) -> None:
     for number, (where, line) in enumerate(source.lines()):
         parts = line.split("\t")
         if len(parts) != 3:
@@ -164,7 +148,6 @@ def _qrels(source: Source, documents: set[str]) -> Qrels:
             if number == 0:
                 continue
             raise BadInput(f"{where}: has a grade that is not a whole number: {grade!r}") from None
-        if document not in documents:
+        if not builder.has(document):
             raise BadInput(f"{where}: labels a document that the corpus does not have: {document!r}")
-        qrels.setdefault(query, {})[document] = value
-    return qrels
+        builder.label(query, document, value)

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from triskele.bench.datasets import BenchQuery
+from triskele.bench.datasets import BenchQuery, Dataset
 from triskele.bench.loaders.sources import (
     DatasetBuilder,
     Fields,
-    LoadedDataset,
     list_items,
     list_of,
     objects,
@@ -33,7 +32,7 @@ _ABSTENTION = "_abs"
 _DATE = re.compile(r"(\d{4})/(\d{2})/(\d{2})(?:\s*\(\w+\))?(?:\s+(\d{2}:\d{2}))?")
 
 
-def load_locomo(path: Path) -> LoadedDataset:
+def load_locomo(path: Path) -> Dataset:
     """Read locomo10.json: long conversations of two people with questions."""
     builder = DatasetBuilder(plain_name(path), path)
     for item in list_items(builder.source(path)):
@@ -98,7 +97,7 @@ class _Session:
         return _hashed(self.id, str(number))
 
 
-def load_longmemeval(path: Path) -> LoadedDataset:
+def load_longmemeval(path: Path) -> Dataset:
     """Read longmemeval_s.json: every question has its own chat sessions."""
     builder = DatasetBuilder(plain_name(path), path)
     for item in list_items(builder.source(path)):

@@ -10,11 +10,10 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from triskele.bench.datasets import DEFAULT_TYPE, BenchQuery
+from triskele.bench.datasets import DEFAULT_TYPE, BenchQuery, Dataset
 from triskele.bench.loaders.sources import (
     DatasetBuilder,
     Fields,
-    LoadedDataset,
     Source,
     beside,
     cleaned,
@@ -54,7 +53,7 @@ def beir_files(path: Path) -> list[Path]:
     return [path] if inside.name == _BEIR_LABELS and beside(inside.parent, _CORPUS) is not None else []
 
 
-def load_beir(path: Path) -> LoadedDataset:
+def load_beir(path: Path) -> Dataset:
     """Read the collection of a label file, without other splits' queries."""
     folder = path.resolve().parent.parent
     split = path.name.split(".")[0]
@@ -80,7 +79,7 @@ def trec_files(path: Path) -> list[Path]:
     return [file for file in files_at(path) if _TREC_LABELS in file.name.lower()]
 
 
-def load_trec(path: Path) -> LoadedDataset:
+def load_trec(path: Path) -> Dataset:
     """Read the collection that a file of judgements belongs to."""
     folder = path.resolve().parent
     builder = DatasetBuilder(folder.name, folder)
@@ -168,7 +167,7 @@ def multi_hop_files(path: Path) -> list[Path]:
     return sorted(file for file in questions if file is not None)
 
 
-def load_multi_hop(path: Path) -> LoadedDataset:
+def load_multi_hop(path: Path) -> Dataset:
     """Read the questions of a file and the passages next to it."""
     name = plain_name(path)
     corpus = beside(path.parent, f"{name}{_BESIDE}.json")

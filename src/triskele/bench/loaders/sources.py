@@ -300,36 +300,6 @@ class _Scanner:
         return got > 0
 
 
-class Digest:
-    """The SHA-256 of several files in order, separated by NUL."""
-
-    def __init__(self) -> None:
-        self._sha256 = hashlib.sha256()
-        self._current: Path | None = None
-
-    def source(self, path: Path) -> Source:
-        """A file whose bytes count."""
-        return Source(path, lambda chunk: self._feed(path, chunk))
-
-    def hexdigest(self) -> str:
-        """The digest of what was read so far."""
-        return self._sha256.hexdigest()
-
-    def _feed(self, path: Path, chunk: bytes) -> None:
-        if self._current not in (None, path):
-            self._sha256.update(b"\0")
-        self._current = path
-        self._sha256.update(chunk)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedDataset:
-    """A data set with counts of unusable labels by reason."""
-
-    dataset: Dataset
-    skipped: Mapping[str, int]
-
-
 class DatasetBuilder:
     """Collects documents, queries and labels; refuses an id that repeats."""
 
@@ -342,11 +312,19 @@ class DatasetBuilder:
         self._skipped: Counter[str] = Counter()
         self._positions: Counter[tuple[str | None, str | None]] = Counter()
         self._texts: dict[str, str] = {}
-        self._digest = Digest()
+        self._sha256 = hashlib.sha256()
+        self._last_read: Path | None = None
 
     def source(self, path: Path) -> Source:
         """A file whose bytes count for the identity of the data set."""
-        return self._digest.source(path)
+        return Source(path, lambda chunk: self._feed(path, chunk))
+
+    def _feed(self, path: Path, chunk: bytes) -> None:
+        """Digest the bytes of the files in order, with a NUL between two files."""
+        if self._last_read not in (None, path):
+            self._sha256.update(b"\0")
+        self._last_read = path
+        self._sha256.update(chunk)
 
     def add(
         self,
@@ -367,11 +345,11 @@ class DatasetBuilder:
         self._documents[id] = BenchDocument(id, shared_text, scope, session, self._positions[conversation], meta)
         self._positions[conversation] += 1
 
-    def ask(self, where: str, query: BenchQuery) -> None:
+    def ask(self, where: str, query: BenchQuery, *, may_be_empty: bool = False) -> None:
         """Add a query."""
         if query.id in self._queries:
             raise BadInput(f"{where}: repeats the id {query.id!r}")
-        if not query.text:
+        if not (query.text or may_be_empty):
             raise BadInput(f"{where}: has an empty question")
         self._queries[query.id] = query
 
@@ -387,16 +365,16 @@ class DatasetBuilder:
         """Count labels that cannot be used."""
         self._skipped[reason] += count
 
-    def build(self) -> LoadedDataset:
+    def build(self) -> Dataset:
         """Everything that was added, as a data set."""
         for what, rows in (("documents", self._documents), ("questions", self._queries)):
             if not rows:
                 raise BadInput(f"{self._path}: has no {what}")
-        dataset = Dataset(
+        return Dataset(
             name=self._name,
             documents=tuple(self._documents.values()),
             queries=tuple(self._queries.values()),
             qrels=self._qrels,
-            sha256=self._digest.hexdigest(),
+            sha256=self._sha256.hexdigest(),
+            skipped={reason: count for reason, count in self._skipped.items() if count},
         )
-        return LoadedDataset(dataset, {reason: count for reason, count in self._skipped.items() if count})
