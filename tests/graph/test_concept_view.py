@@ -14,7 +14,7 @@ from triskele.errors import BadInput, NotFound
 def test_a_concept_is_found_in_any_spelling(team: Any, spelling: str) -> None:
     team.add("Argo CD is the tool that rolls out Heron")
     view = team.view()
-    assert view.concept(view.find(spelling)).name == "Argo CD"
+    assert view.name_of(view.find(spelling).concept) == "Argo CD"
 
 
 def test_a_near_miss_is_answered_with_what_was_probably_meant(team: Any) -> None:

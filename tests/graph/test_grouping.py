@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from triskele.graph.grouping import merge, rebuild, split
+from triskele.graph.grouping import merge, split
 
 
 def _groups(team: Any) -> set[frozenset[str]]:
@@ -18,7 +18,8 @@ def _groups(team: Any) -> set[frozenset[str]]:
 
 
 def _rebuild(team: Any) -> int:
-    return rebuild(team.engine.store, team.engine.lexical, team.mentions)
+    read: int = team.engine.upkeep.rebuild_graph().read
+    return read
 
 
 CI = frozenset({"ci", "continuous integration"})

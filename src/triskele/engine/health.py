@@ -89,10 +89,10 @@ class Health(StoreState):
         return self.is_whole and not (self.is_unrepaired or self.model_problem or self.vault_problem)
 
 
-def state(engine: StoreAccess, models: Models, lexical: LexicalIndex) -> StoreState:
+def state(engine: StoreAccess, models: Models) -> StoreState:
     """Describe indexes, vault and hosted models as they are now."""
     return StoreState(
-        index_behind=lexical.behind(),
+        index_behind=models.lexical.behind(),
         jobs=engine.store.jobs.counts(),
         vault_problem=engine.vault.problem(),
         outside=models.hosts(),
@@ -102,19 +102,13 @@ def state(engine: StoreAccess, models: Models, lexical: LexicalIndex) -> StoreSt
 
 
 def inspect(
-    engine: StoreAccess,
-    models: Models,
-    lexical: LexicalIndex,
-    maintenance: Maintenance | None,
-    *,
-    deep: bool,
-    repair: bool,
+    engine: StoreAccess, models: Models, maintenance: Maintenance | None, *, deep: bool, repair: bool
 ) -> Health:
     """Check truth and indexes; if the truth is damaged, nothing is repaired from it."""
-    store, vault = engine.store, engine.vault
-    semantic, before = models.semantic(), state(engine, models, lexical)
+    store, lexical = engine.store, models.lexical
+    semantic, before = models.semantic(), state(engine, models)
     findings = [] if maintenance is None else maintenance.check(deep=deep)
-    findings += _unreadable(store, vault) if deep and before.vault_problem is None else []
+    findings += _unreadable(store, engine.vault) if deep and before.vault_problem is None else []
     lost = [] if maintenance is None else maintenance.lost()
     ahead = {str(path): count for path, count in lexical.ahead().items()}
     faults = lexical.damaged() if deep else 0

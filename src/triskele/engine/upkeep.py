@@ -19,9 +19,9 @@ from triskele.engine import health, model_choice, views, workplace
 from triskele.engine.health import Health, StoreState
 from triskele.engine.model_choice import Comparison, ModelsInUse, ModelSwitch, Rollback
 from triskele.engine.workplace import ProjectSummary
-from triskele.graph import grouping
 from triskele.graph.relations import Estimate, Extracted, RelationEdge, RelationReader, relations
 from triskele.index.local import ModelIndexes
+from triskele.index.name_linking import read_names
 from triskele.ingest import classified
 from triskele.recall.hosted import egress_log
 from triskele.replies import NameCounts
@@ -124,13 +124,11 @@ class Upkeep:
 
     def inspect(self, *, deep: bool = False, repair: bool = True) -> Health:
         """Check the database and repair what is derived from it."""
-        return health.inspect(
-            self._engine, self._engine.models, self._engine.lexical, self._maintenance, deep=deep, repair=repair
-        )
+        return health.inspect(self._engine, self._engine.models, self._maintenance, deep=deep, repair=repair)
 
     def state(self) -> StoreState:
         """Describe indexes, vault and hosted models as they are now, without a look for damage."""
-        return health.state(self._engine, self._engine.models, self._engine.lexical)
+        return health.state(self._engine, self._engine.models)
 
     def copies(self) -> list[Path]:
         """List earlier backups and copies of the store; they may be gone."""
@@ -304,8 +302,10 @@ class Upkeep:
 
     def rebuild_graph(self, progress: Progress | None = None) -> RebuiltGraph:
         """Read the names of all versions again; merges and splits by hand stay."""
-        mentions = self._engine.models.open_indexes().mentions
-        read = grouping.rebuild(self._store, self._engine.lexical, mentions, progress=progress)
+        self._store.names.forget()
+        # The file still holds deleted mentions.
+        self._engine.models.open_indexes().mentions.rebuild()
+        read = read_names(self._store, self._engine.lexical, progress=progress)
         return RebuiltGraph(read, self._store.names.counts())
 
     def _curator(self) -> Curator:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from triskele.graph.view import View
-from triskele.index.lexical import LexicalIndex
-from triskele.index.mentions import MentionIndex
-from triskele.index.name_linking import read_names
 from triskele.replies.rooms import Regrouped
-from triskele.store.owner import OwnerStore
 from triskele.store.values import BY_HAND, Merge, Name
 
 
 def merge(view: View, one: str, other: str) -> Regrouped:
     """Move all names of one concept to the other."""
     moving, target = view.find(one), view.find(other)
-    concept = view.concept(target)
+    concept = view.name_of(target.concept)
     if moving.concept == target.concept:
-        return Regrouped((), concept.name)
+        return Regrouped((), concept)
     names = view.store.names.members([moving.concept])
     view.store.names.set_concepts({name.name: target.concept for name in names}, BY_HAND)
-    return Regrouped(tuple(name.text for name in names), concept.name)
+    return Regrouped(tuple(name.text for name in names), concept)
 
 
 def split(view: View, text: str) -> Regrouped:
@@ -31,13 +27,13 @@ def split(view: View, text: str) -> Regrouped:
     leaving = _leaving(name, group, view.store.names.merges(each.name for each in group))
     staying = [each for each in group if each not in leaving]
     if not staying:
-        return Regrouped((), view.concept(name).name)
+        return Regrouped((), view.name_of(name.concept))
     # The number of a concept is that of one of its names: the side that loses it takes its first name's.
     moving = staying if any(each.name == name.concept for each in leaving) else leaving
     head = min(each.name for each in moving)
     view.store.names.set_concepts({each.name: head for each in moving}, BY_HAND)
     left = head if moving is staying else name.concept
-    return Regrouped(tuple(each.text for each in leaving), view.concepts([left])[left].name)
+    return Regrouped(tuple(each.text for each in leaving), view.name_of(left))
 
 
 def _leaving(name: Name, group: Sequence[Name], merges: Sequence[Merge]) -> list[Name]:
@@ -50,13 +46,3 @@ def _leaving(name: Name, group: Sequence[Name], merges: Sequence[Merge]) -> list
         if is_merge:
             return came
     return [name]
-
-
-def rebuild(
-    store: OwnerStore, words: LexicalIndex, mentions: MentionIndex, *, progress: Callable[[int], None] | None = None
-) -> int:
-    """Link the names of every version again; return their number."""
-    store.names.forget()
-    # The file still holds deleted mentions.
-    mentions.rebuild()
-    return read_names(store, words, progress=progress)

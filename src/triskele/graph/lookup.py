@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from triskele.errors import NotFound
-from triskele.graph.view import Concept, View
+from triskele.graph.view import View
 from triskele.index.corpus import Ints
 from triskele.index.mentions import MentionIndex
 from triskele.replies.rooms import (
@@ -28,14 +28,15 @@ _SHOWN_COMMON = 10
 
 def details(view: View, text: str, *, limit: int = 10, closed: bool = False) -> ConceptDetails:
     """The details of a concept; `closed` includes edges that ended."""
-    name = view.find(text)
-    concept = view.concept(name)
-    rows, subjects = _rows(view, concept)
+    concept = view.find(text).concept
+    name = view.name_of(concept)
+    _, holders, is_subject = view.holders(np.array([concept]))
+    rows, subjects = np.unique(holders), np.unique(holders[is_subject])
     edges = _edges(view, concept, limit=limit, closed=closed)
     if not len(rows) and not (closed and edges):
-        raise _unseen(view, concept)
+        raise _unseen(view, name)
     return ConceptDetails(
-        concept=concept.name,
+        concept=name,
         other_names=_other_names(view, concept),
         memories=len(rows),
         subjects=len(subjects),
@@ -46,18 +47,16 @@ def details(view: View, text: str, *, limit: int = 10, closed: bool = False) -> 
     )
 
 
-def _unseen(view: View, concept: Concept) -> NotFound:
+def _unseen(view: View, name: str) -> NotFound:
     if view.scope.projects is not None:
         projects = ", ".join(sorted(filter(None, view.scope.projects)))
-        message = (
-            f"nothing in project {projects} mentions “{concept.name}” now: look into all projects, or at what is closed"
-        )
+        message = f"nothing in project {projects} mentions “{name}” now: look into all projects, or at what is closed"
         return NotFound(message, remedy="all projects or closed")
-    return NotFound(f"nothing that still holds mentions “{concept.name}”: look at what is closed", remedy="closed")
+    return NotFound(f"nothing that still holds mentions “{name}”: look at what is closed", remedy="closed")
 
 
-def _other_names(view: View, concept: Concept) -> tuple[OtherName, ...]:
-    names = [name for name in view.store.names.members([concept.number]) if name.name != concept.number]
+def _other_names(view: View, concept: int) -> tuple[OtherName, ...]:
+    names = [name for name in view.store.names.members([concept]) if name.name != concept]
     # The last word counts: a name may have been joined and parted before.
     joined = {merge.name: merge for merge in view.store.names.merges(name.name for name in names)}
     return tuple(
@@ -66,55 +65,47 @@ def _other_names(view: View, concept: Concept) -> tuple[OtherName, ...]:
     )
 
 
-def _rows(view: View, concept: Concept) -> tuple[Ints, Ints]:
-    """The rows that mention a concept, and the rows about it."""
-    _, rows, is_subject = view.holders(np.array([concept.number]))
-    return np.unique(rows), np.unique(rows[is_subject])
-
-
 def _newest(view: View, rows: Ints, limit: int) -> tuple[Memory, ...]:
     """The memories behind some rows, the most recently changed first."""
     memories = view.store.rows(rows[-_MOST_LOOKED_AT:].tolist()).values()
     return tuple(sorted(memories, key=lambda memory: (memory.updated_at, memory.id), reverse=True)[:limit])
 
 
-def _neighbours(view: View, concept: Concept, rows: Ints, limit: int) -> tuple[Neighbour, ...]:
+def _neighbours(view: View, concept: int, rows: Ints, limit: int) -> tuple[Neighbour, ...]:
     """Concepts that the same memories mention, most often first."""
     positions, concepts, _ = view.layers.concepts(rows[-_MOST_LOOKED_AT:])
     pairs = np.unique(np.stack([positions, concepts]), axis=1)[1]
-    numbers, together = np.unique(pairs[pairs != concept.number], return_counts=True)
+    numbers, together = np.unique(pairs[pairs != concept], return_counts=True)
     connecting = view.connects(numbers)
     numbers, together = numbers[connecting], together[connecting]
     frequency = view.layers.frequency(numbers)
     best = np.lexsort((numbers, frequency, -together))[:limit]
-    named = view.concepts(numbers[best].tolist())
+    names = view.names(numbers[best].tolist())
     return tuple(
-        Neighbour(named[number].name, count, total)
+        Neighbour(names[number], count, total)
         for number, count, total in zip(
             numbers[best].tolist(), together[best].tolist(), frequency[best].tolist(), strict=True
         )
     )
 
 
-def _edges(view: View, concept: Concept, *, limit: int, closed: bool) -> tuple[ConceptEdge, ...]:
-    edges = view.store.names.edges(concept.number, projects=view.scope.projects, closed=closed, limit=limit)
-    named = view.concepts({end for edge in edges for end in (edge.source, edge.target)})
+def _edges(view: View, concept: int, *, limit: int, closed: bool) -> tuple[ConceptEdge, ...]:
+    edges = view.store.names.edges(concept, projects=view.scope.projects, closed=closed, limit=limit)
+    names = view.names({end for edge in edges for end in (edge.source, edge.target)})
     return tuple(
-        ConceptEdge(**edge._asdict() | {"source": named[edge.source].name, "target": named[edge.target].name})
-        for edge in edges
+        ConceptEdge(**edge._asdict() | {"source": names[edge.source], "target": names[edge.target]}) for edge in edges
     )
 
 
 def path(view: View, one: str, other: str) -> ConceptPath:
     """The shortest path between two concepts, over memories in scope."""
-    start, end = (view.concept(view.find(text)) for text in (one, other))
-    steps = _shortest(view, start.number, end.number)
+    start, end = (view.find(text).concept for text in (one, other))
+    steps = _shortest(view, start, end)
+    names = view.names([start, end, *(concept for _, concept in steps or ())])
     if steps is None:
-        return ConceptPath(start.name, end.name, None)
+        return ConceptPath(names[start], names[end], None)
     memories = view.store.rows(row for row, _ in steps)
-    named = view.concepts(concept for _, concept in steps)
-    hops = tuple(Hop(memories[row], named[concept].name) for row, concept in steps)
-    return ConceptPath(start.name, end.name, hops)
+    return ConceptPath(names[start], names[end], tuple(Hop(memories[row], names[concept]) for row, concept in steps))
 
 
 def _shortest(view: View, start: int, goal: int) -> list[tuple[int, int]] | None:
@@ -173,8 +164,8 @@ def overview(view: View, mentions: MentionIndex) -> ConceptOverview:
 def _common(view: View, counted: np.typing.NDArray[np.int64]) -> tuple[CommonConcept, ...]:
     biggest = np.argsort(-counted, kind="stable")[:_SHOWN_COMMON]
     biggest = biggest[counted[biggest] >= 2]
-    named, connects = view.concepts(biggest.tolist()), view.connects(biggest)
+    names, connects = view.names(biggest.tolist()), view.connects(biggest)
     return tuple(
-        CommonConcept(named[number].name, int(counted[number]), is_connecting)
+        CommonConcept(names[number], int(counted[number]), is_connecting)
         for number, is_connecting in zip(biggest.tolist(), connects.tolist(), strict=True)
     )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from triskele.errors import NotFound
-from triskele.graph.view import Concept, View
+from triskele.graph.view import View
 from triskele.replies.rooms import GraphEdge, GraphNode, Neighbourhood
 from triskele.types import Link, Memory
 
@@ -25,10 +25,10 @@ def neighbourhood(view: View, *, name: str = "", id: str = "", most: int) -> Nei
     if id:
         rows, concepts = _row_of(view, id), np.empty(0, np.int64)
     else:
-        concepts = np.array([view.find(name).concept])
-        rows = np.empty(0, np.int64)
+        concept = view.find(name).concept
+        rows, concepts = np.empty(0, np.int64), np.array([concept])
         if not len(view.holders(concepts)[1]):
-            raise NotFound(f"nothing mentions “{view.concepts(concepts.tolist())[int(concepts[0])].name}” at that time")
+            raise NotFound(f"nothing mentions “{view.name_of(concept)}” at that time")
     rows, concepts, left_out = _grown(view, rows, concepts, most)
     return _drawn(view, rows, concepts, left_out, is_memory=bool(id))
 
@@ -81,26 +81,25 @@ def _concepts_of(view: View, rows: Ints, known: Ints, most: int) -> tuple[Ints, 
 
 
 def _drawn(view: View, rows: Ints, concepts: Ints, left_out: int, *, is_memory: bool) -> Neighbourhood:
-    versions, names = view.store.rows(rows.tolist()), view.concepts(concepts.tolist())
+    versions, known_names = view.store.rows(rows.tolist()), view.names(concepts.tolist())
     # In the order of their discovery: the focus is the first.
     memories = {row: versions[row] for row in rows.tolist() if row in versions}
-    named = {number: names[number] for number in concepts.tolist() if number in names}
+    names = {number: known_names[number] for number in concepts.tolist() if number in known_names}
     focus = f"m{memories[int(rows[0])].id}" if is_memory else f"c{int(concepts[0])}"
     frequency = dict(zip(concepts.tolist(), view.layers.frequency(concepts).tolist(), strict=True))
     nodes = [
         *(
-            GraphNode(f"c{number}", each.name, "concept", frequency[number], f"c{number}" == focus)
-            for number, each in named.items()
+            GraphNode(f"c{number}", name, "concept", frequency[number], f"c{number}" == focus)
+            for number, name in names.items()
         ),
         *(GraphNode(f"m{each.id}", _label(each), "memory", 1, f"m{each.id}" == focus) for each in memories.values()),
     ]
     edges = [
-        *_mentions(view, rows, memories, named),
-        *_ties(view, named),
+        *_mentions(view, rows, memories, names),
+        *_ties(view, names),
         *_links(view.store.links([each.id for each in memories.values()]), {node.key for node in nodes}),
     ]
-    names_of = tuple(each.name for each in named.values())
-    return Neighbourhood(tuple(nodes), tuple(edges), tuple(memories.values()), names_of, left_out)
+    return Neighbourhood(tuple(nodes), tuple(edges), tuple(memories.values()), tuple(names.values()), left_out)
 
 
 def _label(memory: Memory) -> str:
@@ -108,26 +107,24 @@ def _label(memory: Memory) -> str:
     return line if len(line) <= _LABEL else f"{line[: _LABEL - 1]}…"
 
 
-def _mentions(
-    view: View, rows: Ints, memories: Mapping[int, Memory], named: Mapping[int, Concept]
-) -> Iterable[GraphEdge]:
+def _mentions(view: View, rows: Ints, memories: Mapping[int, Memory], names: Mapping[int, str]) -> Iterable[GraphEdge]:
     positions, numbers, is_subject = view.layers.concepts(rows)
     seen = set()
     for position, number, subject in zip(positions.tolist(), numbers.tolist(), is_subject.tolist(), strict=True):
         row = int(rows[position])
-        if number in named and row in memories and (row, number) not in seen:
+        if number in names and row in memories and (row, number) not in seen:
             seen.add((row, number))
             kind = "subject" if subject else "mentions"
             yield GraphEdge(f"m{memories[row].id}", f"c{number}", kind, kind)
 
 
-def _ties(view: View, named: Mapping[int, Concept]) -> Iterable[GraphEdge]:
+def _ties(view: View, names: Mapping[int, str]) -> Iterable[GraphEdge]:
     """Edges between concepts, with the time that they held."""
     moment, seen = view.scope.as_of, set()
-    for number in list(named)[:_TIED]:
+    for number in list(names)[:_TIED]:
         for edge in view.store.names.edges(number, closed=True, limit=_MOST_TIES):
             pair = (edge.source, edge.kind, edge.target)
-            if edge.source not in named or edge.target not in named or pair in seen:
+            if edge.source not in names or edge.target not in names or pair in seen:
                 continue
             seen.add(pair)
             ended = edge.valid_to is not None and edge.valid_to <= moment

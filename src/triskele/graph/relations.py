@@ -96,13 +96,15 @@ class RelationReader:
 
     def extract(self, *, limit: int | None = None, progress: Callable[[int], None] = lambda _done: None) -> Extracted:
         """Read at most `limit` remaining memories; a failure ends the run."""
-        llm = self._llm()
+        llm = self._host.llm
+        if llm is None:
+            raise BadInput("no language model is set: name one under [llm] in your settings and set curation.llm_calls")
         pending, _ = self._pending()
         done = Extracted(left=len(pending))
         for batch in _batches(pending[:limit], MOST_TEXTS):
             try:
                 triples = self._read(llm, batch)
-            except (Unavailable, _BudgetSpentError) as error:
+            except Unavailable as error:
                 return replace(done, problem=str(error))
             count = sum(map(len, triples.values()))
             done = Extracted(
@@ -111,19 +113,13 @@ class RelationReader:
             progress(done.memories)
         try:
             requests = self._define(llm) + self._resolve(llm)
-        except (Unavailable, _BudgetSpentError) as error:
+        except Unavailable as error:
             return replace(done, problem=str(error))
         return replace(done, requests=done.requests + requests)
 
-    def _llm(self) -> Llm:
-        llm = self._host.llm
-        if llm is None:
-            raise BadInput("no language model is set: name one under [llm] in your settings and set curation.llm_calls")
-        return llm
-
     def _call(self) -> None:
         if not self._may_call():
-            raise _BudgetSpentError("the calls of today are used up (curation.llm_calls)")
+            raise Unavailable("the calls of today are used up (curation.llm_calls)")
 
     def _pending(self) -> tuple[list[Memory], int]:
         """Unread open memories, and how many may not be sent."""
@@ -205,7 +201,8 @@ class RelationReader:
         """Join names that mean one thing; return the requests."""
         heads: Mapping[str, Any] = self._documents.all(_NAMES)
         told_by = self._told_by(lambda triple: [key(triple.subject), key(triple.object)])
-        texts = {key(name): name for triple in self._all_triples() for name in (triple.subject, triple.object)}
+        triples = [Triple(*each) for value in self._documents.all(_TRIPLES).values() for each in value["triples"]]
+        texts = {key(name): name for triple in triples for name in (triple.subject, triple.object)}
         fresh = {own for own in texts if own and own not in heads}
         if not fresh:
             return 0
@@ -286,40 +283,27 @@ class RelationReader:
 
     def _told_by(self, parts: Callable[[Triple], Iterable[str]]) -> dict[str, list[str]]:
         """The memories that hold each name or relation."""
-        read = self._documents.all(_TRIPLES)
         holders: dict[str, list[str]] = {}
-        for memory in live(self._host):
-            for triple in read.get(memory.content_hash, {"triples": ()})["triples"]:
-                for part in parts(Triple(*triple)):
-                    holders.setdefault(part, []).append(memory.id)
+        for memory, triple in _stated(self._host):
+            for part in parts(triple):
+                holders.setdefault(part, []).append(memory.id)
         return holders
 
     def _cleared(self, text: str) -> ClearedText | None:
         return self._host.egress_policy.question(text)[0]
 
-    def _all_triples(self) -> Iterator[Triple]:
-        for value in self._documents.all(_TRIPLES).values():
-            yield from (Triple(*each) for each in value["triples"])
-
-
-class _BudgetSpentError(Exception):
-    """No further call is allowed today."""
-
 
 def relations(host: StoreAccess, *, about: str | None = None, closed: bool = False) -> list[RelationEdge]:
     """The edges read so far, oldest first, about one name if given."""
-    documents = host.store.documents
-    read, meanings, names = (documents.all(kind) for kind in (_TRIPLES, _RELATIONS, _NAMES))
-    memories = sorted(live(host), key=lambda memory: (begins(memory), memory.id))
-    replaced = _replaced(host, memories)
+    meanings, names = (host.store.documents.all(kind) for kind in (_RELATIONS, _NAMES))
+    stated = sorted(_stated(host), key=lambda each: (begins(each[0]), each[0].id))
+    replaced = _replaced(host, sorted({memory.id for memory, _ in stated}))
     edges = []
-    for memory in memories:
-        for values in read.get(memory.content_hash, {"triples": ()})["triples"]:
-            triple = Triple(*values)
-            relation = str(meanings.get(_plain(triple.relation), {}).get("canonical", _plain(triple.relation)))
-            ends = [_head(name, names) for name in (triple.subject, triple.object)]
-            until = min(filter(None, (memory.valid_to, replaced.get(memory.id))), default=None)
-            edges.append(RelationEdge(ends[0], relation, ends[1], memory, begins(memory), until))
+    for memory, triple in stated:
+        relation = str(meanings.get(_plain(triple.relation), {}).get("canonical", _plain(triple.relation)))
+        ends = [_head(name, names) for name in (triple.subject, triple.object)]
+        until = min(filter(None, (memory.valid_to, replaced.get(memory.id))), default=None)
+        edges.append(RelationEdge(ends[0], relation, ends[1], memory, begins(memory), until))
     single = {value["canonical"] for value in meanings.values() if value["single"]}
     now = timestamps.now()
     shown = [edge for edge in _closed(edges, single, now) if closed or edge.holds_at(now)]
@@ -338,6 +322,14 @@ def is_grounded(triple: Triple, text: str) -> bool:
         if not own or not (own <= held or (is_own and own <= _FIRST_PERSON)):
             return False
     return True
+
+
+def _stated(host: StoreAccess) -> Iterator[tuple[Memory, Triple]]:
+    """What current memories state, as far as it was read."""
+    read = host.store.documents.all(_TRIPLES)
+    for memory in live(host):
+        if (value := read.get(memory.content_hash)) is not None:
+            yield from ((memory, Triple(*each)) for each in value["triples"])
 
 
 def live(host: StoreAccess) -> Iterator[Memory]:
@@ -374,9 +366,9 @@ def _may_end(newer: RelationEdge, older: RelationEdge) -> bool:
     return TRUST.index(newer.evidence.origin) <= TRUST.index(older.evidence.origin)
 
 
-def _replaced(host: StoreAccess, memories: Sequence[Memory]) -> dict[str, datetime]:
+def _replaced(host: StoreAccess, ids: Sequence[str]) -> dict[str, datetime]:
     """When memories were superseded, by their ids."""
-    links = host.store.links([memory.id for memory in memories], kind=LinkKind.SUPERSEDES) if memories else []
+    links = host.store.links(ids, kind=LinkKind.SUPERSEDES) if ids else []
     return {link.target: link.known_from for link in links if link.known_to is None}
 
 

@@ -24,14 +24,6 @@ _NEAR = 0.75
 _MOST_TYPOS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Concept:
-    """A concept, with the name under which it was first found."""
-
-    number: int
-    name: str
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
     """The mentions inside a scope; `rows` are its versions, in order."""
@@ -70,14 +62,13 @@ class View:
         """Which concepts are rare enough to connect the memories that mention them."""
         return self.layers.reach(concepts) <= self.hub
 
-    def concepts(self, numbers: Iterable[int]) -> dict[int, Concept]:
-        """Concepts of the reader by their numbers."""
-        names = self.store.names.numbered(numbers)
-        return {number: Concept(number, name.text) for number, name in names.items()}
+    def names(self, numbers: Iterable[int]) -> dict[int, str]:
+        """The names under which concepts were first found, by their numbers."""
+        return {number: name.text for number, name in self.store.names.numbered(numbers).items()}
 
-    def concept(self, name: Name) -> Concept:
-        """The concept of a name."""
-        return self.concepts([name.concept])[name.concept]
+    def name_of(self, concept: int) -> str:
+        """The name under which a concept was first found."""
+        return self.names([concept])[concept]
 
     def find(self, text: str) -> Name:
         """The name in any spelling; refuse unknown names with similar ones."""
