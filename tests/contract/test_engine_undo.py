@@ -9,14 +9,13 @@ from itertools import pairwise
 import pytest
 
 from triskele.engine.local import LocalEngine
-from triskele.engine.undo import plan
+from triskele.engine.undo import inverse
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.replies import Undone
 from triskele.store.owner import OwnerStore
 from triskele.text import timestamps
 from triskele.text.ids import content_hash
 from triskele.types import (
-    USER,
     Action,
     Add,
     Forget,
@@ -321,12 +320,16 @@ def test_every_store_keeps_the_class_that_an_edit_changed(
     do(Revise(closed, base=1), MakePrivate(memory.id))
     assert store.journal(id=memory.id)[-1].other == "open"
     assert {version.sensitivity for version in store.history(memory.id)} == {Sensitivity.PRIVATE}
-    taken = plan(store, USER, "any", all_projects=True)
-    outcomes = store.apply(taken.changes, batch="undo", undoes=taken.undone.entries[0].seq)
-    assert [outcome.sensitivity for outcome in taken.of_memories(outcomes)] == [Sensitivity.OPEN]
+    outcomes = _taken_back(store, store.newest_entries()[0].batch, by="undo")
+    assert [outcome.sensitivity for outcome in outcomes] == [Sensitivity.OPEN]
     current = store.history(memory.id)[-1]
     assert (current.content, current.sensitivity) == ("one", Sensitivity.OPEN)
-    again = plan(store, USER, "any", "undo")
-    outcomes = store.apply(again.changes, batch="again", undoes=again.undone.entries[0].seq)
-    assert [outcome.action for outcome in again.of_memories(outcomes)] == [Action.EDITED]
+    assert [outcome.action for outcome in _taken_back(store, "undo", by="again")] == [Action.EDITED]
     assert {version.sensitivity for version in store.history(memory.id)} == {Sensitivity.PRIVATE}
+
+
+def _taken_back(store: OwnerStore, batch: str, *, by: str) -> list[Outcome]:
+    entries = store.journal(batch=batch)
+    changes = inverse(entries, store)
+    outcomes = zip(changes, store.apply(changes, batch=by, undoes=entries[0].seq), strict=True)
+    return [outcome for change, outcome in outcomes if not isinstance(change, MakePrivate)]

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from triskele.engine.sharing import LocalSharing
     from triskele.engine.upkeep import Upkeep
     from triskele.exchange.export import Progress
-    from triskele.index.catalog import Columns
     from triskele.index.lexical import LexicalIndex
     from triskele.index.local import ModelIndexes
     from triskele.ingest import Drafter
@@ -247,18 +246,18 @@ class LocalEngine:
         requests.refuse_unknown("remember", details, requests.Details)
         self._refuse_echoes([(content, details.get("project"))])
         addition = self._addition(content, **details)
-        memory, changes = addition.memory, list[Change]([addition])
-        if supersedes is not None:
-            older = self._replaceable(supersedes, memory.origin)
-            changes.append(Connect(validation.new_link(memory.id, LinkKind.SUPERSEDES, older, memory.known_from)))
-            try:
-                return self.apply(changes)[0]
-            except NotFound:
-                # The text is known already, under another id: that memory is the successor.
-                known = self.apply([addition])[0]
-                link = validation.new_link(known.id, LinkKind.SUPERSEDES, older, memory.known_from)
-                return replace(known, batch=self.apply([Connect(link)])[0].batch)
-        return self.apply(changes)[0]
+        if supersedes is None:
+            return self.apply([addition])[0]
+        memory = addition.memory
+        older = self._replaceable(supersedes, memory.origin)
+        link = validation.new_link(memory.id, LinkKind.SUPERSEDES, older, memory.known_from)
+        try:
+            return self.apply([addition, Connect(link)])[0]
+        except NotFound:
+            # The text is known already, under another id: that memory is the successor.
+            known = self.apply([addition])[0]
+            link = validation.new_link(known.id, LinkKind.SUPERSEDES, older, memory.known_from)
+            return replace(known, batch=self.apply([Connect(link)])[0].batch)
 
     def remember_all(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """Store several memories in one transaction."""
@@ -288,21 +287,19 @@ class LocalEngine:
         """Change memories in one batch; their older versions stay in the history."""
         requests.refuse_unknown("edit", changes, requests.Changes)
         outcomes: dict[str, Outcome] = {}
-        revisions: dict[str, Sequence[Change]] = {}
+        revisions: list[Change] = []
         for memory in self._last_versions(ids):
             revised = self._revised(undo.changeable(memory), changes)
             if "sensitivity" in changes and is_secret(revised) and not is_secret(memory):
                 outcomes[memory.id] = self.seal(memory.id, title=changes.get("title")).outcomes[0]
                 if not changes.keys() - {"sensitivity", "title"}:
                     continue
-            revisions[memory.id] = revision(memory, revised)
-        if revisions:
-            written: dict[str, Outcome] = {}
-            for outcome in self.apply([change for own in revisions.values() for change in own]):
-                # What follows the edit of a memory only closes its older versions.
-                written.setdefault(outcome.id, outcome)
-            outcomes |= written
-        return list(outcomes.values())
+            revisions += revision(memory, revised)
+        written: dict[str, Outcome] = {}
+        for outcome in self.apply(revisions) if revisions else ():
+            # What follows the edit of a memory only closes its older versions.
+            written.setdefault(outcome.id, outcome)
+        return list((outcomes | written).values())
 
     def _revised(self, memory: Memory, changes: Changes) -> Memory:
         plain: dict[str, Any] = {**changes}
@@ -366,14 +363,10 @@ class LocalEngine:
         dry_run: bool = False,
     ) -> Undone:
         """Undo a batch, or this actor's last change to the project; an undo can be undone."""
-        target = self.project if project is None else project
-        plan = undo.plan(self.store, self.actor, target, batch, all_projects=all_projects, anyone=anyone)
-        undone = replace(plan.undone, versions=views.shown(plan.undone.versions, private=self.reads_private))
-        if dry_run:
-            return replace(undone, folders=views.folders(self.store, undone.entries))
-        outcomes = plan.of_memories(self.apply(plan.changes, undoes=plan.undone.entries[0].seq))
-        self.proposals.undone(plan.undone.batch, outcomes)
-        return replace(undone, outcomes=tuple(outcomes))
+        undone = undo.undo(self, batch, project, all_projects=all_projects, anyone=anyone, dry_run=dry_run)
+        if undone.outcomes:
+            self.proposals.undone(undone.batch, undone.outcomes)
+        return undone
 
     def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
         """Apply changes as one journaled transaction."""
@@ -591,24 +584,7 @@ class LocalEngine:
         from triskele.engine import listing
 
         requests.refuse_unknown("browse", options, requests.ListOptions)
-        request = listing.checked(options)
-        filters: dict[str, Any] = {name: value for name, value in options.items() if name in _FILTERS}
-        scope = self.scope(**filters)
-        if scope.projects is not None and not request.everywhere:
-            scope = replace(scope, projects=scope.projects - {EVERYWHERE} or scope.projects)
-        memories, total, facets = listing.page(self.store, self._columns, scope, request)
-        after = request.offset + len(memories)
-        return Page(
-            tuple(views.views(self.store, memories).values()),
-            total,
-            after if after < total else None,
-            self.store.usage.counts([memory.id for memory in memories]),
-            facets,
-        )
-
-    def _columns(self) -> Columns:
-        """The columns of the catalog, which no model is needed for."""
-        return self.models.open_indexes().catalog.view()
+        return listing.page(self, lambda: self.models.open_indexes().catalog.view(), options)
 
     def scope(self, *, project: str | None = None, all_projects: bool = False, **filters: Any) -> Scope:
         """What a reader may see: of a project and what belongs everywhere, by the filters of `validation.narrowed`."""

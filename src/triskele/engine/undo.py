@@ -1,4 +1,4 @@
-"""Turn journal entries into the changes that undo them."""
+"""Undo batches of the journal by the changes that take them back."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
 
 from triskele import validation
+from triskele.engine import views
 from triskele.errors import IN_BATCH, BadInput, Conflict, NotFound, TriskeleError
 from triskele.replies import CHANGES_MEMORIES, Undone, own_actors, with_versions
 from triskele.store.owner import OwnerStore
 from triskele.text import timestamps
 from triskele.text.ids import same_words
 from triskele.types import (
+    EVERYWHERE,
     LASTING,
     USER,
     Action,
@@ -26,11 +29,13 @@ from triskele.types import (
     MakePrivate,
     Memory,
     MoveFolder,
-    Outcome,
     Revise,
     Sensitivity,
     is_raised,
 )
+
+if TYPE_CHECKING:
+    from triskele.store.access import StoreAccess
 
 _PAGE = 500
 _PRIVATE = "{0} stays private: only the user can make it more open (`triskele edit {0} --open`)"
@@ -44,25 +49,6 @@ class UndoScope:
 
     actors: frozenset[str] | None
     projects: frozenset[str] | None
-
-    @classmethod
-    def of(cls, actor: str, project: str, *, all_projects: bool = False, anyone: bool = False) -> UndoScope:
-        """The actor's own changes to a project and to what is everywhere, or more; only the user reaches others'."""
-        actors = None if anyone and actor == USER else own_actors(actor)
-        return cls(actors, None if all_projects else frozenset({project, ""}))
-
-
-@dataclass(frozen=True, slots=True)
-class UndoPlan:
-    """A batch that can be undone, and the changes that undo it."""
-
-    undone: Undone
-    changes: tuple[Change, ...]
-
-    def of_memories(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """The outcomes without withdrawals, which follow a change of the same memory."""
-        pairs = zip(self.changes, outcomes, strict=True)
-        return [outcome for change, outcome in pairs if not isinstance(change, MakePrivate)]
 
 
 def changeable(memory: Memory) -> Memory:
@@ -79,21 +65,37 @@ def restoration(memory: Memory) -> Revise:
     return Revise(replace(memory, updated_at=timestamps.now()), base=memory.version)
 
 
-def plan(store: OwnerStore, actor: str, project: str, batch: str | None = None, **wider: bool) -> UndoPlan:
-    """What undoing a batch, or the last one of the scope, takes back; a client reaches only its own changes."""
+def undo(
+    access: StoreAccess, batch: str | None, project: str | None, *, all_projects: bool, anyone: bool, dry_run: bool
+) -> Undone:
+    """Undo a batch, or the last one of a project; a client reaches only its own changes."""
+    store, actor = access.store, access.actor
     name = None if batch is None else validation.check_name(batch, "the batch")
-    scope = UndoScope.of(actor, validation.check_name(project, "the project"), **wider)
+    home = validation.check_name(access.project if project is None else project, "the project")
+    # Only the user reaches the changes of others.
+    actors = None if anyone and actor == USER else own_actors(actor)
+    scope = UndoScope(actors, None if all_projects else frozenset({home, EVERYWHERE}))
     lost: set[str] = set()
     entries = _undoable(store, name, actor, scope, lost)
     changes = inverse(entries, store, actor)
     if not changes:
         raise Conflict(_PRIVATE.format(entries[0].id))
-    ids = sorted({id for entry in entries for id in entry.ends})
-    versions = tuple(memory for _, memory in store.versions(ids))
+    versions = [memory for _, memory in store.versions(sorted({id for entry in entries for id in entry.ends}))]
     own = tuple(entry for entry in entries if entry.action not in LASTING)
-    passed_over = {id: _end(store, id) for id in sorted(lost | _lost(store, entries))}
     projects = sorted({memory.project for _, named in with_versions(own, versions) for memory in named})
-    return UndoPlan(Undone(own, versions, tuple(projects), passed_over=passed_over), tuple(changes))
+    undone = Undone(
+        own,
+        views.shown(versions, private=access.reads_private),
+        tuple(projects),
+        passed_over={id: _end(store, id) for id in sorted(lost | _lost(store, entries))},
+    )
+    if dry_run:
+        return replace(undone, folders=views.folders(store, own))
+    outcomes = access.apply(changes, undoes=own[0].seq)
+    # A withdrawal follows a change of the same memory.
+    is_withdrawal = [isinstance(change, MakePrivate) for change in changes]
+    changed = [outcome for outcome, is_second in zip(outcomes, is_withdrawal, strict=True) if not is_second]
+    return replace(undone, outcomes=tuple(changed))
 
 
 def _undoable(store: OwnerStore, batch: str | None, actor: str, scope: UndoScope, lost: set[str]) -> list[JournalEntry]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import TypeGuard
 
 from triskele import validation
 from triskele.errors import BadInput, NotFound
@@ -56,9 +57,10 @@ class ProjectFolder:
         if self._named is not None or not any(_adds_to(each, before) for each in changes):
             return changes
         self.register()
-        if self.project == before:
-            return changes
-        return [_moved_to(each, self.project) if _adds_to(each, before) else each for each in changes]
+        return [
+            replace(each, memory=replace(each.memory, project=self.project)) if _adds_to(each, before) else each
+            for each in changes
+        ]
 
 
 def project_of(store: OwnerStore, folder: Path, *, writing: bool = False) -> str:
@@ -72,13 +74,8 @@ def project_of(store: OwnerStore, folder: Path, *, writing: bool = False) -> str
     return _chosen(place, known)
 
 
-def _adds_to(change: Change, name: str) -> bool:
+def _adds_to(change: Change, name: str) -> TypeGuard[Add]:
     return isinstance(change, Add) and not change.verbatim and change.memory.project == name
-
-
-def _moved_to(change: Change, name: str) -> Change:
-    assert isinstance(change, Add)
-    return replace(change, memory=replace(change.memory, project=name))
 
 
 def _chosen(place: FolderIdentity, known: Sequence[FolderRow]) -> str:

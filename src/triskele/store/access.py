@@ -82,7 +82,7 @@ class StoreAccess(Protocol):
     def draft(self, content: str, **details: Unpack[Details]) -> Memory:
         """Check and classify a memory that is not stored yet."""
 
-    def apply(self, changes: Sequence[Change], *, batch: str | None = None) -> list[Outcome]:
+    def apply(self, changes: Sequence[Change], *, batch: str | None = None, undoes: int | None = None) -> list[Outcome]:
         """Apply changes as one journaled transaction."""
 
     def erase(self, *ids: str) -> Erasure:
