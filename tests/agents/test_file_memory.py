@@ -102,9 +102,6 @@ def test_the_same_checks_as_everywhere(folder: FileMemory, engine: LocalEngine) 
     engine.remember("The gate is green")
     shown = call(folder, "view", "/memories/triskele/facts.md")
     assert "gate" in shown and "Only for me" not in shown and "another place" not in shown
-    assert "Only for me" in FileMemory(engine, "garden", reads_private=True).run(
-        {"command": "view", "path": "/memories/triskele/facts.md"}
-    )
 
 
 @pytest.mark.parametrize(

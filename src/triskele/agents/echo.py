@@ -106,12 +106,14 @@ def _fingerprint(text: str) -> str:
 def note_recall(store: OwnerStore, answer: Answer, *, to_agent: bool = False) -> None:
     """Count the memories of an answer, with fingerprints for agents."""
     memories = [*(hit.memory for hit in answer.hits), *answer.resolutions]
-    if memories:
-        uses = [Use(each.id, tokens_of(each.content) * to_agent, each.content_hash) for each in memories]
-        pairs = zip(uses, memories, strict=True)
-        store.usage.recalled(
-            [use._replace(fingerprints=fingerprints(each.content)) for use, each in pairs] if to_agent else uses
-        )
+    uses = [
+        Use(each.id, tokens_of(each.content), each.content_hash, fingerprints(each.content))
+        if to_agent
+        else Use(each.id, 0, each.content_hash)
+        for each in memories
+    ]
+    if uses:
+        store.usage.recalled(uses)
 
 
 def note_injection(

@@ -74,10 +74,6 @@ class FactReader:
         self._may_call = may_call
         self._project = project
 
-    def model(self) -> Llm | None:
-        """The language model, if the settings let it read conversations."""
-        return self._access.llm
-
     def read(self, llm: Llm, turns: Sequence[SpokenTurn], *, private: Iterable[str] = ()) -> ModelReading:
         """Read the facts of turns; a failed request ends the reading."""
         reading = ModelReading(private_sessions=set(private))
@@ -85,6 +81,8 @@ class FactReader:
         reading.private_sessions |= {each.turn.session for each in shown if each.cleared is None}
         reading.private_sessions |= self._told_together(shown)
         for batch in _batches(each for each in shown if each.turn.session not in reading.private_sessions):
+            if not any(each.turn.role == "user" for each in batch):
+                continue
             reading.done = batch[0].position
             if not self._may_call():
                 reading.problem = SPENT
@@ -102,9 +100,10 @@ class FactReader:
         return reading
 
     def _shown(self, turns: Sequence[SpokenTurn]) -> Iterator[_Shown]:
-        positions = {id(turn): position for position, turn in enumerate(turns)}
+        store, positions = self._access.store, {id(turn): position for position, turn in enumerate(turns)}
         for turn in on_record(turns):
-            sentences = [each for each in own_sentences(turn.text) if not self._is_echo(each)]
+            own = own_sentences(turn.text)
+            sentences = [each for each in own if echo.recognised(store, each, project=self._project) is None]
             if len(sentences) == 1 and looks_strong(sentences[0]) and " " not in sentences[0]:
                 # The answer to "which password?" is a secret, although nothing in the answer shows it.
                 continue
@@ -121,9 +120,6 @@ class FactReader:
             texts.setdefault(entry.turn.session, []).append(" ".join(entry.sentences))
         policy = self._access.egress_policy
         return {session for session, said in texts.items() if policy.question("\n".join(said))[0] is None}
-
-    def _is_echo(self, sentence: str) -> bool:
-        return echo.recognised(self._access.store, sentence, project=self._project) is not None
 
 
 def _texts(batch: Sequence[_Shown]) -> Iterator[tuple[str, ClearedText]]:
@@ -156,20 +152,16 @@ def _parts(sentences: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _batches(shown: Iterable[_Shown]) -> Iterator[list[_Shown]]:
-    """Batches of turns of one session, each with a user turn."""
+    """Batches of turns of one session."""
     for _, session in groupby(shown, key=lambda entry: entry.turn.session):
         batch: list[_Shown] = []
         for entry in session:
             size = sum(other.size for other in batch)
             if batch and (len(batch) == MOST_TURNS or size + entry.size > _MOST_CHARACTERS):
-                yield from [batch] if _has_user(batch) else []
+                yield batch
                 batch = []
             batch.append(entry)
-        yield from [batch] if batch and _has_user(batch) else []
-
-
-def _has_user(batch: Sequence[_Shown]) -> bool:
-    return any(each.turn.role == "user" for each in batch)
+        yield batch
 
 
 def _candidate(fact: ReadFact, batch: Sequence[_Shown]) -> CapturedText | None:

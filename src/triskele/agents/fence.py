@@ -20,7 +20,7 @@ SAYS = (
 LONGEST_NAME = 60
 
 # Joiners carry meaning in many scripts; every other invisible character can hide text or turn its order around.
-_KEPT_FORMATS = frozenset("\u200c\u200d\u00ad")
+_KEPT = frozenset("\n\t\u200c\u200d\u00ad")
 _UNSEEN_KINDS = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 # Letters that show nothing, and selectors of variants that can carry bytes; the two selectors of emoji stay.
 _UNSEEN = re.compile(
@@ -75,11 +75,7 @@ def visible(text: str) -> str:
     shown = _UNSEEN.sub("", _BREAKS.sub("\n", text))
     if shown.isprintable():
         return shown
-    return "".join(character for character in shown if character in "\n\t" or _is_seen(character))
-
-
-def _is_seen(character: str) -> bool:
-    return character in _KEPT_FORMATS or unicodedata.category(character) not in _UNSEEN_KINDS
+    return "".join(each for each in shown if each in _KEPT or unicodedata.category(each) not in _UNSEEN_KINDS)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -33,11 +33,10 @@ _LONGEST_PATH = 200
 
 @dataclass(frozen=True, slots=True)
 class FileMemory:
-    """The virtual folder of one project, with or without private memories, depending on the client."""
+    """The virtual folder of one project, without private memories."""
 
     access: StoreAccess
     project: str
-    reads_private: bool = False
 
     def run(self, command: Mapping[str, Any]) -> str:
         """Carry out one call of the tool; its answer, or an error with the message for the model."""
@@ -132,8 +131,8 @@ class FileMemory:
 
     def _files(self) -> dict[str, list[Memory]]:
         """The files by path, each with its memories in order."""
-        closed = None if self.reads_private else frozenset(Sensitivity) - {Sensitivity.PRIVATE}
-        scope = replace(self.access.scope(project=self.project, sensitivities=closed), any_time=True)
+        shown = frozenset(Sensitivity) - {Sensitivity.PRIVATE}
+        scope = replace(self.access.scope(project=self.project, sensitivities=shown), any_time=True)
         memories = self.access.store.browse(scope, sort=Sort.RECENCY, limit=_MOST)
         files: dict[str, list[Memory]] = {}
         for memory in sorted(memories, key=lambda each: (each.position or 0, each.id)):

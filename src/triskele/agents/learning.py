@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from triskele.agents import capture, echo, injection, respond
 from triskele.agents.fact_reader import FactReader
@@ -33,7 +33,6 @@ from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, Spo
 if TYPE_CHECKING:
     from triskele.agents.capture import CapturedText
     from triskele.store.access import StoreAccess
-    from triskele.store.owner import OwnerStore
 
 _READ = "learned"
 # A captured text this similar to a stored memory is not new.
@@ -121,10 +120,10 @@ class _Learner:
 
     def _learn_by_model(self, path: Path) -> None:
         """Let the language model read its unread turns."""
-        reader = FactReader(self._access, self._curator.may_call, project=self._project)
-        llm = reader.model()
+        llm = self._access.llm
         if llm is None:
             return
+        reader = FactReader(self._access, self._curator.may_call, project=self._project)
         progress, learned = self._progress, self._learned
         turns, after = transcripts.read_turns(path, progress.model_offset)
         positions = {id(turn): position for position, turn in enumerate(turns)}
@@ -240,25 +239,20 @@ def work_off(access: StoreAccess) -> int:
     """Learn from queued transcripts; return how many were read."""
     dial, done, store = access.settings.curation.learn, 0, access.store
     now = timestamps.now()
-    for key, value in respond.queued_transcripts(store).items() if dial != "off" else ():
+    for key, value in store.documents.all(respond.QUEUE).items() if dial != "off" else ():
         if timestamps.parse(value.get("after", _LONG_AGO)) > now:
             continue
         # Taken out first: a transcript that breaks the reader must not be read again and again.
-        respond.take_transcript(store, key)
+        store.documents.delete(respond.QUEUE, [key])
         with suppress(TriskeleError, OSError):
             learned = learn(access, Path(value["path"]), dial=dial, project=value["project"])
             done += 1
-            if learned.problem:
-                _try_later(store, key, value)
+            tries = int(value.get("tries", 0))
+            # Later each time, then never.
+            if learned.problem and tries < len(_RETRY_MINUTES):
+                after = timestamps.now() + timedelta(minutes=_RETRY_MINUTES[tries])
+                respond.queue_again(store, key, {**value, "tries": tries + 1, "after": timestamps.to_text(after)})
     return done
-
-
-def _try_later(store: OwnerStore, key: str, value: Mapping[str, Any]) -> None:
-    """Queue an unread transcript again, later each time, then drop it."""
-    tries = int(value.get("tries", 0))
-    if tries < len(_RETRY_MINUTES):
-        after = timestamps.now() + timedelta(minutes=_RETRY_MINUTES[tries])
-        respond.queue_again(store, key, {**value, "tries": tries + 1, "after": timestamps.to_text(after)})
 
 
 def _session(turn: SpokenTurn) -> str | None:

@@ -140,7 +140,7 @@ EVENTS = tuple(_ANSWERS)
 
 # The transcripts that wait until the background process learns from them
 
-_QUEUE = "learn-queue"
+QUEUE = "learn-queue"
 _MAX_QUEUED = 200
 
 
@@ -158,14 +158,4 @@ def queue_transcript(store: OwnerStore, transcript: str, project: str) -> None:
 
 def queue_again(store: OwnerStore, key: str, entry: Mapping[str, Any]) -> None:
     """Queue an entry that was taken out before."""
-    store.documents.put(_QUEUE, {key: Document(entry)}, most=_MAX_QUEUED, durable=False)
-
-
-def queued_transcripts(store: OwnerStore) -> Mapping[str, Mapping[str, Any]]:
-    """The queued transcripts by their keys."""
-    return store.documents.all(_QUEUE)
-
-
-def take_transcript(store: OwnerStore, key: str) -> None:
-    """Take a transcript out of the queue."""
-    store.documents.delete(_QUEUE, [key])
+    store.documents.put(QUEUE, {key: Document(entry)}, most=_MAX_QUEUED, durable=False)
