@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from triskele.code import words
 from triskele.code.parsing import Definition
-from triskele.code.paths import PathFacts, path_terms
+from triskele.code.paths import PathFacts
 from triskele.code.secrets import UNKNOWN, Span, detector
 from triskele.code.segment import LANGUAGES, CodeSegment, build
 from triskele.code.tree_index import TreeManifest
@@ -247,8 +247,9 @@ class CodeCorpus:
     def _path_postings(self) -> dict[str, tuple[list[int], list[int], list[int]]]:
         postings: dict[str, tuple[list[int], list[int], list[int]]] = {}
         for row, facts in enumerate(self.path_facts):
-            for name, field in path_terms(facts):
-                postings.setdefault(name, ([], [], []))[field].append(row)
+            for field, names in enumerate((facts.stem_words, facts.folder_words, facts.outer_words)):
+                for name in names:
+                    postings.setdefault(words.stem(name), ([], [], []))[field].append(row)
         return postings
 
     @cached_property

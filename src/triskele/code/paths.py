@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from triskele.code.words import parts, stem, words
+from triskele.code.words import parts, words
 
 TEST, BENCHMARK, EXAMPLE, DOCUMENTATION, STUB, LEGACY = (
     "test",
@@ -78,12 +78,6 @@ def _words(text: str) -> list[str]:
 def shown_path(path: str) -> str:
     """A path that every stream can encode."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def path_terms(facts: PathFacts) -> list[tuple[str, int]]:
-    """Terms of a path by field: name, folder, folders above."""
-    fields = (facts.stem_words, facts.folder_words, facts.outer_words)
-    return [(stem(word), number) for number, found in enumerate(fields) for word in found]
 
 
 def _kind(place: PurePosixPath) -> str:

@@ -67,7 +67,8 @@ class Walk:
             for entry in entries:
                 path = folder + entry.name
                 if entry.is_dir(follow_symlinks=False):
-                    if depth < MAX_DEPTH and self._enters(entry.name, path, patterns):
+                    is_left_out = entry.name in VENDORED or is_ignored(path, patterns, is_folder=True)
+                    if depth < MAX_DEPTH and not is_left_out:
                         below.append((path + "/", patterns, depth + 1))
                 elif (file := self._file(entry, path, patterns)) is not None:
                     if count >= MAX_FILES:
@@ -101,9 +102,6 @@ class Walk:
             return outer
         return (*outer, *patterns_of(text, folder))
 
-    def _enters(self, name: str, path: str, patterns: Sequence[IgnorePattern]) -> bool:
-        return name not in VENDORED and not is_ignored(path, patterns, is_folder=True)
-
     def _file(self, entry: os.DirEntry[str], path: str, patterns: Sequence[IgnorePattern]) -> FoundFile | None:
         has_suffix = "." in entry.name
         if has_suffix and language_of(path) is None:
@@ -115,7 +113,7 @@ class Walk:
             if not entry.is_file():
                 return None
             status = entry.stat()
-            if entry.is_symlink() and not _is_inside(Path(entry.path), self.root):
+            if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(self.root):
                 return None
         except OSError:
             self.skipped[UNREADABLE] += 1
@@ -126,10 +124,6 @@ class Walk:
             self.skipped[TOO_LARGE] += 1
             return None
         return FoundFile(path, status.st_size, status.st_mtime_ns)
-
-
-def _is_inside(path: Path, root: Path) -> bool:
-    return path.resolve().is_relative_to(root)
 
 
 def _has_shebang(path: str) -> bool:
