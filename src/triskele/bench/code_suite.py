@@ -144,7 +144,9 @@ def run_suite(
     for number, tree in enumerate(used):
         progress(f"measuring {tree}", number, len(used))
         root = _folder(folder, tree, suite.trees[tree])
-        search = _indexed(home, root, embedder)
+        search = CodeSearch(home, root, embedder)
+        search.index()
+        search.embed()
         rankers = {name: make(root) for name, make in (others or {}).items()}
         for case in (case for case in suite.cases if case.tree == tree):
             for name, plan in plans.items():
@@ -160,13 +162,6 @@ def _folder(folder: Path, tree: str, source: Mapping[str, Any]) -> Path:
         if (folder / name).is_dir():
             return (folder / name).resolve()
     raise BadInput(f"{folder} has no folder {names[0]} or {tree}: unpack the tree there")
-
-
-def _indexed(home: Path, root: Path, embedder: Embedder | None) -> Any:
-    search = CodeSearch(home, root, embedder)
-    search.index()
-    search.embed()
-    return search
 
 
 def _report(suite: CodeSuite, runs: Mapping[str, Run], baselines: Sequence[str], seed: int) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from math import erfc, inf, sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from triskele.bench.metrics import Floats, Scores
+import numpy as np
+
+from triskele.bench.metrics import Floats, Scores
 
 COMPARED = ("recall@5", "recall@10", "recall_all@5", "recall_any@5", "ndcg@10", "mrr", "map")
 RESAMPLES = 10_000
@@ -131,8 +132,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _differences(scores: Mapping[str, Scores], arms: Sequence[str], baseline: str, places: Sequence[int]) -> Floats:
-    import numpy as np
-
     chosen = list(places)
     rows: Floats = np.stack(
         [(scores[name][metric] - scores[baseline][metric])[chosen] for name in arms for metric in COMPARED]
@@ -142,8 +141,6 @@ def _differences(scores: Mapping[str, Scores], arms: Sequence[str], baseline: st
 
 def _intervals(differences: Floats, seed: int, resamples: int) -> tuple[Floats, Floats]:
     """BCa intervals (Efron 1987) with the closed-form jackknife of a mean."""
-    import numpy as np
-
     means = differences.mean(axis=1)
     drawn = np.sort(_resampled(differences, seed, resamples), axis=1)
     below = (drawn < means[:, None] - _TOLERANCE).mean(axis=1)
@@ -168,8 +165,6 @@ def _quantile_of_normal(share: float) -> float:
 
 def _resampled(differences: Floats, seed: int, resamples: int) -> Floats:
     """Means of rows over queries drawn with replacement, alike for all."""
-    import numpy as np
-
     n = differences.shape[1]
     random = np.random.default_rng(seed)
     means = np.empty((len(differences), resamples))
@@ -183,8 +178,6 @@ def _resampled(differences: Floats, seed: int, resamples: int) -> Floats:
 
 def _quantiles(ordered: Floats, shares: Floats) -> Floats:
     """One quantile of each row of ordered numbers, interpolated linearly."""
-    import numpy as np
-
     positions = shares * (ordered.shape[1] - 1)
     low = np.floor(positions).astype(int)
     high = np.minimum(low + 1, ordered.shape[1] - 1)
@@ -195,8 +188,6 @@ def _quantiles(ordered: Floats, shares: Floats) -> Floats:
 
 def _p_values(differences: Floats, seed: int, resamples: int) -> Floats:
     """Two-sided p under random swaps of two arms, alike for all."""
-    import numpy as np
-
     observed = np.abs(differences.sum(axis=1)) - _TOLERANCE
     random = np.random.default_rng(seed)
     extreme = np.zeros(len(differences))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -12,6 +12,7 @@ from triskele.curation.compare import Relation, compare
 from triskele.types import SpokenTurn, Verdict
 
 HALVES = ("tune", "test")
+DIAL = "normal"
 # Pairs as people talk, written after the rules and looked at only once they were done.
 SPOKEN = "spoken"
 
@@ -73,7 +74,8 @@ def load_pairs() -> list[LabelledPair]:
 def measure(pairs: Iterable[LabelledPair], half: str, judge: Callable[[str, str], Relation] = compare) -> PairReport:
     """What sure rules make of the pairs of one half."""
     chosen = [pair for pair in pairs if pair.half == half]
-    verdicts = [(pair, _acted(judge(pair.old, pair.new))) for pair in chosen]
+    relations = [(pair, judge(pair.old, pair.new)) for pair in chosen]
+    verdicts = [(pair, relation.verdict if relation.is_sure else Verdict.ADD) for pair, relation in relations]
     different = [verdict for pair, verdict in verdicts if pair.label is Verdict.ADD]
     return PairReport(
         half=half,
@@ -107,32 +109,27 @@ class CaptureReport:
         return self.matched / self.labelled if self.labelled else 1.0
 
 
-def measure_capture(half: str, dial: str = "normal") -> CaptureReport:
-    """What the rules keep of the labelled conversations of the sample data."""
+def measure_capture(half: str) -> CaptureReport:
+    """What the rules keep of the labelled conversations of the sample data, at the normal dial."""
     text = (resources.files("triskele.samples") / "curation" / "conversations.jsonl").read_text(encoding="utf-8")
     chosen = [row for line in text.splitlines() if (row := json.loads(line))["half"] == half]
     captured = right = matched = 0
     for row in chosen:
         turns = [SpokenTurn(role, said, session=str(row["id"])) for role, said in row["turns"]]
-        texts = [each.text.casefold() for each in capture.sorted_out(capture.capture(turns), dial)[0]]
+        texts = [each.text.casefold() for each in capture.sorted_out(capture.capture(turns), DIAL)[0]]
         keys = [key.casefold() for key in row["keep"]]
         captured += len(texts)
         right += sum(any(key in text for key in keys) for text in texts)
         matched += sum(any(key in text for text in texts) for key in keys)
     labelled = sum(len(row["keep"]) for row in chosen)
     counts = {"labelled": labelled, "captured": captured, "right": right, "matched": matched}
-    return CaptureReport(half=half, dial=dial, conversations=len(chosen), **counts)
+    return CaptureReport(half=half, dial=DIAL, conversations=len(chosen), **counts)
 
 
-def _acted(relation: Relation) -> Verdict:
-    return relation.verdict if relation.is_sure else Verdict.ADD
-
-
-def _score(verdict: Verdict, judged: Iterable[tuple[LabelledPair, Verdict]]) -> VerdictScore:
-    both = list(judged)
+def _score(verdict: Verdict, judged: Sequence[tuple[LabelledPair, Verdict]]) -> VerdictScore:
     return VerdictScore(
         verdict=verdict,
-        labelled=sum(pair.label is verdict for pair, _ in both),
-        judged=sum(given is verdict for _, given in both),
-        right=sum(given is verdict is pair.label for pair, given in both),
+        labelled=sum(pair.label is verdict for pair, _ in judged),
+        judged=sum(given is verdict for _, given in judged),
+        right=sum(given is verdict is pair.label for pair, given in judged),
     )

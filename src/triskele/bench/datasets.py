@@ -66,7 +66,8 @@ class Dataset:
 
     def ranked(self) -> tuple[BenchQuery, ...]:
         """Queries for ranked metrics: answerable, with a relevant document."""
-        return tuple(q for q in self.queries if q.type not in UNRANKED_TYPES and self._has_relevant(q))
+        answered = {query for query, grades in self.qrels.items() if any(grade > 0 for grade in grades.values())}
+        return tuple(q for q in self.queries if q.type not in UNRANKED_TYPES and q.id in answered)
 
     def unranked(self) -> tuple[BenchQuery, ...]:
         """The queries that have no relevant document by their type."""
@@ -76,9 +77,6 @@ class Dataset:
         """How many queries stay out of the ranked metrics, by reason."""
         unanswerable = len(self.unranked())
         return {"unanswerable": unanswerable, "unlabelled": len(self.queries) - len(self.ranked()) - unanswerable}
-
-    def _has_relevant(self, query: BenchQuery) -> bool:
-        return any(grade > 0 for grade in self.qrels.get(query.id, {}).values())
 
 
 def half(query: BenchQuery) -> Half:

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from triskele.bench import metrics
 from triskele.bench.datasets import BenchQuery, Qrels
+from triskele.bench.metrics import Scores
 from triskele.types import LegEvidence
-
-if TYPE_CHECKING:
-    from triskele.bench.metrics import Scores
 
 TOP = 10
 LOOKED_AT = 30
@@ -116,7 +116,11 @@ class LegStatistics:
             self._retrieved[legs] += 1
             self._hits[legs] += document.document in relevant
         self._changed.update(changing_legs(top))
-        self.relevant[query] = {id: _leg_ranks(best[id]) for id in sorted(relevant) if id in best}
+        self.relevant[query] = {
+            id: {leg: LegRank(evidence.rank, evidence.contribution) for leg, evidence in best[id].legs.items()}
+            for id in sorted(relevant)
+            if id in best
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Per leg: scores, changed queries, and relevant documents it retrieved."""
@@ -156,14 +160,8 @@ def _relevance_without(each: RankedDocument, leg: str) -> float:
     return each.relevance - evidence.contribution if evidence is not None else each.relevance
 
 
-def _leg_ranks(each: RankedDocument) -> dict[str, LegRank]:
-    return {leg: LegRank(evidence.rank, evidence.contribution) for leg, evidence in each.legs.items()}
-
-
 def moments(values: Sequence[float]) -> dict[str, float | int]:
     """Count, mean, standard deviation and skewness."""
-    import numpy as np
-
     numbers = np.asarray(values, dtype=np.float64)
     centred = numbers - numbers.mean()
     deviation = float(np.sqrt((centred**2).mean()))

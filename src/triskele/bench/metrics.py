@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from triskele.bench.datasets import Qrels
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Scores = dict[str, Floats]
+Floats = NDArray[np.float64]
+Scores = dict[str, Floats]
 
 NDCG = "graded, linear gains, log2 discount (Järvelin & Kekäläinen 2002)"
 # Below this confidence an answer should be withheld.
@@ -25,8 +24,6 @@ METRICS = (*_RECALLS, "ndcg@10", "mrr", "map", "recall_all@5", "recall_any@5", "
 
 def evaluate(queries: Sequence[str], qrels: Qrels, run: Mapping[str, Sequence[str]]) -> Scores:
     """Every metric of every query; a run lists documents, best first."""
-    import numpy as np
-
     gains, ideal, relevant = _gains(queries, qrels, run)
     is_hit = gains > 0
     ranks = np.arange(1, gains.shape[1] + 1)
@@ -52,8 +49,6 @@ def _gains(
     queries: Sequence[str], qrels: Qrels, run: Mapping[str, Sequence[str]]
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """Grades by rank, ideal grades and relevant documents, by query."""
-    import numpy as np
-
     graded = [{id: grade for id, grade in qrels[query].items() if grade > 0} for query in queries]
     deepest = max((len(run[query]) for query in queries), default=0)
     gains = np.zeros((len(queries), max(deepest, 1)))
@@ -66,24 +61,18 @@ def _gains(
 
 
 def _dcg(gains: Floats) -> Floats:
-    import numpy as np
-
     top = gains[:, :_NDCG_DEPTH]
     return _sum(top / np.log2(np.arange(2, top.shape[1] + 2)))
 
 
 def _sum(values: Floats) -> Floats:
     """Sums of rows, added from left to right like reference implementations."""
-    import numpy as np
-
     total: Floats = np.cumsum(values, axis=1)[:, -1]
     return total
 
 
 def _share(part: Floats | NDArray[np.int64], whole: Floats | NDArray[np.int64]) -> Floats:
     """Quotients, 0 if a query has no relevant document."""
-    import numpy as np
-
     return np.divide(part, whole, out=np.zeros(len(whole)), where=whole > 0)
 
 
@@ -110,8 +99,6 @@ def _separation(answerable: Sequence[float], others: Sequence[float]) -> dict[st
 
 def auroc(higher: Sequence[float], lower: Sequence[float]) -> float:
     """Share of pairs with the first value higher; ties count half."""
-    import numpy as np
-
     ordered = np.sort(np.asarray(lower, dtype=np.float64))
     below, upto = (np.searchsorted(ordered, higher, side=side) for side in ("left", "right"))
     return float((below + upto).sum()) / 2 / (len(higher) * len(lower))

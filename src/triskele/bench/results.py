@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from triskele import __version__
 from triskele.bench import comparison, guards, metrics
 from triskele.bench.arms import Arm
@@ -42,12 +44,14 @@ def environment(arms: Sequence[Arm], *, seed: int) -> dict[str, Any]:
 
 def summarise(measured: Measured, queries: Sequence[BenchQuery]) -> dict[str, Any]:
     """Figures of one arm: metrics by type, latency and size."""
-    import numpy as np
-
     times = np.array(measured.latencies_ms)
     return {
         "overall": metrics.summary(measured.scores, range(len(queries))),
-        "strata": {name: _stratum(measured, places) for name, places in strata(queries).items()},
+        "strata": {
+            name: metrics.summary(measured.scores, places)
+            | {"underpowered": len(places) < comparison.UNDERPOWERED_BELOW}
+            for name, places in strata(queries).items()
+        },
         "latency_ms": {
             "p50": float(np.percentile(times, 50)),
             "p95": float(np.percentile(times, 95)),
@@ -57,10 +61,6 @@ def summarise(measured: Measured, queries: Sequence[BenchQuery]) -> dict[str, An
         "bytes_per_memory": measured.bytes_per_memory,
         "legs": measured.legs,
     }
-
-
-def _stratum(measured: Measured, places: Sequence[int]) -> dict[str, Any]:
-    return {**metrics.summary(measured.scores, places), "underpowered": len(places) < comparison.UNDERPOWERED_BELOW}
 
 
 def halves(queries: Sequence[BenchQuery]) -> dict[str, list[int]]:

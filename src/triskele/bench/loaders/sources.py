@@ -132,16 +132,12 @@ def cleaned(text: str) -> str:
     return validation.clean(whole.replace("\x00", ""), "the text")
 
 
-def _discard(_chunk: bytes) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """A file; `feed` receives every unpacked byte that is read."""
 
     path: Path
-    feed: Callable[[bytes], None] = _discard
+    feed: Callable[[bytes], None] = lambda _chunk: None
 
     def wrong(self, problem: str) -> BadInput:
         """An error that names the file."""

@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, compress, pairwise
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from triskele.bench.harness import in_use
 from triskele.bench.own.questions import (
@@ -33,10 +35,6 @@ from triskele.store.vector_bytes import restored, sound_rows
 from triskele.text.analysis import Analyzer
 from triskele.text.words import STOP_WORDS
 from triskele.types import LinkKind, Memory, Sensitivity
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 MAX_SIZE = 5000
 # The maximum number of memories that are searched for pairs.

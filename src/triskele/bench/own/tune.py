@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from triskele.bench import comparison
 from triskele.bench.arms import Arm, arm
@@ -19,12 +22,7 @@ from triskele.errors import BadInput, Unavailable
 from triskele.recall import plan as plans
 from triskele.recall.plan import Plan, adopt, values_of
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Table = Mapping[str, NDArray[np.float64]]
-
+Table = Mapping[str, NDArray[np.float64]]
 FOLDS = 5
 BUDGET = 16
 DECIDES = "ndcg@10"
@@ -133,8 +131,6 @@ def configurations(engine: LocalEngine, budget: int) -> list[Arm]:
 
 def decide(quality: Table, mrr: Table, judged: JudgedSet, arms: Sequence[Arm], seed: int) -> TuningResult:
     """Choose plans by fold, score them held out, decide on the gain."""
-    import numpy as np
-
     folds = split(judged, seed)
     everywhere = np.arange(len(judged.questions))
     by_fold = [_best(quality, np.setdiff1d(everywhere, fold)) for fold in folds]
@@ -168,8 +164,6 @@ def decide(quality: Table, mrr: Table, judged: JudgedSet, arms: Sequence[Arm], s
 
 def split(judged: JudgedSet, seed: int) -> list[NDArray[np.int64]]:
     """Positions of questions in folds that keep memories together."""
-    import numpy as np
-
     groups: dict[str, list[int]] = {}
     for position, question in enumerate(judged.questions):
         groups.setdefault(_subject(question, judged), []).append(position)
