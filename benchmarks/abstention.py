@@ -43,9 +43,8 @@ def _elsewhere(folder: Path) -> Iterator[dict[str, Any]]:
         return
     following = dict(zip(scopes, [*scopes[1:], scopes[0]], strict=True))
     with BenchHarness(windows(data.documents)) as harness:
-        retriever = harness.retriever(arm(ARM))
-        here = [retriever.search(text, scope).confidence for text, scope in asked]
-        there = [retriever.search(text, following[scope]).confidence for text, scope in asked]
+        here = [harness.search(arm(ARM), text, scope).confidence for text, scope in asked]
+        there = [harness.search(arm(ARM), text, following[scope]).confidence for text, scope in asked]
     yield abstention(here, {"the wrong scope": there})
 
 

@@ -188,13 +188,14 @@ def _samples(folder: Path, most: int, recorder: Recorder) -> Iterator[Sample]:
     queries = [query for query in data.queries if query.type in UNRANKED_TYPES or data.qrels.get(query.id)]
     has_unanswerable = any(query.type in UNRANKED_TYPES for query in queries)
     with BenchHarness(windows(data.documents)) as harness:
-        retriever, rows = harness.retriever(arm("default"), limit=20), defaultdict(set)
+        harness.precompute(())
+        rows: dict[str, set[int]] = defaultdict(set)
         for id, of_memory in _rows(harness.engine).items():
             rows[harness.document(id)] |= set(of_memory)
         for query in queries[:: max(1, len(queries) // most)]:
             gold = {row for id, grade in data.qrels.get(query.id, {}).items() if grade > 0 for row in rows[id]}
             recorder.last = None
-            retriever.search(query.text, query.scope)
+            harness.search(arm("default"), query.text, query.scope, limit=20)
             yield from recorder.sample(gold, half(query))
             if gold and not has_unanswerable:
                 yield from recorder.sample(gold, half(query), taken_away=True)

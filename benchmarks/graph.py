@@ -261,7 +261,7 @@ def over_triples(data: Dataset, harness: BenchHarness, path: Path) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(harness.folder, Path(folder) / "store")
         apart = BenchHarness(harness.windows, folder=Path(folder) / "store")
-        apart.retriever(arm(WITH))
+        apart.precompute(())
         engine = apart.engine
         engine.store.names.forget()
         texts = _Texts(engine.lexical.view(), engine.lexical.analyzer)

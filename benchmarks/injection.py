@@ -27,7 +27,6 @@ import texts
 from triskele import config
 from triskele.agents import injection
 from triskele.agents.injection import Conversation, Injector
-from triskele.bench.arms import arm
 from triskele.bench.datasets import BenchQuery, Dataset, half, windows
 from triskele.bench.harness import BenchHarness
 from triskele.bench.loaders import load_dataset
@@ -121,7 +120,7 @@ def _conversation_set(folder: Path) -> None:
     data = load_dataset(folder)
     with BenchHarness(windows(data.documents)) as harness:
         # Embeds what has no vectors yet.
-        harness.retriever(arm("default"))
+        harness.precompute(())
         ids: dict[str, set[str]] = {}
         for memory, window in harness.windows_by_memory.items():
             ids.setdefault(window.document, set()).add(memory)

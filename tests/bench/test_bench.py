@@ -111,7 +111,7 @@ def test_the_default_arm_is_what_recall_does(write_dataset: WriteDataset) -> Non
     rows = windows(data.documents)
     with BenchHarness(rows) as harness:
         for name in ("default", "default-prior", "default+exact"):
-            ranking = harness.retriever(ARMS[name]).search("red boat number 7", None)
+            ranking = harness.search(ARMS[name], "red boat number 7", None)
             plan = ARMS[name].plan
             assert plan is not None
             answer = harness.engine.ask("red boat number 7", plan, all_projects=True)
@@ -129,9 +129,9 @@ def test_recall_with_a_depth_rescores_what_the_plan_says(write_dataset: WriteDat
     corpus = [{"id": f"d{number}", "text": f"a red boat number {number} in the harbour"} for number in range(40)]
     rows = windows(load_dataset(write_dataset(corpus=corpus, qrels=[("q1", "d1", 1)])).documents)
     with BenchHarness(rows) as harness:
-        found = harness.retriever(arm("default:rescored=12")).search("red boat", None)
+        found = harness.search(arm("default:rescored=12"), "red boat", None)
         assert len(found.documents) == 12
-        assert len(harness.retriever(arm("rrf")).search("red boat", None).documents) == 40
+        assert len(harness.search(arm("rrf"), "red boat", None).documents) == 40
 
 
 def test_curation_is_off_in_a_benchmark_whatever_the_settings_say(
@@ -261,9 +261,9 @@ def test_every_arm_searches_inside_the_scope(write_dataset: WriteDataset) -> Non
     rows = windows(load_dataset(write_dataset(corpus=corpus, qrels=[("q1", "in a", 1)])).documents)
     with BenchHarness(rows) as harness:
         for each in map(ARMS.__getitem__, available_arms()):
-            search = harness.retriever(each).search
-            assert {found.document for found in search("red boat", "a").documents} == {"in a", "everywhere"}
-            assert {found.document for found in search("red boat", None).documents} == set(places)
+            inside, everywhere = (harness.search(each, "red boat", scope).documents for scope in ("a", None))
+            assert {found.document for found in inside} == {"in a", "everywhere"}
+            assert {found.document for found in everywhere} == set(places)
 
 
 def test_memories_keep_session_position_and_importance(write_dataset: WriteDataset) -> None:
@@ -334,7 +334,7 @@ def test_the_bytes_of_a_memory_are_those_of_the_closed_folder(write_dataset: Wri
     dataset = load_dataset(write_dataset())
     harness = BenchHarness(windows(dataset.documents))
     lexical = arm("lexical")
-    harness.retriever(lexical).search("storks", None)
+    harness.search(lexical, "storks", None)
     measured = harness.bytes_per_memory(lexical)
     harness.close()
     files = [path for path in harness.folder.rglob("*") if path.is_file() and path.name != "ids.txt"]

@@ -1,6 +1,6 @@
-"""The harness: one store behind every arm, and the arms' retrievers.
+"""The harness: one store behind every arm.
 
-`RecallRetriever` is the only place where the benchmark calls recall, and it calls nothing but `LocalEngine.ask`.
+`Harness.search` is the only place where the benchmark calls recall, and it calls nothing but `LocalEngine.ask`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import os
 import shutil
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -25,12 +25,11 @@ from triskele.bench.arms import Arm
 from triskele.bench.datasets import BenchQuery, Qrels, Window
 from triskele.bench.measure import Measured, Progress, RankedDocument, quiet
 from triskele.engine.local import LocalEngine
-from triskele.types import SPOKEN, Add, Memory, Origin, Sensitivity, Sort
+from triskele.types import SPOKEN, Add, Memory, Origin, Sensitivity
 
 if TYPE_CHECKING:
     from triskele.index.local import ModelIndexes
     from triskele.models.embedder import Embedder, Encoding
-    from triskele.recall.plan import Plan
 
 ALL = 2**31
 _TABLES = """
@@ -69,48 +68,6 @@ class RankedList:
 
     documents: Sequence[RankedDocument]
     confidence: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecallRetriever:
-    """Recall by a plan through `LocalEngine.ask`, as documents.
-
-    `moments` are the times at which queries of a project are asked; others are asked now.
-    """
-
-    engine: LocalEngine
-    plan: Plan
-    sort: Sort
-    limit: int
-    depth: int | None
-    model: ModelIndexes | None
-    document: Callable[[str], str]
-    moments: Mapping[str | None, datetime] = field(default_factory=dict)
-
-    def search(self, text: str, project: str | None) -> RankedList:
-        """Recall without reasons; hosted services are not asked."""
-        answer = self.engine.ask(
-            text,
-            self.plan,
-            limit=self.limit,
-            depth=self.depth,
-            sort=self.sort,
-            project=project,
-            all_projects=project is None,
-            as_of=self.moments.get(project),
-            model=self.model,
-            local_only=True,
-        )
-        documents = [
-            RankedDocument(self.document(hit.memory.id), hit.score, hit.score / (hit.prior or 1.0), hit.legs)
-            for hit in answer.hits
-        ]
-        return RankedList(documents, answer.confidence)
-
-
-def with_precomputed_queries(model: ModelIndexes | None) -> ModelIndexes | None:
-    """The model with queries encoded once, so that timing excludes it."""
-    return replace(model, embedder=PrecomputedQueries(model.embedder)) if model is not None else None
 
 
 class PrecomputedQueries:
@@ -177,23 +134,6 @@ class FtsBaseline:
         return [(int(row), float(score)) for row, score in rows]
 
 
-@dataclass(frozen=True, slots=True)
-class FtsRetriever:
-    """The baseline over windows."""
-
-    baseline: FtsBaseline
-    windows: Sequence[Window]
-    limit: int
-
-    def search(self, text: str, project: str | None) -> RankedList:
-        """The best windows; the baseline has no confidence."""
-        rows = self.baseline.search(text, project, self.limit)
-        return RankedList([RankedDocument(self.windows[row].document, score, score) for row, score in rows])
-
-
-Retriever = RecallRetriever | FtsRetriever
-
-
 class Harness(ABC):
     """Answers queries by any arm over one collection of memories.
 
@@ -216,6 +156,11 @@ class Harness(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    @abstractmethod
+    def engine(self) -> LocalEngine:
+        """The engine over the memories."""
+
     @abstractmethod
     def document(self, memory: str) -> str:
         """The document that a memory belongs to."""
@@ -224,35 +169,37 @@ class Harness(ABC):
     def ranking(self, documents: Sequence[RankedDocument]) -> list[tuple[str, float]]:
         """The documents of a run with their scores, best first, each once."""
 
-    @property
+    @cached_property
     def moments(self) -> Mapping[str | None, datetime]:
         """When the queries of a project are asked; empty means now."""
         return {}
 
-    @abstractmethod
-    def _open(self) -> LocalEngine:
-        """The engine over the memories."""
+    def search(self, arm: Arm, text: str, project: str | None, *, limit: int | None = None) -> RankedList:
+        """Retrieve documents by an arm; a `limit` replaces the number of results.
 
-    @cached_property
-    def engine(self) -> LocalEngine:
-        """The engine over the memories, opened on first use."""
-        return self._open()
-
-    def retriever(self, arm: Arm, *, limit: int | None = None) -> Retriever:
-        """The retriever of this arm; a `limit` replaces the number of results."""
-        if arm.plan is None:
-            return FtsRetriever(self._baseline, self.windows, limit or self.baseline_limit)
+        Recall gives no reasons and asks no hosted services; the baseline has no confidence.
+        """
         plan = arm.plan
-        return RecallRetriever(
-            engine=self.engine,
-            plan=plan,
-            sort=arm.sort,
+        if plan is None:
+            rows = self._baseline.search(text, project, limit or self.baseline_limit)
+            return RankedList([RankedDocument(self.windows[row].document, score, score) for row, score in rows])
+        answer = self.engine.ask(
+            text,
+            plan,
             limit=limit or self.limit,
             depth=self.depth,
+            sort=arm.sort,
+            project=project,
+            all_projects=project is None,
+            as_of=self.moments.get(project),
             model=self._model if plan.needs_model else None,
-            document=self.document,
-            moments=self.moments,
+            local_only=True,
         )
+        documents = [
+            RankedDocument(self.document(hit.memory.id), hit.score, hit.score / (hit.prior or 1.0), hit.legs)
+            for hit in answer.hits
+        ]
+        return RankedList(documents, answer.confidence)
 
     def precompute(self, queries: Sequence[str]) -> None:
         """Encode queries before any clock runs."""
@@ -291,7 +238,9 @@ class Harness(ABC):
         """The model, after embedding what has no vectors yet."""
         total = self.engine.store.heads().unembedded
         self.engine.upkeep.embed(progress=lambda done: self._progress("embedding", done, total))
-        return with_precomputed_queries(self._other_model or self.engine.semantic())
+        model = self._other_model or self.engine.semantic()
+        # Queries are encoded once, and before any clock runs.
+        return replace(model, embedder=PrecomputedQueries(model.embedder)) if model is not None else None
 
 
 class BenchHarness(Harness):
@@ -310,7 +259,7 @@ class BenchHarness(Harness):
         """The document that a window was cut from."""
         return self.windows_by_memory[memory].document
 
-    @property
+    @cached_property
     def moments(self) -> Mapping[str | None, datetime]:
         """The newest date of each scope, from which `last week` counts."""
         newest: dict[str | None, datetime] = {}
@@ -330,7 +279,8 @@ class BenchHarness(Harness):
         if "engine" in vars(self):
             self.engine.close()
 
-    def _open(self) -> LocalEngine:
+    @cached_property
+    def engine(self) -> LocalEngine:
         """The engine over the cached store, filled on first use."""
         # The user's own settings must not change what is measured, except the cross-encoder, which has no default.
         # Curation is off: what is measured is recall over the texts as they are.
@@ -375,6 +325,11 @@ class OwnHarness(Harness):
             for memory in self.memories.values()
         ]
 
+    @property
+    def engine(self) -> LocalEngine:
+        """The user's engine, which stays open."""
+        return self._user_engine
+
     def document(self, memory: str) -> str:
         """The memory itself."""
         return memory
@@ -383,12 +338,9 @@ class OwnHarness(Harness):
         """The memories in the order in which recall returns them."""
         return [(each.document, each.score) for each in documents]
 
-    def _open(self) -> LocalEngine:
-        return self._user_engine
-
-    def search(self, arm: Arm, text: str, project: str | None) -> list[str]:
+    def ids(self, arm: Arm, text: str, project: str | None) -> list[str]:
         """The ids of the memories that an arm retrieves, best first."""
-        return [each.document for each in self.retriever(arm).search(text, project).documents]
+        return [each.document for each in self.search(arm, text, project).documents]
 
 
 def cache_folder() -> Path:
@@ -443,13 +395,12 @@ def measure_arm(
     progress: Progress = quiet,
 ) -> Measured:
     """Run every query through one arm, then time the first ones."""
-    retriever = harness.retriever(arm)
     run: dict[str, Sequence[tuple[str, float]]] = {}
     confidence: dict[str, float] = {}
     statistics = measure.LegStatistics()
     has_confidence = arm.has_confidence and bool(unanswerable)
     for done, query in enumerate(queries, start=1):
-        answer = retriever.search(query.text, query.scope)
+        answer = harness.search(arm, query.text, query.scope)
         run[query.id] = harness.ranking(answer.documents)
         if arm.plan is not None:
             statistics.add(query.id, answer.documents, measure.relevant(query.id, qrels))
@@ -458,17 +409,17 @@ def measure_arm(
         if done % _PROGRESS_EVERY == 0 or done == len(queries):
             progress(arm.name, done, len(queries))
     if has_confidence:
-        confidence |= {query.id: retriever.search(query.text, query.scope).confidence for query in unanswerable}
-    latencies_ms = _latencies_ms(harness.retriever(arm, limit=measure.TIMED_LIMIT), queries[: measure.MAX_TIMED])
+        confidence |= {query.id: harness.search(arm, query.text, query.scope).confidence for query in unanswerable}
+    latencies_ms = _latencies_ms(harness, arm, queries[: measure.MAX_TIMED])
     size = harness.bytes_per_memory(arm)
     scores = measure.score(queries, qrels, run)
     return Measured(run, scores, latencies_ms, size, statistics.to_json(), statistics.relevant, confidence)
 
 
-def _latencies_ms(retriever: Retriever, queries: Sequence[BenchQuery]) -> list[float]:
+def _latencies_ms(harness: Harness, arm: Arm, queries: Sequence[BenchQuery]) -> list[float]:
     latencies_ms = []
     for query in queries:
         started = time.perf_counter()
-        retriever.search(query.text, query.scope)
+        harness.search(arm, query.text, query.scope, limit=measure.TIMED_LIMIT)
         latencies_ms.append((time.perf_counter() - started) * 1000)
     return latencies_ms

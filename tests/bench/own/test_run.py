@@ -69,8 +69,8 @@ def test_a_question_is_asked_in_its_own_project(engine: LocalEngine, ids: list[s
     elsewhere = engine.remember("the red kettle of the neighbours", project="next door").id
     harness = OwnHarness(engine)
     for name in ("fts", "lexical"):
-        assert harness.search(own_arm(name, engine), "red kettle", "next door") == [elsewhere]
-        everywhere = harness.search(own_arm(name, engine), "red kettle", None)
+        assert harness.ids(own_arm(name, engine), "red kettle", "next door") == [elsewhere]
+        everywhere = harness.ids(own_arm(name, engine), "red kettle", None)
         assert {elsewhere, ids[0]} <= set(everywhere)
 
 
@@ -97,7 +97,7 @@ def test_what_is_measured_is_what_recall_serves(team: LocalEngine, plan: Plan) -
     arm = Arm(name="one", about="", plan=plan)
     for text in ("When may we deploy to production?", "who maintains ledgerline?", "短信验证", "boats sent twice"):
         served = [hit.memory.id for hit in team.ask(text, plan, all_projects=True).hits]
-        measured = harness.search(arm, text, None)
+        measured = harness.ids(arm, text, None)
         assert measured[: len(served)] == served != []
 
 

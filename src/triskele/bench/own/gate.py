@@ -206,7 +206,7 @@ def _shared_hits(
         return None
     both, shares = tuple(zip(harnesses, arms, strict=True)), []
     for done, question in enumerate(past, start=1):
-        first, second = (set(each.search(arm, question.text, question.project)[:_TOP]) for each, arm in both)
+        first, second = (set(each.ids(arm, question.text, question.project)[:_TOP]) for each, arm in both)
         shares.append(len(first & second) / len(first | second) if first | second else 1.0)
         progress("past questions", done, len(past))
     return sum(shares) / len(shares)

@@ -14,6 +14,7 @@ from typing import Any
 from triskele import validation
 from triskele.bench.datasets import UNRANKED_TYPES
 from triskele.bench.harness import OwnHarness
+from triskele.bench.loaders.sources import Fields, Source
 from triskele.bench.own.build import is_open
 from triskele.bench.own.questions import (
     ANSWERS,
@@ -45,14 +46,13 @@ MIN_KAPPA = 0.6
 MIN_SHARE = 0.15
 # With fewer pairs any kappa is an accident.
 MIN_PAIRS = 20
-MAX_FILE_BYTES = 64 * 2**20
 _MAX_QUESTION_CHARACTERS = 2000
 
 
 def pool(harness: OwnHarness, question: OwnQuestion, seed: int) -> list[str]:
     """Top ten of several arms and the question's sources, shuffled."""
     arms = [own_arm(name, harness.engine) for name in POOLED]
-    retrieved = {id for one in arms for id in harness.search(one, question.text, question.project)[:POOL_DEPTH]}
+    retrieved = {id for one in arms for id in harness.ids(one, question.text, question.project)[:POOL_DEPTH]}
     ids = sorted((retrieved | set(question.sources)) & harness.memories.keys())
     random.Random(f"{seed} {question.id}").shuffle(ids)
     return ids
@@ -232,7 +232,7 @@ def _reason_to_refuse(kappa: float | None, by_hand: int, labels: int, made: int,
 def import_questions(engine: LocalEngine, path: Path) -> list[OwnQuestion]:
     """Add new questions of a file; memories in `ids` get the highest grade."""
     stored = questions_of(engine)
-    read = [_imported(row, place, engine) for place, row in read_lines(path)]
+    read = [_imported(record, engine) for record in Source(path).records()]
     if not read:
         raise BadInput(f"{path} holds no questions")
     fresh = {each.id: each for each in read if each.id not in stored}
@@ -270,25 +270,26 @@ def _keep(engine: LocalEngine, given: Sequence[Label], known: dict[str, OwnQuest
     save_questions(engine.store, [replace(known[id], judged=by) for id in sorted(named) if not known[id].judged])
 
 
-def _imported(row: dict[str, Any], place: str, engine: LocalEngine) -> OwnQuestion:
-    text = validation.clean(_text_of(row, "text", place), "the question")
+def _imported(record: Fields, engine: LocalEngine) -> OwnQuestion:
+    row = record.values
+    text = validation.clean(_text_of(record, "text"), "the question")
     if not text or len(text) > _MAX_QUESTION_CHARACTERS:
-        raise BadInput(f"{place}: a question has between 1 and {_MAX_QUESTION_CHARACTERS:,} characters")
+        raise record.wrong(f"a question has between 1 and {_MAX_QUESTION_CHARACTERS:,} characters")
     type = row.get("type") or PARAPHRASE
     known_types = (*TYPES, PROMPT, *sorted(UNRANKED_TYPES))
     if type not in known_types:
-        raise BadInput(f"{place}: unknown type {type!r}: choose one of {', '.join(known_types)}")
+        raise record.wrong(f"unknown type {type!r}: choose one of {', '.join(known_types)}")
     ids, project = row.get("ids") or [], row.get("project")
     if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
-        raise BadInput(f"{place}: ids is not a list of memory ids")
+        raise record.wrong("ids is not a list of memory ids")
     if not isinstance(project, str | None) or not isinstance(row.get("generator", ""), str):
-        raise BadInput(f"{place}: project and generator must be text")
+        raise record.wrong("project and generator must be text")
     return make_question(
         text,
         type,
         row.get("generator") or USER,
         project=project,
-        sources=tuple(_memory_id(id, engine, place) for id in ids),
+        sources=tuple(_memory_id(record, id, engine) for id in ids),
         judged=HAND if ids else None,
     )
 
@@ -297,41 +298,26 @@ def read_labels(path: Path, engine: LocalEngine, questions: Mapping[str, OwnQues
     """Read labels; questions by id or text, memories by id prefix."""
     by_text = {question.text.casefold(): question.id for question in questions.values()}
     labels: Labels = {}
-    for location, row in read_lines(path):
-        named = _text_of(row, "question", location)
+    for record in Source(path).records():
+        named = _text_of(record, "question")
         question = named if named in questions else by_text.get(" ".join(named.split()).casefold())
         if question is None:
-            raise BadInput(f"{location}: no question {named[:60]!r} (see `triskele eval build --json`)")
-        grade = row.get("grade")
+            raise record.wrong(f"no question {named[:60]!r} (see `triskele eval build --json`)")
+        grade = record.values.get("grade")
         if isinstance(grade, bool) or grade not in GRADES:
-            raise BadInput(f"{location}: a grade is 0, 1, 2 or 3, not {grade!r}")
-        label = Label(question, _memory_id(_text_of(row, "memory", location), engine, location), int(grade), by)
+            raise record.wrong(f"a grade is 0, 1, 2 or 3, not {grade!r}")
+        label = Label(question, _memory_id(record, _text_of(record, "memory"), engine), int(grade), by)
         labels[label.pair] = label
     if not labels:
         raise BadInput(f"{path} holds no labels")
     return list(labels.values())
 
 
-def _memory_id(named: str, engine: LocalEngine, place: str) -> str:
+def _memory_id(record: Fields, named: str, engine: LocalEngine) -> str:
     try:
         return engine.resolve(named)
     except BadInput as error:
-        raise BadInput(f"{place}: {error}") from error
-
-
-def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a JSONL file, each with its place."""
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise BadInput(f"{path} is larger than {MAX_FILE_BYTES // 2**20} MB")
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise BadInput(f"{path} is not UTF-8 text") from None
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from error
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            yield f"{path}, line {number}", _object(line, f"{path}, line {number}")
+        raise record.wrong(str(error)) from error
 
 
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -347,18 +333,8 @@ def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
         raise BadInput(f"cannot write {path}: {error.strerror}") from error
 
 
-def _text_of(row: Mapping[str, Any], name: str, place: str) -> str:
-    value = row.get(name)
+def _text_of(record: Fields, name: str) -> str:
+    value = record.values.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise BadInput(f"{place}: has no {name}")
+        raise record.wrong(f"has no {name}")
     return value.strip()
-
-
-def _object(line: str, place: str) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except ValueError:
-        raise BadInput(f"{place}: is not valid JSON") from None
-    if not isinstance(value, dict):
-        raise BadInput(f"{place}: is not a JSON object")
-    return value
