@@ -205,14 +205,13 @@ def _chunks(view: QuestionView, files: Sequence[Candidate], limit: int) -> list[
     for file in islice((file for file in files if len(view.corpus.chunks_of(file.row))), limit):
         chunks = view.corpus.chunks_of(file.row)
         own = worths[chunks] + _defining(view, chunks)
-        order = np.lexsort((chunks, -own))[:MOST_PER_FILE].tolist()
+        first, *rest = np.lexsort((chunks, -own))[:MOST_PER_FILE].tolist()
         evidence = {**view.evidence.of(file.row), **_shares(file)}
-        for at in order:
-            is_first = at == order[0]
-            share = 1.0 if is_first else float(own[at] / own[order[0]]) if own[order[0]] else 0.0
+        ranked.append(RankedChunk(file.row, int(chunks[first]), file.score, evidence))
+        for at in rest:
+            share = float(own[at] / own[first]) if own[first] else 0.0
             if share >= _SECOND:
-                worth = file.score * (1.0 if is_first else share * _SECOND)
-                ranked.append(RankedChunk(file.row, int(chunks[at]), worth, evidence))
+                ranked.append(RankedChunk(file.row, int(chunks[at]), file.score * (share * _SECOND), evidence))
     return sorted(ranked, key=lambda each: (-each.score, each.row, each.chunk))[:limit]
 
 
