@@ -35,11 +35,9 @@ class Arm:
 
     def to_json(self) -> dict[str, Any]:
         """The arm with its plan as plain values."""
-        if self.plan is None:
-            return {"about": self.about, "plan": None, "sort": str(self.sort)}
-        named = {"legs": sorted(self.plan.legs), "evidence": sorted(self.plan.evidence)}
-        plan = asdict(self.plan) | named
-        return {"about": self.about, "plan": plan, "sort": str(self.sort)}
+        plan = self.plan
+        sets = {} if plan is None else {"legs": sorted(plan.legs), "evidence": sorted(plan.evidence)}
+        return {"about": self.about, "plan": asdict(plan) | sets if plan else None, "sort": str(self.sort)}
 
 
 def _textbook(name: str, about: str, *, legs: frozenset[str] = _BOTH, **plan: Any) -> Arm:
@@ -123,10 +121,6 @@ def _changed(plan: Plan, change: str) -> Plan:
         raise BadInput(f"{change!r} is not a value of an arm: give {key}=NUMBER") from None
 
 
-def _with_k(plan: Plan, value: str) -> Plan:
-    return replace(plan, k=dict.fromkeys(LEGS, float(value)))
-
-
 def _with_alpha(plan: Plan, value: str) -> Plan:
     """The weight of the dense leg; the lexical leg has the rest."""
     if plan.fusion == DEFAULT:
@@ -148,7 +142,7 @@ def _with_weight(leg: str) -> Callable[[Plan, str], Plan]:
 
 
 _CHANGES: Mapping[str, Callable[[Plan, str], Plan]] = {
-    "k": _with_k,
+    "k": lambda plan, value: replace(plan, k=dict.fromkeys(LEGS, float(value))),
     "alpha": _with_alpha,
     "rescored": lambda plan, value: replace(plan, rescored=int(value)),
     "prior": lambda plan, value: replace(plan, prior=float(value)),

@@ -35,6 +35,7 @@ def _environment() -> Environment:
     jinja.filters |= {function.__name__: function for function in filters}
     jinja.filters |= {"meaning": summary.MEANINGS.__getitem__, "sign": _SIGNS.__getitem__, "count": "{:,}".format}
     jinja.globals |= {"interval": summary.INTERVAL, "threshold": THRESHOLD, "looked_at": LOOKED_AT, "top": TOP}
+    jinja.globals |= {"headline": HEADLINE}
     return jinja
 
 
@@ -92,33 +93,27 @@ class QueryChange:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Questions whose metric differs between two arms, largest moves first."""
+    """Questions whose headline metric differs between two arms, largest moves first."""
 
     before: str
     after: str
-    metric: str
     gains: Sequence[QueryChange]
     losses: Sequence[QueryChange]
     unchanged: int
 
     @staticmethod
     def between(queries: Sequence[BenchQuery], measured: Mapping[str, Measured], before: str, after: str) -> Moves:
-        """Compare two arms question by question on the headline metric."""
-        changes = changed_queries(queries, measured[before], measured[after], HEADLINE)
+        """Compare two arms question by question."""
+        arms, changes = (measured[before], measured[after]), list[QueryChange]()
+        differences = (arms[1].scores[HEADLINE] - arms[0].scores[HEADLINE]).tolist()
+        for position, (query, difference) in enumerate(zip(queries, differences, strict=True)):
+            if abs(difference) > _TOLERANCE:
+                old, new = (BestRank.of(arm, query, position) for arm in arms)
+                changes.append(QueryChange(query, difference, old, new, explained(query.id, *arms)))
+        changes.sort(key=lambda change: (-change.difference, change.query.id))
         gains = [change for change in changes if change.difference > 0]
         losses = [change for change in reversed(changes) if change.difference < 0]
-        return Moves(before, after, HEADLINE, gains, losses, len(queries) - len(changes))
-
-
-def changed_queries(queries: Sequence[BenchQuery], before: Measured, after: Measured, metric: str) -> list[QueryChange]:
-    """Every question whose metric changed, largest gain first."""
-    changes = []
-    for position, query in enumerate(queries):
-        difference = float(after.scores[metric][position] - before.scores[metric][position])
-        if abs(difference) > _TOLERANCE:
-            old, new = (BestRank.of(arm, query, position) for arm in (before, after))
-            changes.append(QueryChange(query, difference, old, new, explained(query.id, before, after)))
-    return sorted(changes, key=lambda change: (-change.difference, change.query.id))
+        return Moves(before, after, gains, losses, len(queries) - len(changes))
 
 
 def explained(query: str, before: Measured, after: Measured) -> str:

@@ -143,11 +143,6 @@ class ReportView:
         return LEADING if LEADING in self.challengers else next(reversed(self.challengers), None)
 
     @property
-    def headline(self) -> str:
-        """The metric that the page is about."""
-        return HEADLINE
-
-    @property
     def has_legs(self) -> bool:
         """Whether any arm has legs."""
         return any(arm["legs"]["legs"] for arm in self.arms.values())
@@ -240,8 +235,7 @@ def facts(view: ReportView) -> list[str]:
     if not view.challengers:
         return list(_underpowered(view))
     return [
-        *_other_metrics(view),
-        *_kinds(view),
+        *_highest(view),
         *_decided(view),
         *_undecided(view),
         *_untested(view),
@@ -249,17 +243,12 @@ def facts(view: ReportView) -> list[str]:
     ]
 
 
-def _other_metrics(view: ReportView) -> Iterator[str]:
+def _highest(view: ReportView) -> Iterator[str]:
     overall = view.groups()[0]
     metrics = [metric for metric in view.metrics() if metric != HEADLINE]
-    text = grouped((listing(view.best(overall, metric)), metric_name(metric)) for metric in metrics)
-    if text:
+    if text := grouped((listing(view.best(overall, metric)), metric_name(metric)) for metric in metrics):
         yield f"Highest on the other metrics: {text}."
-
-
-def _kinds(view: ReportView) -> Iterator[str]:
-    text = grouped((listing(view.best(group, HEADLINE)), group.label) for group in view.kinds())
-    if text:
+    if text := grouped((listing(view.best(group, HEADLINE)), group.label) for group in view.kinds()):
         yield f"Highest {_FIRST} by kind: {text}."
 
 
