@@ -94,20 +94,19 @@ class Rollback:
 def in_use(engine: LocalEngine) -> ModelsInUse:
     """Describe the models with their progress, and hosted ones with their hosts."""
     store, models = engine.store, engine.models
-    last, semantic, services = switched(store), models.semantic(), models.services()
+    last, embedder, services = switched(store), engine.embedder, models.services()
     update, seen = models.update(), store.models.seen()
-    own = semantic.embedder.fingerprint if semantic is not None else None
+    own = embedder.fingerprint if embedder is not None else None
     hosted = services.hosted.texts.fingerprint if services is not None and services.hosted is not None else None
     shown = (own, hosted, update[0] if update else None)
-    local = LocalModel(
-        name=models.model,
-        fingerprint=own,
-        read=seen.get(own or "", 0),
-        waiting=store.models.count_lacking(own) if own else 0,
-        before=last.before if last else None,
-    )
     return ModelsInUse(
-        local=local,
+        local=LocalModel(
+            name=models.model,
+            fingerprint=own,
+            read=seen.get(own or "", 0),
+            waiting=store.models.count_lacking(own) if own else 0,
+            before=last.before if last else None,
+        ),
         update=ModelUpdate(fingerprint=update[0], read=seen.get(update[0], 0), waiting=update[1]) if update else None,
         hosted=None
         if hosted is None
@@ -160,6 +159,6 @@ def roll_back(engine: LocalEngine) -> Rollback:
     """Return to the model before the last switch."""
     model_switch.refuse_if_set(engine.settings)
     back = model_switch.roll_back(engine.store, engine.settings.home)
-    semantic = engine.models.semantic()
-    waiting = engine.store.models.count_lacking(semantic.embedder.fingerprint) if semantic is not None else 0
+    embedder = engine.embedder
+    waiting = engine.store.models.count_lacking(embedder.fingerprint) if embedder is not None else 0
     return Rollback(model=back.name, before=back.before, waiting=waiting)

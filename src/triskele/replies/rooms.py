@@ -8,10 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from triskele.replies import NameCounts
-from triskele.types import (
-    Memory,
-    Verdict,
-)
+from triskele.types import Memory, Verdict
 
 
 class Rationale(NamedTuple):
