@@ -158,10 +158,6 @@ class Conversation:
         """The memories whose current version the context does not hold."""
         return [memory for memory in memories if self.is_not_in_context(memory)]
 
-    def lost(self) -> list[str]:
-        """Ids that a compaction removed from the context, newest first."""
-        return [each.id for each in self.injected.values() if each.lost]
-
 
 def trusted_users(shares: OwnerShares | None) -> frozenset[str]:
     """The users whose memories may be injected."""
@@ -241,7 +237,10 @@ class Injector:
             return hits
         older = self._store.memories([hit.stands_for for hit in hits if hit.stands_for])
         matched = [older.get(hit.stands_for or "", hit.memory) for hit in hits]
-        shared = [_shared_terms(terms, query, memory, analyzer) for memory in matched]
+        # A question that names who said it shares every term with what they said.
+        shared = [
+            terms if is_said_by(memory, query) else terms & analyzer.plain_terms(text_of(memory)) for memory in matched
+        ]
         is_by_meaning = len(terms) > 1 and shared[:1] != [terms]
         return hits if is_by_meaning else [hit for hit, some in zip(hits, shared, strict=True) if some]
 
@@ -257,7 +256,7 @@ class Injector:
 
     def lost_to_compaction(self) -> list[Memory]:
         """Valid memories that the context lost in a compaction, newest first."""
-        lost = self._conversation.lost()
+        lost = [each.id for each in self._conversation.injected.values() if each.lost]
         if not lost:
             return []
         current_versions, now = self._store.memories(lost), timestamps.now()
@@ -327,11 +326,6 @@ class Injector:
         ids = [memory.id for memory in taken]
         labels = {id: labels[id] for id in ids}
         return InjectedText(tuple(taken), dict(zip(ids, tokens_each, strict=True)), labels, _document(event, lines))
-
-
-def _shared_terms(terms: frozenset[str], query: str, memory: Memory, analyzer: Analyzer) -> frozenset[str]:
-    """The terms that stand alone in a memory; all of them if the query names who said it."""
-    return terms if is_said_by(memory, query) else terms & analyzer.plain_terms(text_of(memory))
 
 
 @cache

@@ -39,11 +39,6 @@ class CandidateFiles:
     rows: Ints
     rarity: Mapping[str, float]
 
-    def facts(self) -> list[paths.PathFacts]:
-        """The facts that follow from the path of each candidate."""
-        path_facts = self.corpus.path_facts
-        return [path_facts[row] for row in self.rows.tolist()]
-
     def word_weights(self) -> dict[str, float]:
         """Rarity of each word of the question, as a share."""
         rarities = {word: self.rarity.get(stem(word), 0.0) for word in self.question.words}
@@ -113,7 +108,8 @@ def _defined(found: CandidateFiles, name: str, container: str) -> Floats:
         best[content] = max(best.get(content, 0.0), gain)
     contents = corpus.content_of[found.rows]
     gains = np.array([best.get(content, 0.0) for content in contents.tolist()])
-    is_named = np.array([facts.stem == whole(name)[1:] for facts in found.facts()], dtype=float)
+    stems = (corpus.path_facts[row].stem for row in found.rows.tolist())
+    is_named = np.array([stem == whole(name)[1:] for stem in stems], dtype=float)
     return gains + is_named * (0.5 if is_symbol else 1.0)
 
 
