@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -98,51 +99,29 @@ def load(path: Path) -> CodeSegment:
 
 def build(parsed: Sequence[ParsedFile]) -> CodeSegment:
     """A segment over parsed contents."""
-    chunk_content: list[int] = []
-    chunk_lines: list[tuple[int, int]] = []
-    chunk_symbol: list[int] = []
-    chunk_keys: list[int] = []
-    lengths: list[float] = []
-    keys: list[int] = []
-    spans: list[tuple[int, int, int]] = []
-    values: list[float] = []
-    definitions: list[Definition] = []
-    definition_content: list[int] = []
-    for content, file in enumerate(parsed):
-        first = len(definitions)
-        definitions += file.definitions
-        definition_content += [content] * len(file.definitions)
-        for chunk in file.chunks:
-            row = len(chunk_content)
-            chunk_content.append(content)
-            chunk_lines.append((chunk.start_line, chunk.end_line))
-            chunk_symbol.append(first + chunk.symbol if chunk.symbol >= 0 else -1)
-            chunk_keys.append(chunk.key)
-            lengths.append(sum(chunk.fields[0].values()))
-            for field, counted in enumerate(chunk.fields):
-                keys.extend(counted)
-                values.extend(counted.values())
-                spans.append((row, field, len(counted)))
-    repeated = np.array(spans, dtype=np.int64).reshape(-1, 3)
+    chunks = [(content, chunk) for content, file in enumerate(parsed) for chunk in file.chunks]
+    firsts = list(accumulate((len(file.definitions) for file in parsed), initial=0))
+    symbols = [firsts[content] + chunk.symbol if chunk.symbol >= 0 else -1 for content, chunk in chunks]
+    secrets = [(content, *span) for content, file in enumerate(parsed) for span in file.secrets]
+    counts = [(row, field, own) for row, (_, chunk) in enumerate(chunks) for field, own in enumerate(chunk.fields)]
+    sizes = np.array([len(own) for _, _, own in counts], dtype=np.int64)
     return _assembled(
         digests=np.frombuffer(b"".join(file.digest for file in parsed), dtype=np.uint8).reshape(-1, DIGEST_BYTES),
         languages=np.array([LANGUAGES.index(file.language) for file in parsed], dtype=np.int32),
         lines=np.array([file.lines for file in parsed], dtype=np.int32),
         detectors=np.full(len(parsed), detector(), dtype=np.uint64),
-        secrets=np.array(
-            [(content, *span) for content, file in enumerate(parsed) for span in file.secrets], dtype=np.int32
-        ).reshape(-1, 3),
-        chunk_content=np.array(chunk_content, dtype=np.int32),
-        chunk_lines=np.array(chunk_lines, dtype=np.int32).reshape(-1, 2),
-        chunk_symbol=np.array(chunk_symbol, dtype=np.int32),
-        chunk_keys=np.array(chunk_keys, dtype=np.uint64),
-        chunk_lengths=np.array(lengths, dtype=np.float32),
-        definition_content=np.array(definition_content, dtype=np.int32),
-        definitions=definitions,
-        keys=np.array(keys, dtype=np.uint64),
-        rows=np.repeat(repeated[:, 0], repeated[:, 2]).astype(np.int32),
-        fields=np.repeat(repeated[:, 1], repeated[:, 2]).astype(np.uint8),
-        frequencies=np.array(values, dtype=np.float32),
+        secrets=np.array(secrets, dtype=np.int32).reshape(-1, 3),
+        chunk_content=np.array([content for content, _ in chunks], dtype=np.int32),
+        chunk_lines=np.array([(each.start_line, each.end_line) for _, each in chunks], dtype=np.int32).reshape(-1, 2),
+        chunk_symbol=np.array(symbols, dtype=np.int32),
+        chunk_keys=np.array([chunk.key for _, chunk in chunks], dtype=np.uint64),
+        chunk_lengths=np.array([sum(chunk.fields[0].values()) for _, chunk in chunks], dtype=np.float32),
+        definition_content=np.repeat(np.arange(len(parsed), dtype=np.int32), np.diff(firsts)),
+        definitions=[definition for file in parsed for definition in file.definitions],
+        keys=np.array([number for _, _, own in counts for number in own], dtype=np.uint64),
+        rows=np.repeat(np.array([row for row, _, _ in counts], dtype=np.int32), sizes),
+        fields=np.repeat(np.array([field for _, field, _ in counts], dtype=np.uint8), sizes),
+        frequencies=np.array([times for _, _, own in counts for times in own.values()], dtype=np.float32),
     )
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from triskele.code.languages import language_of, require
 from triskele.code.parsing import ParsedFile, digest_of, parse
 from triskele.code.secrets import detector
 from triskele.code.segment import CodeSegment
-from triskele.code.walk import FoundFile, Walk, read, unfit
+from triskele.code.walk import UNREADABLE, FoundFile, Walk, read, unfit
 from triskele.errors import BadInput, IndexUnavailable, NotFound
 from triskele.text.files import disk_errors, expanded, file_lock
 
@@ -217,11 +218,11 @@ class TreeIndex:
     def _added(self, state: TreeManifest, files: Iterable[FoundFile], *, may_fail: bool = False) -> TreeManifest:
         """The state with files read; known contents are not parsed again."""
         held = {key for file in self.segments_of(state) for key in file.content_keys()}
-        entries, parsed, skipped = dict(state.entries), dict[bytes, ParsedFile](), dict(state.skipped)
+        entries, parsed, skipped = dict(state.entries), dict[bytes, ParsedFile](), Counter(state.skipped)
         for file in files:
             source = read(self.root, file.path)
             if source is None:
-                skipped["unreadable"] = skipped.get("unreadable", 0) + 1
+                skipped[UNREADABLE] += 1
                 entries[file.path] = Entry(file.size, file.mtime_ns, "")
                 continue
             reason = unfit(file.path, source)
@@ -229,7 +230,7 @@ class TreeIndex:
             mtime_ns = file.mtime_ns if time.time_ns() - file.mtime_ns > _RACE_NS else 0
             entries[file.path] = Entry(file.size, mtime_ns, "" if reason else digest.hex())
             if reason:
-                skipped[reason] = skipped.get(reason, 0) + 1
+                skipped[reason] += 1
             elif digest not in held and digest not in parsed:
                 parsed[digest] = parse(source, language_of(file.path, source[:4096]) or "bash")
         names = state.segments
@@ -240,7 +241,7 @@ class TreeIndex:
                 segment.save(self.folder / f"{name}.npz")
             self._loaded[name] = segment
             names = (*names, name)
-        return replace(state, entries=entries, segments=names, skipped=skipped)
+        return replace(state, entries=entries, segments=names, skipped=dict(skipped))
 
     def _compacted(self, state: TreeManifest) -> TreeManifest:
         """The state with segments merged, without unused contents."""
