@@ -103,10 +103,9 @@ class RelationReader:
         done = Extracted(left=len(pending))
         for batch in _batches(pending[:limit], MOST_TEXTS):
             try:
-                triples = self._read(llm, batch)
+                count = self._read(llm, batch)
             except Unavailable as error:
                 return replace(done, problem=str(error))
-            count = sum(map(len, triples.values()))
             done = Extracted(
                 done.memories + len(batch), done.triples + count, done.requests + 1, done.left - len(batch)
             )
@@ -136,28 +135,24 @@ class RelationReader:
                 pending[memory.content_hash] = memory
         return list(pending.values()), withheld
 
-    def _read(self, llm: Llm, batch: Sequence[Memory]) -> dict[str, list[Triple]]:
-        """Read and keep the grounded triples of a batch."""
+    def _read(self, llm: Llm, batch: Sequence[Memory]) -> int:
+        """Read and keep the grounded triples of a batch; return their number."""
         policy = self._host.egress_policy
         shown = [(memory, text) for memory in batch if (text := policy.memory(memory)) is not None]
         if not shown:
-            return {}
+            return 0
         self._call()
         answers = llm_replies.read_triples(llm, [text for _, text in shown])
-        grounded = {
-            memory.content_hash: [each for each in dict.fromkeys(triples) if is_grounded(each, memory.content)]
-            for (memory, _), triples in zip(shown, answers, strict=True)
-        }
         at = timestamps.to_text(timestamps.now())
-        documents = {
-            memory.content_hash: Document(
-                {"triples": [list(each) for each in grounded[memory.content_hash]], "model": llm.name, "at": at},
-                about=[memory.id],
-            )
-            for memory, _ in shown
-        }
+        documents: dict[str, Document] = {}
+        count = 0
+        for (memory, _), triples in zip(shown, answers, strict=True):
+            grounded = [list(each) for each in dict.fromkeys(triples) if is_grounded(each, memory.content)]
+            value = {"triples": grounded, "model": llm.name, "at": at}
+            documents[memory.content_hash] = Document(value, about=[memory.id])
+            count += len(grounded)
         self._documents.put(_TRIPLES, documents)
-        return grounded
+        return count
 
     # Which relations and names mean the same
 
