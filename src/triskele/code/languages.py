@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePosixPath
@@ -95,7 +96,6 @@ _DOCSTRINGS = ("(module . (comment)* . (string) @comment)", "(block . (comment)*
 class Grammar:
     """A language's parser, and its query for definitions and comments."""
 
-    language: str
     parser: Parser
     query: Query
 
@@ -139,12 +139,10 @@ def grammar(language: str) -> Grammar | None:
         return None
     lines: list[str] = []
     for line in _query_lines():
-        try:
+        with suppress(QueryError):
             Query(parsed_language, line)
-        except QueryError:
-            continue
-        lines.append(line)
-    return Grammar(language, parser, Query(parsed_language, "\n".join(lines)))
+            lines.append(line)
+    return Grammar(parser, Query(parsed_language, "\n".join(lines)))
 
 
 def _query_lines() -> Iterator[str]:
