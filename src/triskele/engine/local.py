@@ -18,7 +18,7 @@ from triskele.curation import measures
 from triskele.engine import undo, views
 from triskele.engine.background import BackgroundWork, DeferredWrites, Once
 from triskele.engine.workplace import ProjectFolder
-from triskele.errors import AmbiguousId, BadInput, NotFound
+from triskele.errors import BadInput, NotFound
 from triskele.recall import plan as plans
 from triskele.recall.plan import AS_RANKED, CROSS, DEFAULT, NEAR, SHIPPED, Adopted, Plan, candidates_per_leg
 from triskele.replies import Secret, Undone
@@ -600,14 +600,7 @@ class LocalEngine:
 
     def resolve(self, reference: str) -> str:
         """The id that starts with a prefix."""
-        prefix = validation.check_prefix(reference)
-        found = self.store.find(prefix)
-        if not found:
-            raise NotFound(f"no memory starts with {prefix}")
-        if len(found) > 1 and prefix not in found:
-            raise AmbiguousId(f"{prefix} fits several memories: {', '.join(found)}")
-        id = prefix if prefix in found else found[0]
-        return id if self.reads_private else views.readable(self.store, id)
+        return views.resolved(self.store, reference, private=self.reads_private)
 
     def get(self, id: str) -> MemoryDetails:
         """Read the last version of a memory, with its links and its use."""

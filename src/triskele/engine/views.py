@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
-from triskele.errors import AccessDenied, BadInput
+from triskele import validation
+from triskele.errors import AccessDenied, AmbiguousId, BadInput, NotFound
 from triskele.store.owner import OwnerStore
 from triskele.sync import CONFLICTS
 from triskele.types import (
@@ -97,9 +98,16 @@ def without_private(scope: Scope) -> Scope:
     return replace(scope, sensitivities=allowed)
 
 
-def readable(store: OwnerStore, id: str) -> str:
-    """The id, unless the memory is private; for a client that may not see it."""
-    if store.history(id)[-1].sensitivity is Sensitivity.PRIVATE:
+def resolved(store: OwnerStore, reference: str, *, private: bool) -> str:
+    """The id that starts with a prefix; refuse a private memory unless these are shown."""
+    prefix = validation.check_prefix(reference)
+    ids = store.find(prefix)
+    if not ids:
+        raise NotFound(f"no memory starts with {prefix}")
+    if len(ids) > 1 and prefix not in ids:
+        raise AmbiguousId(f"{prefix} fits several memories: {', '.join(ids)}")
+    id = prefix if prefix in ids else ids[0]
+    if not private and store.history(id)[-1].sensitivity is Sensitivity.PRIVATE:
         reason = f"{id} is private and this client may not see it: {NOT_NAMED}"
         raise AccessDenied(f"{reason}, or read it with `triskele show {id}`")
     return id
