@@ -12,7 +12,7 @@ from typing import Any
 
 from triskele.bench.datasets import DEFAULT_TYPE, BenchQuery, Dataset
 from triskele.bench.loaders import conversations, passages
-from triskele.bench.loaders.sources import DatasetBuilder, Fields, Source, beside, files_at, list_items
+from triskele.bench.loaders.sources import DatasetBuilder, Fields, Source, beside, files_at, list_items, required
 from triskele.errors import BadInput
 
 CORPUS, QUERIES, QRELS = _FILES = ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
@@ -97,7 +97,7 @@ def _recognised(path: Path) -> dict[Path, DatasetFormat]:
 
 def _load_folder(folder: Path) -> Dataset:
     builder = DatasetBuilder(folder.resolve().name, folder)
-    corpus, queries, labels = (builder.source(_file(folder, name)) for name in _FILES)
+    corpus, queries, labels = (builder.source(required(folder, name)) for name in _FILES)
     for record in corpus.records():
         id, meta = record.name("id"), _meta(record)
         scope, session = meta.optional_name("scope"), meta.optional_name("session")
@@ -108,13 +108,6 @@ def _load_folder(folder: Path) -> Dataset:
         builder.ask(record.where, query, may_be_empty=True)
     _add_labels(builder, labels)
     return replace(builder.build(), about=_about(folder))
-
-
-def _file(folder: Path, name: str) -> Path:
-    path = beside(folder, name)
-    if path is None:
-        raise BadInput(f"{folder} has no {name} or {name}.gz")
-    return path
 
 
 def _about(folder: Path) -> Mapping[str, Any]:

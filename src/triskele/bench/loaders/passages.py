@@ -21,6 +21,7 @@ from triskele.bench.loaders.sources import (
     list_items,
     list_of,
     plain_name,
+    required,
     text_of,
 )
 from triskele.errors import BadInput
@@ -58,9 +59,7 @@ def load_beir(path: Path) -> Dataset:
     folder = path.resolve().parent.parent
     split = path.name.split(".")[0]
     builder = DatasetBuilder(folder.name if split == SPLITS[0] else f"{folder.name}-{split}", folder)
-    queries = beside(folder, _QUERIES)
-    if queries is None:
-        raise BadInput(f"{folder} has no {_QUERIES} or {_QUERIES}.gz")
+    queries = required(folder, _QUERIES)
     _add_documents(builder, folder)
     rows = _read_queries(builder.source(queries))
     labels = _read_labels(builder.source(path))
@@ -113,10 +112,7 @@ def _read_topics(source: Source) -> list[tuple[str, BenchQuery]]:
 
 def _add_documents(builder: DatasetBuilder, folder: Path) -> None:
     """Add every line of the corpus, its title above its text."""
-    path = beside(folder, _CORPUS)
-    if path is None:
-        raise BadInput(f"{folder} has no {_CORPUS} or {_CORPUS}.gz")
-    for record in builder.source(path).records():
+    for record in builder.source(required(folder, _CORPUS)).records():
         title, text = record.optional_text("title"), record.text("text", "contents")
         meta = {"title": title} if title else {}
         builder.add(record, record.name("_id", "id", "docid"), f"{title}\n{text}".strip(), meta=meta)

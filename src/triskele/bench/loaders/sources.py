@@ -207,6 +207,14 @@ def beside(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
+def required(folder: Path, name: str) -> Path:
+    """The file of this name in a folder, plain or gzipped; refuse a folder without it."""
+    path = beside(folder, name)
+    if path is None:
+        raise BadInput(f"{folder} has no {name} or {name}.gz")
+    return path
+
+
 def files_at(path: Path) -> list[Path]:
     """The file itself, or the files of a folder sorted by name."""
     try:
