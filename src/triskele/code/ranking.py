@@ -1,8 +1,8 @@
-"""From a question to ranked chunks: the legs and the fusion of recall over a tree of code, and the ranking rules."""
+"""From a question to ranked chunks: words with ranking rules and meaning, fused by a method of recall."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -17,13 +17,9 @@ from triskele.code.question import CodeQuestion
 from triskele.code.rules import ADDED, PENALTY, CandidateFiles
 from triskele.code.words import whole
 from triskele.index.corpus import Floats, Ints
-from triskele.recall import legs
 from triskele.recall.fusion import FusionConfig, textbook_fusion
-from triskele.recall.plan import Plan
-from triskele.recall.question import Question
-from triskele.recall.scores import DENSE, LEXICAL, Candidate, Ranking
-from triskele.text import timestamps
-from triskele.types import Query, Scope, Sort
+from triskele.recall.legs import LEAST_SIMILARITY
+from triskele.recall.scores import DENSE, LEXICAL, Candidate, Doubles, Ranking
 
 if TYPE_CHECKING:
     from triskele.code.embedding import CodeVectors
@@ -67,21 +63,12 @@ class RankedChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class FileHit:
-    """A file that contains query terms, scored by words and rules."""
-
-    row: int
-    score: float
-    importance: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
     """What words and rules gave to the files that have any of the terms: a column for each name, best words first."""
 
     rows: Ints
     names: tuple[str, ...] = ()
-    table: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    table: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 1)))
 
     def of(self, row: int) -> dict[str, float]:
         """The parts of one file's score; nothing for a file without the terms."""
@@ -91,7 +78,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class QuestionView:
-    """A corpus for one question, as the legs read it: rows are files, and the rules are part of the score."""
+    """A corpus for one question, with the scores by words, rules and meaning."""
 
     corpus: CodeCorpus
     question: CodeQuestion
@@ -103,13 +90,9 @@ class QuestionView:
     def nearness(self) -> tuple[Floats, Floats]:
         """The cosines of chunks and of files with the question; NaN if there is no vector."""
         if self.vectors is None or self.vector is None:
-            return np.full(len(self.corpus.chunk_content), np.nan, np.float32), np.full(self.size, np.nan, np.float32)
+            sizes = len(self.corpus.chunk_content), self.corpus.size
+            return np.full(sizes[0], np.nan, np.float32), np.full(sizes[1], np.nan, np.float32)
         return self.vectors.cosines(self.vector)
-
-    @property
-    def size(self) -> int:
-        """The number of files."""
-        return self.corpus.size
 
     @cached_property
     def scores(self) -> LexicalScores:
@@ -136,29 +119,6 @@ class QuestionView:
         parts["total"] = total
         return Evidence(rows, tuple(parts), np.stack(list(parts.values()), axis=1))
 
-    def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> list[FileHit]:
-        """The files that contain any of the question's terms, best first; code search has no other order."""
-        del terms, sort
-        rows = self.evidence.rows
-        totals = self.evidence.table[:, -1] if len(rows) else np.empty(0)
-        order = np.lexsort((rows, -totals))[:limit]
-        return [FileHit(*each) for each in zip(rows[order].tolist(), totals[order].tolist(), strict=True)]
-
-    def rarity(self, terms: Iterable[str]) -> dict[str, float]:
-        """The inverse document frequency of each term over the files."""
-        return self.corpus.rarity(terms)
-
-    def nearest(self, limit: int) -> tuple[Ints, Floats]:
-        """The files with the highest cosines, best first, and their cosines."""
-        cosines = self.nearness[1]
-        rows = np.flatnonzero(~np.isnan(cosines))
-        order = np.lexsort((rows, -cosines[rows]))[:limit]
-        return rows[order], cosines[rows[order]]
-
-    def cosines(self, rows: Ints) -> Floats:
-        """The cosines of some files with the question; NaN if a file has no vector yet."""
-        return self.nearness[1][rows]
-
 
 def rank(
     corpus: CodeCorpus,
@@ -173,22 +133,28 @@ def rank(
     if not corpus.size or not question.terms:
         return []
     plan = plan or CodePlan()
-    query = Query(text=question.text, scope=Scope(as_of=timestamps.now()), limit=limit, depth=DEPTH)
     # A bare name is found best without meaning.
     reads_meaning = vectors is not None and not question.is_symbol and plan.dense_weight
     encoding = embedder.encode_query(question.text) if embedder is not None and reads_meaning else None
     view = QuestionView(corpus, question, plan, vectors, None if encoding is None else encoding.sentence)
     if plan.granularity == FUNCTION:
         return _functions(view, limit)
-    files = _files(view, Question(query, Plan(), question.terms, view.scores.rarity, encoding=encoding))
-    return _chunks(view, files, limit)
+    return _chunks(view, _files(view), limit)
 
 
-def _files(view: QuestionView, question: Question) -> list[Candidate]:
-    lexical = legs.lexical(question, view)
-    if question.encoding is None:
+def _files(view: QuestionView) -> list[Candidate]:
+    """The best files by words and rules, and if there is a vector by meaning."""
+    rows, size = view.evidence.rows, view.corpus.size
+    totals, has_words = np.zeros(size), np.zeros(size, dtype=np.bool_)
+    totals[rows], has_words[rows] = view.evidence.table[:, -1], True
+    lexical = _best(LEXICAL, totals, has_words)
+    if view.vector is None:
         return _alone(lexical)
-    return _fused(view.plan, lexical, legs.completed(legs.dense(question, view, lexical), lexical.rows))
+    # A file below the least similarity counts only if it has the words.
+    cosines = view.nearness[1].astype(np.float64)
+    counts = has_words & ~np.isnan(cosines)
+    counts[_best(DENSE, cosines, cosines >= LEAST_SIMILARITY).rows] = True
+    return _fused(view.plan, lexical, _best(DENSE, cosines, counts, most=2 * DEPTH))
 
 
 def _fused(plan: CodePlan, lexical: Ranking, dense: Ranking) -> list[Candidate]:
@@ -235,7 +201,7 @@ def _functions(view: QuestionView, limit: int) -> list[RankedChunk]:
     ]
 
 
-def _best(leg: str, scores: Floats, counts: NDArray[np.bool_], most: int = DEPTH) -> Ranking:
+def _best(leg: str, scores: Floats | Doubles, counts: NDArray[np.bool_], most: int = DEPTH) -> Ranking:
     rows = np.flatnonzero(counts)
     rows = rows[np.lexsort((rows, -scores[rows]))][:most]
     return Ranking(leg, rows, scores[rows].astype(np.float64))
