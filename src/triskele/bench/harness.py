@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,7 +29,7 @@ from triskele.types import SPOKEN, Add, Memory, Origin, Sensitivity
 
 if TYPE_CHECKING:
     from triskele.index.local import ModelIndexes
-    from triskele.models.embedder import Embedder, Encoding
+    from triskele.models.embedder import Embedder
 
 ALL = 2**31
 _TABLES = """
@@ -74,21 +74,11 @@ class PrecomputedQueries:
     """An embedder that keeps the encoding of every query."""
 
     def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self._known: dict[str, Encoding] = {}
         self.fingerprint = embedder.fingerprint
         self.dimensions = embedder.dimensions
         self.token_dimensions = embedder.token_dimensions
-
-    def encode_query(self, text: str) -> Encoding:
-        """The encoding of a query, computed once."""
-        if text not in self._known:
-            self._known[text] = self._embedder.encode_query(text)
-        return self._known[text]
-
-    def encode_documents(self, texts: Sequence[str]) -> list[Encoding]:
-        """The encodings of texts to retrieve, in their order."""
-        return self._embedder.encode_documents(texts)
+        self.encode_query = cache(embedder.encode_query)
+        self.encode_documents = embedder.encode_documents
 
 
 class FtsBaseline:
