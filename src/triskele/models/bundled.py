@@ -9,20 +9,19 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import BoundedSemaphore, Lock
+from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable
-from triskele.models.deadlines import within
-from triskele.models.embedder import Encoding
+from triskele.models.deadlines import Limited
+from triskele.models.embedder import Encoding, LazyModel, LocalEmbedder
 from triskele.models.manifest import (
     CROSS_FILE,
     GRAPH_FILE,
     MANIFEST_FILE,
     TOKENIZER_FILE,
-    Manifest,
     read_manifest,
     read_verified,
 )
@@ -48,35 +47,16 @@ _others: WeakValueDictionary[tuple[Path, str], BundledEmbedder] = WeakValueDicti
 _SPARE_BYTES = 64 << 20
 # A batch of ten candidates is large enough for two threads to share.
 _CROSS_THREADS = 2
-# Work that ran out of time continues in its thread: this limits their number.
 _AT_ONCE = 2
 
 
-class BundledEmbedder:
-    """An embedder over a model folder; weights are read at first use."""
+class BundledEmbedder(LocalEmbedder["BundledRuntime"]):
+    """An embedder over a folder of weights that triskele shipped."""
 
-    # One thread: a second one made short queries slower.
-    def __init__(self, folder: Path = MODEL_FOLDER, threads: int = 1) -> None:
+    def __init__(self, folder: Path = MODEL_FOLDER) -> None:
         self._folder = folder
-        self._threads = threads
-        self._manifest: Manifest = read_manifest(folder)
-        self._loading = Lock()
-        self._loaded: BundledRuntime | None = None
-
-    @property
-    def fingerprint(self) -> str:
-        """The model's name and a hash of its weights."""
-        return self._manifest.fingerprint
-
-    @property
-    def dimensions(self) -> int:
-        """Length of a sentence vector."""
-        return self._manifest.dimensions
-
-    @property
-    def token_dimensions(self) -> int:
-        """Length of a token vector."""
-        return self._manifest.token_dimensions
+        self._manifest = manifest = read_manifest(folder)
+        super().__init__(manifest.fingerprint, manifest.dimensions, manifest.token_dimensions)
 
     def encode_query(self, text: str) -> Encoding:
         """Encode one query; tokens beyond the first window are dropped."""
@@ -86,14 +66,10 @@ class BundledEmbedder:
         """Encode documents, in their order."""
         return self._runtime().encode(texts) if texts else []
 
-    def _runtime(self) -> BundledRuntime:
-        with self._loading:
-            if self._loaded is None:
-                # Imported here: loading numpy and onnxruntime takes longer than most commands run.
-                from triskele.models.inference import BundledRuntime
+    def _load(self) -> BundledRuntime:
+        from triskele.models.inference import BundledRuntime
 
-                self._loaded = BundledRuntime.load(self._folder, self._manifest, self._threads)
-            return self._loaded
+        return BundledRuntime.load(self._folder, self._manifest)
 
 
 def keep_weights(home: Path) -> None:
@@ -181,27 +157,21 @@ def bundled() -> BundledEmbedder:
         return _shared
 
 
-class BundledCrossEncoder:
+class BundledCrossEncoder(LazyModel["CrossRuntime"]):
     """The cross-encoder that ships; a logit of 0 means even odds."""
 
-    def __init__(self, folder: Path = MODEL_FOLDER, threads: int | None = None) -> None:
+    def __init__(self, folder: Path = MODEL_FOLDER) -> None:
+        super().__init__()
         self._folder = folder
-        self._threads = threads or min(_CROSS_THREADS, os.cpu_count() or 1)
-        self._manifest: Manifest = read_manifest(folder)
+        self._manifest = read_manifest(folder)
         if not self._manifest.cross_sha256:
             raise ModelUnavailable(f"The model's manifest names no {CROSS_FILE}: {folder}")
-        self._loading = Lock()
-        self._loaded: CrossRuntime | None = None
-        self._free = BoundedSemaphore(_AT_ONCE)
+        self._within = Limited(_AT_ONCE)
 
     @property
     def name(self) -> str:
         """The name shown in explanations."""
         return self._manifest.cross_name
-
-    def prepare(self) -> None:
-        """Load the weights if they are not loaded."""
-        self._runtime()
 
     def score(self, question: str, texts: Sequence[str], contexts: Sequence[Context] = ()) -> NDArray[np.float32]:
         """One logit per text; `contexts` belong to short turns of conversations."""
@@ -211,25 +181,12 @@ class BundledCrossEncoder:
         self, seconds: float, question: str, texts: Sequence[str], contexts: Sequence[Context] = ()
     ) -> NDArray[np.float32]:
         """One logit per text, or TimeoutError when the time is up."""
-        if not self._free.acquire(blocking=False):
-            raise TimeoutError
+        return self._within(seconds, lambda: self.score(question, texts, contexts))
 
-        def work() -> NDArray[np.float32]:
-            try:
-                return self.score(question, texts, contexts)
-            finally:
-                self._free.release()
+    def _load(self) -> CrossRuntime:
+        from triskele.models.inference import CrossRuntime
 
-        return within(seconds, work)
-
-    def _runtime(self) -> CrossRuntime:
-        with self._loading:
-            if self._loaded is None:
-                # Imported here: loading numpy and onnxruntime takes longer than most commands run.
-                from triskele.models.inference import CrossRuntime
-
-                self._loaded = CrossRuntime.load(self._folder, self._manifest, self._threads)
-            return self._loaded
+        return CrossRuntime.load(self._folder, self._manifest, min(_CROSS_THREADS, os.cpu_count() or 1))
 
 
 def bundled_cross_encoder() -> BundledCrossEncoder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -10,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from triskele.errors import ModelUnavailable, Unavailable
-from triskele.models.deadlines import within
-from triskele.models.embedder import checked_scores
-from triskele.models.manifest import TOKENIZER_FILE
+from triskele.models.deadlines import Limited, within
+from triskele.models.embedder import LazyModel, checked_scores
 from triskele.models.onnx_folder import find_graph, read_json
 from triskele.types import Agreement
 
@@ -24,7 +22,6 @@ MAX_TOKENS = 512
 DEPTH = 30
 TIMEOUT_S = 2.0
 _LOADING_S = 30.0
-# Work that ran out of time continues in its thread: this limits their number.
 _AT_ONCE = 4
 _TOP = 5
 
@@ -54,27 +51,21 @@ class Context:
     before: tuple[str, ...] = ()
 
 
-class ExportedCrossEncoder:
-    """A local CrossEncoder; its weights are loaded at the first use."""
+class ExportedCrossEncoder(LazyModel[tuple[Any, Any]]):
+    """A CrossEncoder over an exported graph."""
 
-    def __init__(self, folder: Path, threads: int = 1) -> None:
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._folder = folder
         self._graph = find_graph(folder)
         config = read_json(folder / "config.json")
         self._max_tokens = min(MAX_TOKENS, _number(config, "max_position_embeddings", MAX_TOKENS, least=8))
         self._padding = _number(config, "pad_token_id", 0, least=0)
-        self._threads = threads
-        self._loading = threading.Lock()
-        self._loaded: tuple[Any, Any] | None = None
 
     @property
     def name(self) -> str:
         """The folder's name."""
         return self._folder.resolve().name
-
-    def prepare(self) -> None:
-        """Load the weights if they are not loaded."""
-        self._runtime()
 
     def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Score every text for the query, in one batch."""
@@ -92,24 +83,14 @@ class ExportedCrossEncoder:
         outputs = run(session, inputs, self._folder)
         return checked_scores(str(self._folder), outputs.get("logits", next(iter(outputs.values()))), len(texts))
 
-    def _runtime(self) -> tuple[Any, Any]:
-        with self._loading:
-            if self._loaded is None:
-                # Imported here: loading numpy and onnxruntime takes longer than most commands run.
-                from triskele.models.inference import open_session, open_tokenizer
+    def _load(self) -> tuple[Any, Any]:
+        from triskele.models.inference import open_session, read_tokenizer
 
-                try:
-                    words = (self._folder / TOKENIZER_FILE).read_bytes()
-                except OSError as error:
-                    raise ModelUnavailable(
-                        f"A model file cannot be read: {error.filename} ({error.strerror})"
-                    ) from error
-                tokenizer = open_tokenizer(words, self._folder)
-                # The longer of the two is cut: a query that fills the window would leave no room for the text.
-                tokenizer.enable_truncation(self._max_tokens, strategy="longest_first")
-                tokenizer.enable_padding(pad_id=self._padding)
-                self._loaded = open_session(self._graph, self._folder, self._threads), tokenizer
-            return self._loaded
+        tokenizer = read_tokenizer(self._folder)
+        # The longer of the two is cut: a query that fills the window would leave no room for the text.
+        tokenizer.enable_truncation(self._max_tokens, strategy="longest_first")
+        tokenizer.enable_padding(pad_id=self._padding)
+        return open_session(self._graph, self._folder), tokenizer
 
 
 def _number(config: Mapping[str, Any], name: str, default: int, *, least: int) -> int:
@@ -138,7 +119,7 @@ class Reranker(Generic[Readable]):
         self._encoder = encoder
         self._timeout_s = timeout_s
         self.depth = depth
-        self._free = threading.BoundedSemaphore(_AT_ONCE)
+        self._within = Limited(_AT_ONCE)
 
     @property
     def name(self) -> str:
@@ -169,16 +150,7 @@ class Reranker(Generic[Readable]):
     def _scored(self, question: Readable, texts: Sequence[Readable]) -> NDArray[np.float32]:
         # Loading the weights may take longer than scoring; it has its own limit.
         within(_LOADING_S, self._encoder.prepare)
-        if not self._free.acquire(blocking=False):
-            raise TimeoutError
-
-        def work() -> NDArray[np.float32]:
-            try:
-                return self._encoder.score(question, texts)
-            finally:
-                self._free.release()
-
-        return within(self._timeout_s, work)
+        return self._within(self._timeout_s, lambda: self._encoder.score(question, texts))
 
 
 def reordered(rows: Sequence[int], scores: Mapping[int, float]) -> tuple[int, ...]:

@@ -23,3 +23,23 @@ def within(seconds: float, work: Callable[[], Given]) -> Given:
 
     threading.Thread(target=run, name="triskele-deadline", daemon=True).start()
     return result.result(timeout=max(0.0, seconds))
+
+
+class Limited:
+    """Runs at most so many pieces of work at once, because those out of time continue."""
+
+    def __init__(self, most: int) -> None:
+        self._free = threading.BoundedSemaphore(most)
+
+    def __call__(self, seconds: float, work: Callable[[], Given]) -> Given:
+        """The result of the work, or TimeoutError, at once if too much work continues."""
+        if not self._free.acquire(blocking=False):
+            raise TimeoutError
+
+        def run() -> Given:
+            try:
+                return work()
+            finally:
+                self._free.release()
+
+        return within(seconds, run)

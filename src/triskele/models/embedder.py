@@ -1,17 +1,21 @@
-"""The Embedder protocol, prompts of model families, and checks of model outputs."""
+"""The Embedder protocol, local models, prompts of model families, and checks of model outputs."""
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from triskele.errors import ModelUnavailable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+Loaded = TypeVar("Loaded")
 
 _TASK = "Given a web search query, retrieve relevant passages that answer the query"
 _SEARCHING = "Represent this sentence for searching relevant passages: "
@@ -90,6 +94,53 @@ class Embedder(Protocol):
 
     def encode_documents(self, texts: Sequence[str]) -> list[Encoding]:
         """Encode documents, in their order."""
+
+
+class LazyModel(ABC, Generic[Loaded]):
+    """A model on this machine; its weights are loaded at the first use."""
+
+    def __init__(self) -> None:
+        self._loading = Lock()
+        self._loaded: Loaded | None = None
+
+    def prepare(self) -> None:
+        """Load the weights if they are not loaded."""
+        self._runtime()
+
+    def _runtime(self) -> Loaded:
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = self._load()
+            return self._loaded
+
+    @abstractmethod
+    def _load(self) -> Loaded:
+        """Read the weights; libraries for them are imported here, because that takes longer than most commands."""
+
+
+class LocalEmbedder(LazyModel[Loaded]):
+    """The identity of an embedder on this machine."""
+
+    def __init__(self, fingerprint: str, dimensions: int, token_dimensions: int = 0) -> None:
+        super().__init__()
+        self._fingerprint = fingerprint
+        self._dimensions = dimensions
+        self._token_dimensions = token_dimensions
+
+    @property
+    def fingerprint(self) -> str:
+        """Model name and hash of everything that its document vectors depend on."""
+        return self._fingerprint
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a sentence vector."""
+        return self._dimensions
+
+    @property
+    def token_dimensions(self) -> int:
+        """Length of a token vector; 0 without meaningful ones."""
+        return self._token_dimensions
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from triskele.errors import ModelUnavailable
-from triskele.models.embedder import Encoding, Family, checked_scores, checked_vectors, family, without_tokens
+from triskele.models.embedder import (
+    Encoding,
+    Family,
+    LazyModel,
+    LocalEmbedder,
+    checked_scores,
+    checked_vectors,
+    family,
+    without_tokens,
+)
 from triskele.models.onnx_folder import read_json, vector_length, weights_mark
 
 if TYPE_CHECKING:
@@ -23,7 +33,7 @@ _BATCH = 32
 _MAX_TOKENS = 512
 
 
-class HubEmbedder:
+class HubEmbedder(LocalEmbedder[Any]):
     """An embedder over a sentence-transformers folder, without token vectors."""
 
     def __init__(self, folder: Path, name: str, settings: Family | None = None) -> None:
@@ -33,25 +43,7 @@ class HubEmbedder:
         self._query = chosen.query or str(prompts.get("query") or usual.query)
         self._document = chosen.document or str(prompts.get("document") or prompts.get("passage") or usual.document)
         mark = weights_mark(sorted([*folder.rglob("*.safetensors"), *folder.rglob("*.json")]), self._document)
-        self._fingerprint = f"{name.replace('/', '-')}@{mark}"
-        self._dimensions = _length(folder)
-        self._loading = Lock()
-        self._loaded: Any = None
-
-    @property
-    def fingerprint(self) -> str:
-        """Model name and hash of weights, settings and document prompt."""
-        return self._fingerprint
-
-    @property
-    def dimensions(self) -> int:
-        """Length of a sentence vector."""
-        return self._dimensions
-
-    @property
-    def token_dimensions(self) -> int:
-        """0: there are no token vectors."""
-        return 0
+        super().__init__(f"{name.replace('/', '-')}@{mark}", _length(folder))
 
     def encode_query(self, text: str) -> Encoding:
         """Encode one query."""
@@ -64,7 +56,7 @@ class HubEmbedder:
     def _encode(self, texts: Sequence[str], prompt: str) -> list[Encoding]:
         from triskele.models.inference import readable
 
-        model = self._model()
+        model = self._runtime()
         read = [prompt + readable(text) for text in texts]
         try:
             rows: NDArray[np.float32] = model.encode(
@@ -74,36 +66,28 @@ class HubEmbedder:
             raise ModelUnavailable(f"The model in {self._folder} fails: {type(error).__name__}") from error
         return [without_tokens(row) for row in checked_vectors(str(self._folder), rows, len(texts), self.dimensions)]
 
-    def _model(self) -> Any:
-        with self._loading:
-            if self._loaded is None:
-                self._loaded = _load(self._folder)
-            return self._loaded
+    def _load(self) -> Any:
+        return _opened("SentenceTransformer", self._folder, f"The model in {self._folder}")
 
 
-class HubCrossEncoder:
+class HubCrossEncoder(LazyModel[Any]):
     """A local CrossEncoder over a folder with safetensors."""
 
     def __init__(self, folder: Path, name: str) -> None:
+        super().__init__()
         self._folder = folder
         self._name = name
-        self._loading = Lock()
-        self._loaded: Any = None
 
     @property
     def name(self) -> str:
         """The model's name."""
         return self._name
 
-    def prepare(self) -> None:
-        """Load the weights if they are not loaded."""
-        self._model()
-
     def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Score every text for the query, in one batch."""
         from triskele.models.inference import readable
 
-        model = self._model()
+        model = self._runtime()
         pairs = [(readable(question), readable(text)) for text in texts]
         try:
             scores = model.predict(pairs, batch_size=len(pairs), show_progress_bar=False, convert_to_numpy=True)
@@ -111,24 +95,8 @@ class HubCrossEncoder:
             raise ModelUnavailable(f"The model {self._name} fails: {type(error).__name__}") from error
         return checked_scores(self._name, scores, len(texts))
 
-    def _model(self) -> Any:
-        with self._loading:
-            if self._loaded is None:
-                library = imported("sentence_transformers")
-                try:
-                    self._loaded = library.CrossEncoder(
-                        str(self._folder),
-                        device="cpu",
-                        max_length=_MAX_TOKENS,
-                        local_files_only=True,
-                        trust_remote_code=False,
-                        model_kwargs={"use_safetensors": True},
-                    )
-                except Exception as error:
-                    raise ModelUnavailable(
-                        f"The model {self._name} cannot be loaded ({type(error).__name__})"
-                    ) from error
-            return self._loaded
+    def _load(self) -> Any:
+        return _opened("CrossEncoder", self._folder, f"The model {self._name}", max_length=_MAX_TOKENS)
 
 
 def fetched(name: str, *, may_download: bool) -> Path:
@@ -148,18 +116,16 @@ def fetched(name: str, *, may_download: bool) -> Path:
     raise ModelUnavailable(f"The model {name} is not on this machine: download it with `triskele models switch {name}`")
 
 
-def _load(folder: Path) -> Any:
-    library = imported("sentence_transformers")
+def _opened(kind: str, folder: Path, what: str, **options: Any) -> Any:
+    """A model of sentence-transformers, from safetensors on this machine and without programs."""
+    make = getattr(imported("sentence_transformers"), kind)
+    weights = {"use_safetensors": True}
     try:
-        return library.SentenceTransformer(
-            str(folder),
-            device="cpu",
-            local_files_only=True,
-            trust_remote_code=False,
-            model_kwargs={"use_safetensors": True},
+        return make(
+            str(folder), device="cpu", local_files_only=True, trust_remote_code=False, model_kwargs=weights, **options
         )
     except Exception as error:
-        raise ModelUnavailable(f"The model in {folder} cannot be loaded ({type(error).__name__})") from error
+        raise ModelUnavailable(f"{what} cannot be loaded ({type(error).__name__})") from error
 
 
 def imported(library: str) -> Any:
@@ -167,16 +133,8 @@ def imported(library: str) -> Any:
     # Both libraries send usage reports unless these are set before the import.
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ["DO_NOT_TRACK"] = "1"
-    try:
-        if library == "huggingface_hub":
-            import huggingface_hub
-
-            return huggingface_hub
-        import sentence_transformers
-
-        return sentence_transformers
-    except ImportError:
-        pass
+    with suppress(ImportError):
+        return import_module(library)
     raise ModelUnavailable("Models of the hub need the extra `hub`: pip install 'triskele[hub]'")
 
 

@@ -49,9 +49,10 @@ _HIDDEN = ("token_embeddings", "last_hidden_state")
 _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
-def open_session(graph: bytes | Path, folder: Path, threads: int) -> onnxruntime.InferenceSession:
+def open_session(graph: bytes | Path, folder: Path, threads: int = 1) -> onnxruntime.InferenceSession:
     """Load a graph from bytes, or from a path for separate weights."""
     options = onnxruntime.SessionOptions()
+    # A second thread makes short queries slower.
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     # A thread that spins while it waits keeps a core busy between two batches.
@@ -75,8 +76,17 @@ def open_tokenizer(words: bytes, folder: Path) -> Tokenizer:
     return tokenizer
 
 
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a folder whose files have no checksums."""
+    try:
+        words = (folder / TOKENIZER_FILE).read_bytes()
+    except OSError as error:
+        raise ModelUnavailable(f"A model file cannot be read: {error.filename} ({error.strerror})") from error
+    return open_tokenizer(words, folder)
+
+
 def _open_verified(
-    graph: Path, sha256: str, manifest: Manifest, threads: int
+    graph: Path, sha256: str, manifest: Manifest, threads: int = 1
 ) -> tuple[onnxruntime.InferenceSession, Tokenizer]:
     """Session and tokenizer of a model folder, after their files were verified."""
     folder = graph.parent
@@ -151,9 +161,9 @@ class BundledRuntime:
     capacity: int
 
     @classmethod
-    def load(cls, folder: Path, manifest: Manifest, threads: int = 1) -> Self:
+    def load(cls, folder: Path, manifest: Manifest) -> Self:
         """Verify the files of a model folder and load them."""
-        session, tokenizer = _open_verified(folder / GRAPH_FILE, manifest.graph_sha256, manifest, threads)
+        session, tokenizer = _open_verified(folder / GRAPH_FILE, manifest.graph_sha256, manifest)
         first, last = tokenizer.encode("").ids
         return cls(session, tokenizer, first, last, manifest.max_tokens - SPECIAL_TOKENS)
 
@@ -268,14 +278,10 @@ class ExportedRuntime:
     after: tuple[int, ...]
 
     @classmethod
-    def load(cls, export: Export, threads: int = 1) -> Self:
+    def load(cls, export: Export) -> Self:
         """Load the files of a folder."""
-        try:
-            words = (export.folder / TOKENIZER_FILE).read_bytes()
-        except OSError as error:
-            raise ModelUnavailable(f"A model file cannot be read: {error.filename} ({error.strerror})") from error
-        tokenizer = open_tokenizer(words, export.folder)
-        session = open_session(export.graph, export.folder, threads)
+        tokenizer = read_tokenizer(export.folder)
+        session = open_session(export.graph, export.folder)
         return cls(export, session, tokenizer, *special_tokens(tokenizer))
 
     def encode(self, texts: Sequence[str], prompt: str, most_windows: int = MAX_WINDOWS) -> list[Encoding]:

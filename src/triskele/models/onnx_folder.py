@@ -8,11 +8,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from triskele.errors import BadInput, ModelUnavailable
-from triskele.models.embedder import Encoding, Family, family
+from triskele.models.embedder import Encoding, Family, LocalEmbedder, family
 from triskele.models.manifest import TOKENIZER_FILE
 
 if TYPE_CHECKING:
@@ -70,29 +69,12 @@ def read_export(folder: Path, settings: Family | None = None) -> Export:
     return Export(folder, graph, name, f"{name}@{mark}", chosen, size, tokens)
 
 
-class ExportedEmbedder:
-    """An embedder over an exported model; weights are read at first use."""
+class ExportedEmbedder(LocalEmbedder["ExportedRuntime"]):
+    """An embedder over an exported model."""
 
-    def __init__(self, folder: Path, settings: Family | None = None, threads: int = 1) -> None:
-        self._export = read_export(folder, settings)
-        self._threads = threads
-        self._loading = Lock()
-        self._loaded: ExportedRuntime | None = None
-
-    @property
-    def fingerprint(self) -> str:
-        """Folder name and hash of weights, tokenizer, pooling and document prompt."""
-        return self._export.fingerprint
-
-    @property
-    def dimensions(self) -> int:
-        """Length of a sentence vector."""
-        return self._export.dimensions
-
-    @property
-    def token_dimensions(self) -> int:
-        """Length of a token vector; 0 without meaningful ones."""
-        return self._export.dimensions if self._export.has_tokens else 0
+    def __init__(self, folder: Path, settings: Family | None = None) -> None:
+        self._export = export = read_export(folder, settings)
+        super().__init__(export.fingerprint, export.dimensions, export.dimensions if export.has_tokens else 0)
 
     def encode_query(self, text: str) -> Encoding:
         """Encode one query; tokens beyond the first window are dropped."""
@@ -102,14 +84,10 @@ class ExportedEmbedder:
         """Encode documents, in their order."""
         return self._runtime().encode(texts, self._export.prompts.document) if texts else []
 
-    def _runtime(self) -> ExportedRuntime:
-        with self._loading:
-            if self._loaded is None:
-                # Imported here: loading numpy and onnxruntime takes longer than most commands run.
-                from triskele.models.inference import ExportedRuntime
+    def _load(self) -> ExportedRuntime:
+        from triskele.models.inference import ExportedRuntime
 
-                self._loaded = ExportedRuntime.load(self._export, self._threads)
-            return self._loaded
+        return ExportedRuntime.load(self._export)
 
 
 def find_graph(folder: Path) -> Path:
