@@ -15,11 +15,11 @@ TriskeleError
     │   └── StoreOlder       triskele wrote the file before its first release
     ├── IndexUnavailable     a derived index can be neither read nor rebuilt
     ├── ModelUnavailable     a model file is missing, damaged or returns invalid values
+    │   └── EndpointUnavailable  (models/egress.py) a hosted service does not answer as it should
     ├── VaultLocked          the key of the vault is missing, or the passphrase is wrong
     ├── VaultDamaged         (privacy/key_sources.py) a sealed text or the document of the keys was altered
     ├── QuotaExceeded        a quota of the user on a server is used up
-    ├── AccessDenied         a server refuses the key
-    └── EndpointUnavailable  (models/egress.py) a hosted service does not answer as it should
+    └── AccessDenied         a server refuses the key
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import loopback
@@ -11,7 +12,9 @@ import pytest
 from loopback import Book
 
 from triskele.errors import BadInput, ModelUnavailable
+from triskele.models import hosted_embedder
 from triskele.models.egress import Endpoint, NotCleared
+from triskele.models.embedder import Family
 from triskele.models.hosted_embedder import SERVICES, EndpointEmbedder, HostedModel
 from triskele.privacy.clearance import ClearedText
 
@@ -210,15 +213,15 @@ def test_an_open_model_is_prompted_as_its_family_wants(
     assert told == document + "me"
 
 
-def test_prompts_can_be_set(hosted: Start, clear: Clear) -> None:
-    embedder, server = hosted("compatible", model="e5-base", query_prompt="Q ", document_prompt="")
-    embedder.encode_query(clear("who?")[0])
-    embedder.encode_documents(clear("me"))
-    assert [seen.body["input"] for seen in server.seen] == [["Q who?"], ["me"]]
+@pytest.fixture
+def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of four characters."""
+    monkeypatch.setitem(SERVICES, "openai", replace(SERVICES["openai"], window_characters=4))  # type: ignore[misc]
 
 
+@pytest.mark.usefixtures("short_windows")
 def test_long_texts_are_read_by_windows_and_averaged(hosted: Start, clear: Clear) -> None:
-    embedder, server = hosted("openai", window_characters=4)
+    embedder, server = hosted("openai")
     vectors = embedder.encode_documents(clear("aaaabb", "c"))
     assert server.seen[0].body["input"] == ["aaaa", "bb", "c"]
     mixed = 4 * right("aaaa") + 2 * right("bb")
@@ -229,8 +232,9 @@ def test_long_texts_are_read_by_windows_and_averaged(hosted: Start, clear: Clear
     assert len(server.seen[2].body["input"]) == 64
 
 
+@pytest.mark.usefixtures("short_windows")
 def test_blanks_and_nothing(hosted: Start, clear: Clear) -> None:
-    embedder, server = hosted("openai", window_characters=4)
+    embedder, server = hosted("openai")
     assert embedder.encode_documents([]).shape == (0, loopback.DIMENSIONS)
     assert server.seen == []
     assert len(embedder.encode_documents(clear("a      b"))) == 1
@@ -270,7 +274,7 @@ def test_unknown_length_is_measured_with_a_fixed_word(hosted: Start, book: Book)
         embedder.probe()
 
 
-def test_fingerprint_follows_the_vectors_and_is_a_file_name(hosted: Start) -> None:
+def test_fingerprint_follows_the_vectors_and_is_a_file_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def mark(**details: Any) -> str:
         values = {
             "service": "compatible",
@@ -280,9 +284,14 @@ def test_fingerprint_follows_the_vectors_and_is_a_file_name(hosted: Start) -> No
         } | details
         return EndpointEmbedder(None, "x", HostedModel(**values)).fingerprint  # type: ignore[arg-type]
 
-    assert mark() == mark(key="k", timeout_s=3, query_prompt="other")
-    changed = [{"model": "b"}, {"dimensions": 9}, {"document_prompt": "d"}, {"url": "http://127.0.0.1:1"}]
-    assert len({mark(), *(mark(**details) for details in changed), mark(window_characters=9)}) == 6
+    assert mark() == mark(key="k", timeout_s=3)
+    changed = [{"model": "b"}, {"model": "e5-base"}, {"dimensions": 9}, {"url": "http://127.0.0.1:1"}]
+    marks = {mark(), *(mark(**details) for details in changed)}
+    monkeypatch.setitem(SERVICES, "compatible", replace(SERVICES["compatible"], window_characters=9))  # type: ignore[misc]
+    in_windows = mark()
+    assert len({*marks, in_windows}) == 6
+    monkeypatch.setattr(hosted_embedder, "family", lambda _: Family(document="d"))
+    assert mark() != in_windows
     assert not set(mark()) & set('/\\:*?"<>| ')
 
 

@@ -12,14 +12,14 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
-from triskele.errors import BadInput, TriskeleError, Unavailable
+from triskele.errors import BadInput, ModelUnavailable, TriskeleError
 from triskele.models.deadlines import within
 from triskele.privacy.clearance import ClearedText
 from triskele.text import timestamps
@@ -45,7 +45,7 @@ _CODE = re.compile(r"[a-z][a-z_]{2,39}")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-class EndpointUnavailable(Unavailable):
+class EndpointUnavailable(ModelUnavailable):
     """An endpoint is unreachable, refuses the request or returns nothing usable."""
 
 
@@ -100,6 +100,17 @@ class Endpoint:
             return False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceModel:
+    """A model of a service, from the user's settings."""
+
+    service: str
+    model: str
+    url: str = ""
+    key: str = field(default="", repr=False)
+    timeout_s: float = 10.0
+
+
 @dataclass(frozen=True, slots=True)
 class Departure:
     """Texts about to be sent: host, time and size, never their content."""
@@ -146,13 +157,14 @@ class _Failure:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    name: str
     endpoint: Endpoint
     path: str
     content: bytes
-    texts: int
-    characters: int
-    memories: frozenset[str]
+    departure: Departure
+
+    def unavailable(self, reason: str) -> EndpointUnavailable:
+        """The error for a request without a usable response."""
+        return EndpointUnavailable(f"{self.departure.endpoint} ({self.departure.host}) {reason}")
 
 
 class EgressClient:
@@ -207,7 +219,7 @@ class EgressClient:
         ends = self._clock() + endpoint.timeout_s
         failure = _Failure("is never called: its attempts are set to 0")
         for attempt in range(1, endpoint.attempts + 1):
-            self._ledger.leaving(_departure(request, attempt))
+            self._ledger.leaving(replace(request.departure, at=timestamps.now(), attempt=attempt))
             reply = self._tried(request, ends - self._clock())
             if isinstance(reply, bytes):
                 return reply
@@ -218,15 +230,13 @@ class EgressClient:
             self._pause(wait_s)
         if failure.is_transient:
             rest_s = min(max(REST_S, failure.wait_s or 0.0), _LONGEST_REST_S)
-            self._resting[request.name] = self._clock() + rest_s
-        raise EndpointUnavailable(f"{request.name} ({endpoint.host}) {failure.reason}")
+            self._resting[request.departure.endpoint] = self._clock() + rest_s
+        raise request.unavailable(failure.reason)
 
     def _refuse_while_resting(self, request: _Request) -> None:
-        left_s = self._resting.get(request.name, 0.0) - self._clock()
+        left_s = self._resting.get(request.departure.endpoint, 0.0) - self._clock()
         if left_s > 0:
-            raise EndpointUnavailable(
-                f"{request.name} ({request.endpoint.host}) failed recently; the next attempt is in {left_s:.0f} s"
-            )
+            raise request.unavailable(f"failed recently; the next attempt is in {left_s:.0f} s")
 
     def _tried(self, request: _Request, left_s: float) -> bytes | _Failure:
         """One attempt; errors of the HTTP client, which hold keys, stay here."""
@@ -244,18 +254,6 @@ class EgressClient:
                 # The environment is not read: a variable set in a project's folder could redirect requests.
                 self._made = httpx.Client(trust_env=False, follow_redirects=False)
             return self._made
-
-
-def _departure(request: _Request, attempt: int) -> Departure:
-    return Departure(
-        request.name,
-        request.endpoint.host,
-        timestamps.now(),
-        attempt,
-        request.texts,
-        request.characters,
-        request.memories,
-    )
 
 
 def _exchange(client: httpx.Client, request: _Request, left_s: float, clock: Callable[[], float]) -> bytes | _Failure:
@@ -331,7 +329,7 @@ def _parsed(request: _Request, content: bytes) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError):
         pass
-    raise EndpointUnavailable(f"{request.name} ({request.endpoint.host}) returned a response that is not JSON")
+    raise request.unavailable("returned a response that is not JSON")
 
 
 def _counted(tokens: Callable[[Any], object], answer: Any) -> int | None:
@@ -357,7 +355,9 @@ def _request(name: str, endpoint: Endpoint, path: str, body: Mapping[str, Any]) 
     writer = _Writer(endpoint)
     writer.word(path)
     content = json.dumps(writer.fields(body)).encode()
-    return _Request(name, endpoint, path, content, writer.texts, writer.characters, frozenset(writer.memories))
+    memories = frozenset(writer.memories)
+    departure = Departure(name, endpoint.host, timestamps.now(), 0, writer.texts, writer.characters, memories)
+    return _Request(endpoint, path, content, departure)
 
 
 class _Writer:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from triskele.config import HOSTED
 from triskele.errors import BadInput, ModelUnavailable
-from triskele.models.egress import EgressClient, Endpoint, EndpointUnavailable, Joined
+from triskele.models.egress import EgressClient, Endpoint, Joined, ServiceModel
 from triskele.models.embedder import Family, averaged, checked_vectors, family
 from triskele.privacy.clearance import ClearedText
 
@@ -23,17 +23,20 @@ if TYPE_CHECKING:
 _BLANK, _PROBE = ".", "dimensions"
 _MOST_WINDOWS = 64
 
-Body = Callable[[str, Sequence[object], str, int], dict[str, Any]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingService:
-    """A service: address, limits, request format and where responses hold vectors."""
+    """A service: address, limits, fields of a request, and where responses hold vectors."""
 
     url: str
-    path: str
-    words: frozenset[str]
-    body: Body
+    path: str = "/embeddings"
+    texts_field: str = "input"
+    # The same in every request.
+    fields: Mapping[str, bool | str | tuple[str, ...]]
+    # The `input_type` by role, if the service wants one.
+    roles: Mapping[str, str] = field(default_factory=dict)
+    # Empty if the service may refuse it: then the dimensions are only checked.
+    dimensions_field: str = ""
     vectors: Callable[[Any], list[Any]]
     tokens: Callable[[Any], object]
     most_texts: int
@@ -43,25 +46,23 @@ class EmbeddingService:
     dimensions: Mapping[str, int] = field(default_factory=dict)
     wants_prompts: bool = False
 
+    def body(self, model: str, texts: Sequence[object], role: str, dimensions: int) -> dict[str, Any]:
+        """The request for the vectors of texts; without `dimensions` the usual number."""
+        body: dict[str, Any] = {"model": model, self.texts_field: list(texts), **self.fields}
+        if self.roles:
+            body["input_type"] = self.roles[role]
+        if dimensions and self.dimensions_field:
+            body[self.dimensions_field] = dimensions
+        return body
 
-def _openai_body(model: str, texts: Sequence[object], role: str, dimensions: int) -> dict[str, Any]:  # noqa: ARG001
-    body: dict[str, Any] = {"model": model, "input": list(texts), "encoding_format": "float"}
-    return body | ({"dimensions": dimensions} if dimensions else {})
-
-
-def _compatible_body(model: str, texts: Sequence[object], role: str, dimensions: int) -> dict[str, Any]:  # noqa: ARG001
-    # Many of these servers refuse unknown fields, so the dimensions are checked and not requested.
-    return {"model": model, "input": list(texts), "encoding_format": "float"}
-
-
-def _voyage_body(model: str, texts: Sequence[object], role: str, dimensions: int) -> dict[str, Any]:
-    body: dict[str, Any] = {"model": model, "input": list(texts), "input_type": role, "truncation": True}
-    return body | ({"output_dimension": dimensions} if dimensions else {})
-
-
-def _cohere_body(model: str, texts: Sequence[object], role: str, dimensions: int) -> dict[str, Any]:
-    kinds = {"input_type": f"search_{role}", "embedding_types": ["float"], "truncate": "END"}
-    return {"model": model, "texts": list(texts)} | kinds | ({"output_dimension": dimensions} if dimensions else {})
+    @property
+    def words(self) -> frozenset[str]:
+        """The words that requests hold besides model, texts and prompts."""
+        words = {self.path, "model", self.texts_field, "input_type", self.dimensions_field}
+        words |= {*self.fields, *self.roles.values()}
+        for value in self.fields.values():
+            words |= {value} if isinstance(value, str) else set(value) if isinstance(value, tuple) else set()
+        return frozenset(words)
 
 
 def _listed(answer: Any) -> list[Any]:
@@ -84,14 +85,11 @@ def _total_tokens(answer: Any) -> object:
     return answer["usage"]["total_tokens"]
 
 
-_OPENAI_WORDS = frozenset({"/embeddings", "model", "input", "encoding_format", "float", "dimensions"})
-
 SERVICES: Mapping[str, EmbeddingService] = {
     "openai": EmbeddingService(
         url="https://api.openai.com/v1",
-        path="/embeddings",
-        words=_OPENAI_WORDS,
-        body=_openai_body,
+        fields={"encoding_format": "float"},
+        dimensions_field="dimensions",
         vectors=_listed,
         tokens=_total_tokens,
         most_texts=256,
@@ -100,10 +98,9 @@ SERVICES: Mapping[str, EmbeddingService] = {
     ),
     "voyage": EmbeddingService(
         url="https://api.voyageai.com/v1",
-        path="/embeddings",
-        words=frozenset({"/embeddings", "model", "input", "input_type", "query", "document", "truncation"})
-        | {"output_dimension"},
-        body=_voyage_body,
+        fields={"truncation": True},
+        roles={"query": "query", "document": "document"},
+        dimensions_field="output_dimension",
         vectors=_listed,
         tokens=_total_tokens,
         most_texts=128,
@@ -113,21 +110,21 @@ SERVICES: Mapping[str, EmbeddingService] = {
     "cohere": EmbeddingService(
         url="https://api.cohere.com/v2",
         path="/embed",
-        words=frozenset({"/embed", "model", "texts", "input_type", "search_query", "search_document", "float"})
-        | {"embedding_types", "truncate", "END", "output_dimension"},
-        body=_cohere_body,
+        texts_field="texts",
+        fields={"embedding_types": ("float",), "truncate": "END"},
+        roles={"query": "search_query", "document": "search_document"},
+        dimensions_field="output_dimension",
         vectors=_cohere_vectors,
         tokens=lambda answer: answer["meta"]["billed_units"]["input_tokens"],
         most_texts=96,
         window_characters=1_600,
         dimensions={"embed-v4.0": 1536, "embed-english-v3.0": 1024, "embed-multilingual-v3.0": 1024},
     ),
-    # Ollama, llama.cpp, vLLM, text-embeddings-inference and other servers with OpenAI's interface.
+    # Ollama, llama.cpp, vLLM, text-embeddings-inference and other servers with OpenAI's interface; many of them refuse
+    # unknown fields.
     "compatible": EmbeddingService(
         url="",
-        path="/embeddings",
-        words=_OPENAI_WORDS,
-        body=_compatible_body,
+        fields={"encoding_format": "float"},
         vectors=_listed,
         tokens=_total_tokens,
         most_texts=32,
@@ -138,19 +135,10 @@ SERVICES: Mapping[str, EmbeddingService] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostedModel:
+class HostedModel(ServiceModel):
     """A hosted embedding model from the user's settings."""
 
-    service: str
-    model: str
-    url: str = ""
-    key: str = field(default="", repr=False)
     dimensions: int = 0
-    query_prompt: str | None = None
-    document_prompt: str | None = None
-    window_characters: int = 0
-    timeout_s: float = 10.0
-    price_per_million: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse an unknown service and a missing model."""
@@ -166,10 +154,8 @@ class HostedModel:
 
     @property
     def prompts(self) -> Family:
-        """Prompts as set, or as the model's family needs them."""
-        usual = family(self.model) if self.protocol.wants_prompts else Family()
-        query = usual.query if self.query_prompt is None else self.query_prompt
-        return Family(query, usual.document if self.document_prompt is None else self.document_prompt)
+        """The prompts of the model's family, unless the service adds them."""
+        return family(self.model) if self.protocol.wants_prompts else Family()
 
     @property
     def endpoint(self) -> Endpoint:
@@ -180,7 +166,6 @@ class HostedModel:
             words=self.protocol.words | {self.model, prompts.query, prompts.document, _BLANK, _PROBE},
             key=self.key,
             timeout_s=self.timeout_s,
-            price_per_million=self.price_per_million,
         )
 
 
@@ -238,7 +223,7 @@ class EndpointEmbedder:
 
     @property
     def _window(self) -> int:
-        return self._model.window_characters or self._model.protocol.window_characters
+        return self._model.protocol.window_characters
 
     def _vectors(self, texts: Sequence[ClearedText], role: str) -> NDArray[np.float32]:
         import numpy as np
@@ -257,10 +242,7 @@ class EndpointEmbedder:
         if dimensions == protocol.dimensions.get(self._model.model):
             dimensions = 0
         body = protocol.body(self._model.model, texts, role, dimensions)
-        try:
-            return self._client.post(self._name, protocol.path, body, protocol.tokens)
-        except EndpointUnavailable as error:
-            raise ModelUnavailable(str(error)) from None
+        return self._client.post(self._name, protocol.path, body, protocol.tokens)
 
 
 def _prompted(prompt: str, text: ClearedText) -> object:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from triskele.errors import BadInput, ModelUnavailable
-from triskele.models.egress import EgressClient, Endpoint, EndpointUnavailable
+from triskele.models.egress import EgressClient, Endpoint, ServiceModel
 from triskele.models.embedder import checked_scores
 from triskele.privacy.clearance import ClearedText
 
@@ -35,15 +35,10 @@ _PATH = "/rerank"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostedReranker:
+class HostedReranker(ServiceModel):
     """A hosted reranker from the user's settings."""
 
-    service: str
-    model: str
-    url: str = ""
-    key: str = field(default="", repr=False)
     timeout_s: float = 2.0
-    price_per_million: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse an unknown service."""
@@ -59,7 +54,6 @@ class HostedReranker:
             key=self.key,
             timeout_s=self.timeout_s,
             attempts=1,
-            price_per_million=self.price_per_million,
         )
 
 
@@ -84,10 +78,7 @@ class EndpointCrossEncoder:
         service = SERVICES[self._reranker.service]
         documents = [text.part(0, _MOST_CHARACTERS) for text in texts]
         body = {"model": self._reranker.model, "query": question.part(0, _MOST_CHARACTERS), "documents": documents}
-        try:
-            answer = self._client.post(self._endpoint, _PATH, body, service.tokens)
-        except EndpointUnavailable as error:
-            raise ModelUnavailable(str(error)) from None
+        answer = self._client.post(self._endpoint, _PATH, body, service.tokens)
         return checked_scores(self.name, self._in_order(answer, service.entries, len(texts)), len(texts))
 
     def _in_order(self, answer: Any, entries: str, count: int) -> list[Any]:

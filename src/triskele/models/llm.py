@@ -20,10 +20,10 @@ from triskele.models.egress import (
     Departure,
     EgressClient,
     Endpoint,
-    EndpointUnavailable,
     Joined,
     Ledger,
     NotCleared,
+    ServiceModel,
 )
 from triskele.privacy.clearance import ClearedText
 from triskele.text import timestamps
@@ -119,15 +119,10 @@ SERVICES: Mapping[str, _ChatService] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostedLlm:
+class HostedLlm(ServiceModel):
     """A hosted language model; `words` are all prompts it may get."""
 
-    service: str
-    model: str
-    url: str = ""
-    key: str = field(default="", repr=False)
     words: frozenset[str] = field(default=frozenset(), repr=False)
-    timeout_s: float = 10.0
     price_per_million: float | None = None
 
     def __post_init__(self) -> None:
@@ -177,10 +172,7 @@ class EndpointLlm:
         protocol = self._model.protocol
         message = {"role": "user", "content": Joined(tuple(parts))}
         body = {"model": self._model.model, "messages": [message], protocol.limit: most_tokens}
-        try:
-            answer = self._client.post(self._endpoint, protocol.path, body, protocol.tokens)
-        except EndpointUnavailable as error:
-            raise ModelUnavailable(str(error)) from None
+        answer = self._client.post(self._endpoint, protocol.path, body, protocol.tokens)
         return _checked(self.name, self._finished(answer, most_tokens), most_tokens)
 
     def _finished(self, answer: Any, most_tokens: int) -> object:
