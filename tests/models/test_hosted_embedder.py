@@ -263,15 +263,11 @@ def test_only_an_unusual_length_is_requested(hosted: Start, clear: Clear, servic
     assert name not in server.seen[0].body
 
 
-def test_unknown_length_is_measured_with_a_fixed_word(hosted: Start, book: Book) -> None:
+def test_unknown_length_is_asked_of_the_user(hosted: Start) -> None:
     embedder, server = hosted("compatible", dimensions=0)
     with pytest.raises(BadInput, match="set them in your settings"):
         _ = embedder.dimensions
-    assert embedder.probe() == loopback.DIMENSIONS
-    assert book.departures[0].texts == 0
-    server.turns.append(loopback.say({"data": []}))
-    with pytest.raises(ModelUnavailable, match="returned no vector"):
-        embedder.probe()
+    assert server.seen == []
 
 
 def test_fingerprint_follows_the_vectors_and_is_a_file_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# What is sent instead of a blank text, which most services refuse, and to learn a model's dimensions.
-_BLANK, _PROBE = ".", "dimensions"
+# What is sent instead of a blank text, which most services refuse.
+_BLANK = "."
 _MOST_WINDOWS = 64
 
 
@@ -163,7 +163,7 @@ class HostedModel(ServiceModel):
         prompts = self.prompts
         return Endpoint(
             url=self.url or self.protocol.url,
-            words=self.protocol.words | {self.model, prompts.query, prompts.document, _BLANK, _PROBE},
+            words=self.protocol.words | {self.model, prompts.query, prompts.document, _BLANK},
             key=self.key,
             timeout_s=self.timeout_s,
         )
@@ -191,13 +191,6 @@ class EndpointEmbedder:
         if not dimensions:
             raise BadInput(f"the dimensions of {self._model.model} are unknown: set them in your settings")
         return dimensions
-
-    def probe(self) -> int:
-        """Length of the vector that the model returns for a word."""
-        vectors = self._model.protocol.vectors(self._post([_PROBE], "document"))
-        if not (vectors and isinstance(vectors[0], list) and vectors[0]):
-            raise ModelUnavailable(f"{self._name} returned no vector")
-        return len(vectors[0])
 
     def encode_query(self, text: ClearedText) -> NDArray[np.float32]:
         """Encode one query; characters beyond the first window are dropped."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from triskele.errors import ModelUnavailable
 from triskele.models.embedder import (
     Encoding,
-    Family,
     LazyModel,
     LocalEmbedder,
     checked_scores,
@@ -20,7 +19,7 @@ from triskele.models.embedder import (
     family,
     without_tokens,
 )
-from triskele.models.onnx_folder import read_json, vector_length, weights_mark
+from triskele.models.onnx_folder import read_json, read_prompts, vector_length, weights_mark
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,12 +35,10 @@ _MAX_TOKENS = 512
 class HubEmbedder(LocalEmbedder[Any]):
     """An embedder over a sentence-transformers folder, without token vectors."""
 
-    def __init__(self, folder: Path, name: str, settings: Family | None = None) -> None:
+    def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
-        chosen, usual = settings or Family(), family(name, folder.resolve().name)
-        prompts = read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
-        self._query = chosen.query or str(prompts.get("query") or usual.query)
-        self._document = chosen.document or str(prompts.get("document") or prompts.get("passage") or usual.document)
+        prompts = read_prompts(folder, family(name, folder.resolve().name))
+        self._query, self._document = prompts.query, prompts.document
         mark = weights_mark(sorted([*folder.rglob("*.safetensors"), *folder.rglob("*.json")]), self._document)
         super().__init__(f"{name.replace('/', '-')}@{mark}", _length(folder))
 

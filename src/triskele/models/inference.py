@@ -44,7 +44,6 @@ TURNS_BEFORE = 2
 # A token is rarely longer than this: the tokenizer need not read what is cut anyway.
 _TOKEN_CHARACTERS = 20
 _MASK = "attention_mask"
-_SENTENCE = "sentence_embedding"
 _HIDDEN = ("token_embeddings", "last_hidden_state")
 _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
@@ -328,27 +327,18 @@ class ExportedRuntime:
         outputs = run(self.session, inputs | {"position_ids": positions}, self.export.folder)
         name = str(self.export.folder)
         hidden = next((outputs[n].astype(np.float32, copy=False) for n in _HIDDEN if n in outputs), None)
-        if hidden is not None and hidden.shape[:2] != ids.shape:
+        if hidden is None:
+            raise ModelUnavailable(f"The model in {name} has no token vectors: expected {' or '.join(_HIDDEN)}")
+        if hidden.shape[:2] != ids.shape:
             raise ModelUnavailable(f"The model in {name} did not return one vector per token")
-        sentences = checked_vectors(name, self._sentences(outputs, hidden), len(rows), self.export.dimensions)
-        if hidden is None or not self.export.has_tokens:
+        pooling = self.export.prompts.pooling
+        pooled = hidden.mean(axis=1) if pooling == "mean" else hidden[:, 0 if pooling == "cls" else -1]
+        sentences = checked_vectors(name, pooled, len(rows), self.export.dimensions)
+        if not self.export.has_tokens:
             return sentences, np.empty((len(rows), 0, 0), dtype=np.float32)
         first = len(self.before) + len(text.prompt)
         inner = hidden[:, first : ids.shape[1] - len(self.after)]
         return sentences, unit(name, inner) if inner.shape[1] else inner
-
-    def _sentences(self, outputs: Mapping[str, Any], hidden: Floats | None) -> object:
-        pooling = self.export.prompts.pooling
-        if pooling == "graph":
-            if _SENTENCE in outputs:
-                return outputs[_SENTENCE]
-            raise ModelUnavailable(f"The model in {self.export.folder} has no output {_SENTENCE}: set its pooling")
-        if hidden is None:
-            advice = "set its pooling to graph" if _SENTENCE in outputs else f"expected {' or '.join(_HIDDEN)}"
-            raise ModelUnavailable(f"The model in {self.export.folder} has no token vectors: {advice}")
-        if pooling == "mean":
-            return hidden.mean(axis=1)
-        return hidden[:, 0 if pooling == "cls" else -1]
 
     def _encoding(self, text: _Text, pieces: Sequence[Piece]) -> Encoding:
         pieces = sorted(pieces, key=lambda piece: piece[0].start)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from triskele.models.inference import ExportedRuntime
 
 GRAPHS = ("onnx/model.onnx", "model.onnx")
-# "graph" is for graphs that return the sentence vector themselves.
-POOLINGS = ("mean", "cls", "last", "graph")
 # Older versions of sentence-transformers write one flag per mode, newer ones a single word.
 _FLAG = "pooling_mode_"
 _POOLING_NAMES = {"cls_token": "cls", "cls": "cls", "mean_tokens": "mean", "mean": "mean", "lasttoken": "last"}
@@ -46,34 +44,27 @@ class Export:
         return self.prompts.pooling == "mean"
 
 
-def read_export(folder: Path, settings: Family | None = None) -> Export:
-    """Read a folder; settings come from arguments, files, then family."""
+def read_export(folder: Path) -> Export:
+    """Read a folder; settings come from its files, then from the family."""
     graph = find_graph(folder)
     config = read_json(folder / "config.json")
     original = str(config.get("_name_or_path") or "")
-    usual = family(folder.resolve().name, original)
-    prompts = read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
-    asked_for = settings or Family()
-    chosen = Family(
-        asked_for.query or str(prompts.get("query") or usual.query),
-        asked_for.document or str(prompts.get("document") or prompts.get("passage") or usual.document),
-        asked_for.pooling or _pooling(folder) or usual.pooling,
-    )
-    if chosen.pooling not in POOLINGS:
-        raise BadInput(f"the pooling of the model in {folder} is unknown: set it to mean, cls, last or graph")
-    if chosen.pooling != "graph":
-        _refuse_unknown_modules(folder)
+    usual = read_prompts(folder, family(folder.resolve().name, original))
+    prompts = replace(usual, pooling=_pooling(folder) or usual.pooling)
+    if not prompts.pooling:
+        raise BadInput(f"the pooling of the model in {folder} is unknown: set it to mean, cls or last")
+    _refuse_unknown_modules(folder)
     name = re.sub(r"[^\w.-]", "-", folder.resolve().name)
     size, tokens = vector_length(folder, config), _max_tokens(folder, config)
-    mark = weights_mark(files_of(graph, folder / TOKENIZER_FILE), chosen.document, chosen.pooling, str(tokens))
-    return Export(folder, graph, name, f"{name}@{mark}", chosen, size, tokens)
+    mark = weights_mark(files_of(graph, folder / TOKENIZER_FILE), prompts.document, prompts.pooling, str(tokens))
+    return Export(folder, graph, name, f"{name}@{mark}", prompts, size, tokens)
 
 
 class ExportedEmbedder(LocalEmbedder["ExportedRuntime"]):
     """An embedder over an exported model."""
 
-    def __init__(self, folder: Path, settings: Family | None = None) -> None:
-        self._export = export = read_export(folder, settings)
+    def __init__(self, folder: Path) -> None:
+        self._export = export = read_export(folder)
         super().__init__(export.fingerprint, export.dimensions, export.dimensions if export.has_tokens else 0)
 
     def encode_query(self, text: str) -> Encoding:
@@ -88,6 +79,13 @@ class ExportedEmbedder(LocalEmbedder["ExportedRuntime"]):
         from triskele.models.inference import ExportedRuntime
 
         return ExportedRuntime.load(self._export)
+
+
+def read_prompts(folder: Path, usual: Family) -> Family:
+    """The usual prompts of a family, replaced by those in the folder."""
+    prompts = read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
+    query, document = prompts.get("query"), prompts.get("document") or prompts.get("passage")
+    return Family(str(query or usual.query), str(document or usual.document), usual.pooling)
 
 
 def find_graph(folder: Path) -> Path:
