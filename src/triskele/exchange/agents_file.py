@@ -52,12 +52,8 @@ def recognises(path: Path, _head: str) -> bool:
 
 def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
     """The memories of one instruction file."""
-    if path.is_dir():
-        raise BadInput(f"{sources.printable(path.name)} is a folder: this format is a single file")
-    try:
+    with sources.single_file(path):
         notes = list(parse(sources.text(path), settings))
-    except BadInput as error:
-        raise BadInput(f"{sources.printable(path.name)} {error}") from error
     if not any(isinstance(note, Note) for note in notes):
         raise BadInput(f"{sources.printable(path.name)} holds no instructions")
     yield from notes

@@ -5,8 +5,6 @@ Nothing is embedded again. Secrets stay sealed: reading them needs the key of th
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +17,7 @@ import numpy as np
 from triskele.config import HOSTED, NO_MODEL, Settings
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.exchange import sources
-from triskele.exchange.export import Progress
+from triskele.exchange.export import Progress, complete_file, refuse_other_than_file, silent
 from triskele.index.local import ModelIndexes
 from triskele.index.token_vectors import from_row, to_row
 from triskele.models.bundled import place_of
@@ -33,7 +31,7 @@ from triskele.store.archive import OwnerRows
 from triskele.store.owner import OwnerStore, Store
 from triskele.store.values import EMBED
 from triskele.store.vector_bytes import row_bytes
-from triskele.text.files import disk_errors, settle_folder
+from triskele.text.files import disk_errors
 
 FORMAT = "archive"
 
@@ -60,7 +58,7 @@ def export_archive(
     *,
     include_private: bool,
     all_owners: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> ArchiveReport:
     """Write everything of one owner, or of all, at one moment."""
     if not include_private:
@@ -70,7 +68,7 @@ def export_archive(
         models = stack.enter_context(_Models(access.store, access.settings))
         reader = stack.enter_context(access.maintenance.archive.reading())
         owners = reader.owners() if all_owners else [access.settings.memory.owner]
-        return ArchiveReport(**archive.write(reader, owners, models.tokens, put, progress or _silent)._asdict())
+        return ArchiveReport(**archive.write(reader, owners, models.tokens, put, progress)._asdict())
 
 
 def import_archive(
@@ -80,7 +78,7 @@ def import_archive(
     keep_origin: bool,
     all_owners: bool = False,
     dry_run: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> ArchiveReport:
     """Import an archive, all or nothing, for owners without memories.
 
@@ -103,7 +101,7 @@ def import_archive(
         return name if own is None else own
 
     with open(path, "rb") as file, access.maintenance.archive.writing(own) as writer:
-        slots = archive.load(writer, checked, archive.lines_of(file), owner_as, progress or _silent)
+        slots = archive.load(writer, checked, archive.lines_of(file), owner_as, progress)
     with _Models(access.store, access.settings) as models:
         waiting = sum(map(models.settle, slots))
         if not access.store.vectors.keeps_tokens:
@@ -225,23 +223,8 @@ def _token_rows(path: Path) -> Iterator[tuple[str, list[archive.Values]]]:
 @contextmanager
 def _output(target: Path) -> Iterator[Callable[[str], Any]]:
     """A writer of a private file that appears when complete."""
-    if target.exists() and not target.is_file():
-        raise BadInput(f"{sources.printable(str(target))} is not a file: name a file")
+    refuse_other_than_file(target)
     if not target.parent.is_dir():
         raise BadInput(f"no such folder: {sources.printable(str(target.parent))}")
-    with disk_errors(f"the archive {sources.printable(str(target))}"):
-        handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
-        try:
-            with open(handle, "w", encoding="utf-8", newline="\n") as file:
-                yield file.write
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        settle_folder(target.parent)
-
-
-def _silent(done: int, total: int | None) -> None:
-    """Report no progress."""
+    with disk_errors(f"the archive {sources.printable(str(target))}"), complete_file(target) as file:
+        yield file.write

@@ -95,25 +95,46 @@ Writer = Callable[[Snapshot, Path | TextIO, Progress], None]
 def write_jsonl(snapshot: Snapshot, target: Path | TextIO, progress: Progress) -> None:
     """Write JSONL to a file or a stream."""
     total = 1 + sum(len(history) for history in snapshot.histories) + len(snapshot.links)
+    encoding = "utf-8" if isinstance(target, Path) else target.encoding or "utf-8"
+    is_ascii = encoding.lower().replace("_", "-") not in ("utf-8", "utf8")
+    lines = _watched(jsonl.lines(snapshot.histories, snapshot.links, ascii_only=is_ascii), total, progress)
     if not isinstance(target, Path):
-        is_ascii = (target.encoding or "utf-8").lower().replace("_", "-") not in ("utf-8", "utf8")
-        lines = jsonl.lines(snapshot.histories, snapshot.links, ascii_only=is_ascii)
-        _write(target, _watched(lines, total, progress))
+        target.writelines(lines)
         return
+    refuse_other_than_file(target)
+    with _write_errors(target), complete_file(target) as file:
+        file.writelines(lines)
+
+
+@contextmanager
+def complete_file(target: Path) -> Iterator[TextIO]:
+    """Write a text file that takes its name, on the disk, once it is whole."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
+    try:
+        with open(handle, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+            _settle(file)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    settle_folder(target.parent)
+
+
+def _settle(file: TextIO) -> None:
+    """Make what was written survive a power failure."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def refuse_other_than_file(target: Path) -> None:
+    """Refuse to replace a folder or a device by a file."""
     if target.exists() and not target.is_file():
         raise BadInput(f"{sources.printable(str(target))} is not a file: name a file")
-    lines = jsonl.lines(snapshot.histories, snapshot.links)
-    with _write_errors(target):
-        handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
-        try:
-            with open(handle, "w", encoding="utf-8", newline="\n") as file:
-                _write(file, _watched(lines, total, progress))
-                _settle(file)
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        settle_folder(target.parent)
+
+
+def silent(done: int, total: int | None) -> None:
+    """Report no progress."""
 
 
 def write_markdown(snapshot: Snapshot, target: Path | TextIO, progress: Progress) -> None:
@@ -132,23 +153,13 @@ def write_markdown(snapshot: Snapshot, target: Path | TextIO, progress: Progress
                 path = folder / name
                 path.parent.mkdir(exist_ok=True)
                 with path.open("w", encoding="utf-8", newline="\n") as file:
-                    _write(file, [text])
+                    file.write(text)
                     _settle(file)
             os.replace(folder, target)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         settle_folder(target.parent)
-
-
-def _write(file: TextIO, texts: Iterable[str]) -> None:
-    for text in texts:
-        file.write(text)
-
-
-def _settle(file: TextIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _watched(pieces: Iterable[_Piece], total: int, progress: Progress) -> Iterator[_Piece]:

@@ -25,6 +25,16 @@ def parse(text: str) -> Any:
         raise BadInput(f"is not valid JSON ({error})") from error
 
 
+def first_object(head: str) -> dict[str, Any]:
+    """The object on a first line; empty without one."""
+    line = head.lstrip().split("\n", 1)[0]
+    try:
+        first = parse(line) if line.startswith("{") else {}
+    except BadInput:
+        return {}
+    return dict(first)
+
+
 def parse_object(raw: bytes, text: str) -> dict[str, Any]:
     """The object on one line."""
     try:

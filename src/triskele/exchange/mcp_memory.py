@@ -11,7 +11,7 @@ from triskele import validation
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import sources
-from triskele.exchange.json_text import parse, parse_object, string, strings
+from triskele.exchange.json_text import first_object, parse, parse_object, string, strings
 from triskele.exchange.markdown import fitting
 from triskele.exchange.records import Item, NamedLink, Note
 from triskele.privacy.detect import is_cut
@@ -26,25 +26,17 @@ _OPENING = re.compile(r'\s*\{\s*(?:"type"\s*:\s*"(?:entity|relation)"|"(?:entiti
 _WHOLE = re.compile(r'\s*\{\s*"(?:entities|relations)"\s*:')
 
 
-def recognises(path: Path, head: str) -> bool:
+def recognises(_path: Path, head: str) -> bool:
     """Whether the first object is an entity, relation or list."""
-    if not path.is_file() or not head.lstrip().startswith("{"):
-        return False
-    try:
-        first = parse(head.lstrip().split("\n", 1)[0])
-    except BadInput:
-        return _OPENING.match(head) is not None
-    return isinstance(first, dict) and (first.get("type") in _LISTS.values() or bool(first.keys() & _LISTS.keys()))
+    if first := first_object(head):
+        return first.get("type") in _LISTS.values() or bool(first.keys() & _LISTS.keys())
+    return _OPENING.match(head) is not None
 
 
 def read(path: Path, settings: MemorySettings) -> Iterator[Item]:
     """Memories from observations and relations, and links between entities."""
-    if path.is_dir():
-        raise BadInput(f"{sources.printable(path.name)} is a folder: this format is a single file")
-    try:
+    with sources.single_file(path):
         text = sources.text(path, MAX_BYTES)
-    except BadInput as error:
-        raise BadInput(f"{sources.printable(path.name)} {error}") from error
     records = _from_lists(text) if _WHOLE.match(text) else _from_lines(text)
     ties = _Ties()
     is_empty = True

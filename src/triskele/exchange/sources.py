@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from triskele.errors import BadInput
@@ -54,9 +55,22 @@ def text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
     return decoded(content(path, limit)).replace("\r\n", "\n").replace("\r", "\n")
 
 
+@contextmanager
+def single_file(path: Path) -> Iterator[None]:
+    """Refuse a folder, and name the file in the errors of its reader."""
+    _refuse_folder(path)
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{printable(path.name)} {error}") from error
+
+
 def lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
     """The numbered lines of a file; None for an overlong line."""
-    with _plain_file(path).open("rb") as file:
+    _refuse_folder(path)
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise BadInput(f"{printable(path.name)} is larger than {MAX_FILE_BYTES:,} bytes")
+    with path.open("rb") as file:
         number = 0
         while raw := file.readline(MAX_LINE_BYTES + 1):
             number += 1
@@ -127,12 +141,9 @@ def digest(paths: Iterable[Path], root: Path) -> str:
     return total.hexdigest()
 
 
-def _plain_file(path: Path) -> Path:
+def _refuse_folder(path: Path) -> None:
     if path.is_dir():
         raise BadInput(f"{printable(path.name)} is a folder: this format is a single file")
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise BadInput(f"{printable(path.name)} is larger than {MAX_FILE_BYTES:,} bytes")
-    return path
 
 
 def _reason_to_skip(path: Path) -> str | None:

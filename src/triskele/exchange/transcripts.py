@@ -15,7 +15,7 @@ from triskele import validation
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import sources
-from triskele.exchange.json_text import parse, parse_object
+from triskele.exchange.json_text import first_object, parse, parse_object
 from triskele.exchange.records import Item, Note
 from triskele.privacy.detect import is_cut
 from triskele.replies.rooms import Problem
@@ -139,15 +139,10 @@ def _moment(at: object) -> datetime | None:
         return None
 
 
-def recognises(path: Path, head: str) -> bool:
+def recognises(_path: Path, head: str) -> bool:
     """Whether a file is a session of Claude Code."""
-    if not path.is_file() or not head.lstrip().startswith("{"):
-        return False
-    try:
-        first = parse(head.lstrip().split("\n", 1)[0])
-    except BadInput:
-        return False
-    return isinstance(first, dict) and "type" in first and bool(first.keys() & {"sessionId", "leafUuid"})
+    first = first_object(head)
+    return "type" in first and bool(first.keys() & {"sessionId", "leafUuid"})
 
 
 def read(path: Path, settings: MemorySettings) -> Iterator[Item]:

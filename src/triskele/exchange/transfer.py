@@ -6,11 +6,11 @@ An import reads and checks everything, then writes it in one transaction.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from triskele import validation
 from triskele.config import MemorySettings
@@ -26,7 +26,7 @@ from triskele.exchange import (
     sources,
     transcripts,
 )
-from triskele.exchange.export import Progress, Snapshot, take_snapshot
+from triskele.exchange.export import Progress, Snapshot, silent, take_snapshot
 from triskele.exchange.import_plan import ImportPlan
 from triskele.exchange.records import Item, NamedLink, Note, StoredLink, StoredVersion
 from triskele.replies.rooms import ExportReport, ImportReport, Problem, Skipped
@@ -53,6 +53,8 @@ _TRIES = 3
 MAX_PROBLEMS = 1000
 _NAMED_PROBLEMS = 3
 _BATCH_CHARACTERS = 12
+
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,30 +125,28 @@ def import_memories(
 
     The author of a file is unknown: its memories get the origin `import`, unless the caller sets `keep_origin`.
     """
-    report_progress = progress or _silent
+    report_progress = progress or silent
     path = sources.resolved(source)
     name = choose(path, format)
     target = None if project is None else validation.check_name(project, "the project")
     try:
-        items = _collect(IMPORTS[name].read(path, access.settings.memory), report_progress)
+        items = list(_bounded(IMPORTS[name].read(path, access.settings.memory), report_progress))
         digest = sources.digest(files_of(path), path)
     except OSError as error:
         raise BadInput(f"cannot read {sources.printable(str(source))}: {error.strerror or error}") from error
-    is_export = bool(items.versions or items.links)
+    is_export = any(isinstance(item, StoredVersion | StoredLink) for item in items)
     if is_export and target is not None:
         raise BadInput("a triskele export keeps the projects of its memories: import it without a project")
     if not keep_origin:
-        for number, version in enumerate(items.versions):
-            origin = least_trusted(version.memory.origin, Origin.IMPORT)
-            items.versions[number] = replace(version, memory=replace(version.memory, origin=origin))
+        items = [_as_imported(item) if isinstance(item, StoredVersion) else item for item in items]
     home = "" if is_export else access.project if target is None else target
     batch = content_hash(f"{name}\0{home}\0{digest}")[:_BATCH_CHARACTERS]
     for _ in range(_TRIES):
         planned = _planned(access, items, target)
-        problems = (*items.problems, *planned.problems)[:MAX_PROBLEMS]
+        problems = (*_of(Problem, items), *planned.problems)[:MAX_PROBLEMS]
         if problems and not dry_run:
             raise BadInput(_complaint(path, problems))
-        report = _report(name, planned, batch, problems, tuple(items.skipped))
+        report = _report(name, planned, batch, problems, tuple(_of(Skipped, items)))
         if dry_run:
             return replace(report, memories=planned.previews)
         # Another process may store the text of a link's end after the plan was made.
@@ -199,7 +199,7 @@ def export_memories(
         with_secrets=with_secrets,
     )
     taken, revealed = _revealed(access, taken)
-    chosen.write(taken, target.expanduser() if isinstance(target, Path) else target, progress or _silent)
+    chosen.write(taken, target.expanduser() if isinstance(target, Path) else target, progress or silent)
     return ExportReport(
         written=len(taken.histories),
         left_out_private=taken.left_out_private,
@@ -229,46 +229,33 @@ def _with_text(memory: Memory, texts: Mapping[tuple[str, int], str]) -> SecretDr
     return SecretDraft(**values, text=texts[memory.id, memory.version])
 
 
-@dataclass(slots=True)
-class _Found:
-    """The records that a reader found, sorted by kind."""
-
-    notes: list[Note] = field(default_factory=list)
-    ties: list[NamedLink] = field(default_factory=list)
-    versions: list[StoredVersion] = field(default_factory=list)
-    links: list[StoredLink] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
-
-
-def _collect(items: Iterable[Item], progress: Progress) -> _Found:
-    collected = _Found()
+def _bounded(items: Iterable[Item], progress: Progress) -> Iterator[Item]:
+    """The records of a file up to the last problem that is shown."""
+    problems = 0
     for number, item in enumerate(items, 1):
-        match item:
-            case Note():
-                collected.notes.append(item)
-            case NamedLink():
-                collected.ties.append(item)
-            case StoredVersion():
-                collected.versions.append(item)
-            case StoredLink():
-                collected.links.append(item)
-            case Problem():
-                collected.problems.append(item)
-            case Skipped():
-                collected.skipped.append(item)
-        if len(collected.problems) >= MAX_PROBLEMS:
+        yield item
+        problems += isinstance(item, Problem)
+        if problems >= MAX_PROBLEMS:
             break
         if number % CHUNK == 0:
             progress(number, None)
-    return collected
 
 
-def _planned(access: StoreAccess, found: _Found, project: str | None) -> ImportPlan:
-    if found.versions or found.links:
+def _of(kind: type[_Kind], items: Iterable[Item]) -> list[_Kind]:
+    return [item for item in items if isinstance(item, kind)]
+
+
+def _as_imported(version: StoredVersion) -> StoredVersion:
+    origin = least_trusted(version.memory.origin, Origin.IMPORT)
+    return replace(version, memory=replace(version.memory, origin=origin))
+
+
+def _planned(access: StoreAccess, items: Sequence[Item], project: str | None) -> ImportPlan:
+    versions, links = _of(StoredVersion, items), _of(StoredLink, items)
+    if versions or links:
         # If some lines could not be read, a link's end may be missing for that reason only.
-        return import_plan.for_export(access.store, found.versions, [] if found.problems else found.links)
-    return import_plan.for_notes(access, found.notes, found.ties, project)
+        return import_plan.for_export(access.store, versions, [] if _of(Problem, items) else links)
+    return import_plan.for_notes(access, _of(Note, items), _of(NamedLink, items), project)
 
 
 def _write(access: StoreAccess, planned: ImportPlan, report: ImportReport, progress: Progress) -> ImportReport:
@@ -295,7 +282,3 @@ def _complaint(path: Path, problems: tuple[Problem, ...]) -> str:
 def files_of(path: Path) -> list[Path]:
     """The files that an import of a path reads."""
     return sources.files(path, markdown.SUFFIXES)[0] if path.is_dir() else [path]
-
-
-def _silent(done: int, total: int | None) -> None:
-    """Report no progress."""
