@@ -85,7 +85,6 @@ def clear_question(text: str, quotes: Quotes) -> ClearedText | None:
     return None if quotes.shares(text) or any(map(find, readings(text))) else ClearedText(text, _MADE_HERE)
 
 
-# Stop words of English and German, and words of nearly every question.
 # Scripts without spaces: a run of characters is a sentence, so its pieces are compared.
 _DENSE = re.compile(f"[{DENSE_SCRIPTS}]")
 _WORD = re.compile(rf"[{DENSE_SCRIPTS}]++|(?:(?![{DENSE_SCRIPTS}])\w)++")
@@ -205,11 +204,12 @@ class Shingles:
 def _kept_parts(text: str) -> Iterator[str]:
     words = _words(text)
     yield from _pairs(words)
-    yield from _singles(words)
     # A text of one content word has no pairs, so the word itself counts; short ones come from wrong decodings.
     if len(set(words)) == 1 and (len(words[0]) >= _LEAST_WORD or _DENSE.search(words[0])):
         yield f"1 {words[0]}"
     for word in words:
+        if _is_token(word) or (_DIGIT.search(word) and len(word) >= _LEAST_NUMBER):
+            yield f"1 {word}"
         if _is_token(word) or _DENSE.search(word):
             yield from _pieces(word)
 
@@ -256,10 +256,6 @@ def _joined(text: str) -> tuple[str, str]:
 def _pairs(words: list[str]) -> Iterator[str]:
     """Neighbouring content words, in either order."""
     return (f"2 {min(pair)} {max(pair)}" for pair in pairwise(words) if pair[0] != pair[1])
-
-
-def _singles(words: list[str]) -> Iterator[str]:
-    return (f"1 {word}" for word in words if _is_token(word) or (_DIGIT.search(word) and len(word) >= _LEAST_NUMBER))
 
 
 def _is_token(word: str) -> bool:

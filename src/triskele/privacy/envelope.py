@@ -12,7 +12,7 @@ import json
 import secrets
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from triskele.errors import BadInput, Conflict, VaultLocked
@@ -59,12 +59,11 @@ class KeyDocument:
 
     def wraps(self) -> list[Wrap]:
         """Every wrap that may be opened, the confirmed one first."""
-        return [self.current, *([self.pending] if self.pending else [])]
+        return [self.current, self.pending] if self.pending else [self.current]
 
     def to_json(self) -> str:
         """The document as text; it holds no key in clear."""
-        wraps = {"current": _as_dict(self.current), "pending": self.pending and _as_dict(self.pending)}
-        return json.dumps({"format": FORMAT, "name": self.name, "generation": self.generation, **wraps})
+        return json.dumps({"format": FORMAT, **asdict(self)})
 
     @classmethod
     def from_json(cls, stored: str) -> KeyDocument:
@@ -149,10 +148,6 @@ def _unpacked(ring: bytearray) -> Ring:
         }
     finally:
         wipe(ring)
-
-
-def _as_dict(wrap: Wrap) -> dict[str, Any]:
-    return {"source": wrap.source, "details": wrap.details, "nonce": wrap.nonce, "sealed": wrap.sealed}
 
 
 class Vault:

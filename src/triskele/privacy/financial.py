@@ -52,8 +52,8 @@ _USUAL_DIGITS = 16
 _IBAN = re.compile(
     r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?:[A-Z0-9]{11,30}+|(?: [A-Z0-9]{4}){2,7}+(?: [A-Z0-9]{1,3})?+)(?![A-Za-z0-9])"
 )
-_IBAN_LENGTHS = dict(
-    pair.split("=")
+_IBAN_LENGTHS = {
+    pair[:2]: int(pair[3:])
     for pair in (
         "AD=24 AE=23 AL=28 AT=20 AZ=28 BA=20 BE=16 BG=22 BH=22 BR=29 BY=28 CH=21 CR=22 CY=28 CZ=24 DE=22 DK=18 DO=28"
         " EE=20 EG=29 ES=24 FI=18 FO=18 FR=27 GB=22 GE=22 GI=23 GL=18 GR=27 GT=28 HR=21 HU=28 IE=22 IL=23 IQ=23 IS=26"
@@ -61,7 +61,7 @@ _IBAN_LENGTHS = dict(
         " NL=18 NO=15 PK=24 PL=28 PS=29 PT=25 QA=29 RO=24 RS=22 SA=24 SC=31 SE=24 SI=19 SK=24 SM=27 ST=25 SV=28 TL=23"
         " TN=24 TR=26 UA=29 VA=22 VG=24 XK=20"
     ).split()
-)
+}
 _EXAMPLE_IBANS = frozenset(
     "DE89370400440532013000 GB82WEST12345698765432 GB29NWBK60161331926819 FR1420041010050500013M02606"
     " CH9300762011623852957 NL91ABNA0417164300 AT611904300234573201 ES9121000418450200051332"
@@ -114,7 +114,8 @@ def find_cards(text: str) -> Iterator[Finding]:
 
 def is_card(digits: str) -> bool:
     """Whether issuer, length and Luhn digit fit; test cards do not count."""
-    return digits not in _TEST_CARDS and _issued(digits) and luhn_holds(digits) and len(set(digits)) > 3
+    is_issued = any(low <= digits[: len(low)] <= high and len(digits) in lengths for low, high, lengths in _ISSUERS)
+    return is_issued and digits not in _TEST_CARDS and luhn_holds(digits) and len(set(digits)) > 3
 
 
 def luhn_holds(digits: str) -> bool:
@@ -123,22 +124,17 @@ def luhn_holds(digits: str) -> bool:
     return sum(number - 9 if number > 9 else number for number in doubled) % 10 == 0
 
 
-def _issued(digits: str) -> bool:
-    return any(low <= digits[: len(low)] <= high and len(digits) in lengths for low, high, lengths in _ISSUERS)
-
-
 def find_ibans(text: str) -> Iterator[Finding]:
     """Account numbers whose country, length and check digits fit."""
     for match in _IBAN.finditer(text):
-        length = int(_IBAN_LENGTHS.get(match[0][:2], 0))
-        end = _end_of(match[0], length)
-        if length and end and is_iban(match[0][:end].replace(" ", "")):
+        end = _end_of(match[0], _IBAN_LENGTHS.get(match[0][:2], 0))
+        if end and is_iban(match[0][:end].replace(" ", "")):
             yield Finding("iban", match.start(), match.start() + end, "an IBAN: country, length and check digits fit")
 
 
 def is_iban(text: str) -> bool:
     """Whether the number modulo 97 is 1; published examples do not count."""
-    if text in _EXAMPLE_IBANS or len(text) != int(_IBAN_LENGTHS.get(text[:2], 0)):
+    if text in _EXAMPLE_IBANS or len(text) != _IBAN_LENGTHS.get(text[:2]):
         return False
     return int("".join(str(int(character, 36)) for character in text[4:] + text[:4])) % 97 == 1
 
@@ -171,7 +167,12 @@ def find_wallet_keys(text: str) -> Iterator[Finding]:
 def find_phrases(text: str) -> Iterator[Finding]:
     """Find runs of list words with a checksum, or after "seed"."""
     for run in _runs(text):
-        yield from _phrases_in(text, run)
+        start = run[0][1]
+        phrase, why = run, "words of the BIP-39 list after a hint"
+        if not _SEED_HINT.search(text, max(0, start - _SEED_REACH), start):
+            phrase, why = _checked_phrase(run), "words of the BIP-39 list with a valid checksum"
+        if phrase:
+            yield Finding("seed-phrase", phrase[0][1], phrase[-1][2], why)
 
 
 @lru_cache(maxsize=50_000)
@@ -211,24 +212,14 @@ def _runs(text: str) -> Iterator[list[Word]]:
         yield run
 
 
-def _phrases_in(text: str, run: list[Word]) -> Iterator[Finding]:
-    """The run after a hint; otherwise a phrase with a checksum."""
-    if _SEED_HINT.search(text, max(0, run[0][1] - _SEED_REACH), run[0][1]):
-        yield _seed_finding(run, "words of the BIP-39 list after a hint")
-        return
+def _checked_phrase(run: list[Word]) -> list[Word]:
+    """The longest phrase with a checksum at an end of the run."""
     for piece in (piece for size in LENGTHS if size <= len(run) for piece in (run[:size], run[-size:])):
-        if is_phrase([word[0] for word in piece]) and _plausible(piece):
-            yield _seed_finding(piece, "words of the BIP-39 list with a valid checksum")
-            return
-
-
-def _plausible(run: list[Word]) -> bool:
-    """Whether a phrase repeats few words, as random ones do."""
-    return len({word[0] for word in run}) * 2 > len(run)
-
-
-def _seed_finding(run: list[Word], why: str) -> Finding:
-    return Finding("seed-phrase", run[0][1], run[-1][2], why)
+        numbers = [number for number, _, _ in piece]
+        # Random phrases repeat few words.
+        if is_phrase(numbers) and len(set(numbers)) * 2 > len(numbers):
+            return piece
+    return []
 
 
 @cache
