@@ -108,7 +108,7 @@ def write_jsonl(snapshot: Snapshot, target: Path | TextIO, progress: Progress) -
 
 @contextmanager
 def complete_file(target: Path) -> Iterator[TextIO]:
-    """Write a text file that takes its name, on the disk, once it is whole."""
+    """Write a text file that takes its name once it is whole."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
     try:
         with open(handle, "w", encoding="utf-8", newline="\n") as file:

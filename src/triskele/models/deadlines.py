@@ -26,13 +26,13 @@ def within(seconds: float, work: Callable[[], Given]) -> Given:
 
 
 class Limited:
-    """Runs at most so many pieces of work at once, because those out of time continue."""
+    """Bounds the work that continues after its time is up."""
 
     def __init__(self, most: int) -> None:
         self._free = threading.BoundedSemaphore(most)
 
     def __call__(self, seconds: float, work: Callable[[], Given]) -> Given:
-        """The result of the work, or TimeoutError, at once if too much work continues."""
+        """The result of the work, or TimeoutError."""
         if not self._free.acquire(blocking=False):
             raise TimeoutError
 

@@ -115,7 +115,7 @@ class LazyModel(ABC, Generic[Loaded]):
 
     @abstractmethod
     def _load(self) -> Loaded:
-        """Read the weights; libraries for them are imported here, because that takes longer than most commands."""
+        """Read the weights; heavy libraries are imported here."""
 
 
 class LocalEmbedder(LazyModel[Loaded]):

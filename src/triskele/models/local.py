@@ -13,6 +13,8 @@ from triskele.models.hub import HubCrossEncoder, HubEmbedder, fetched
 from triskele.models.manifest import MANIFEST_FILE
 from triskele.models.onnx_folder import GRAPHS, ExportedEmbedder
 
+_FORMS = f"{BUNDLED}, a folder's absolute path, or owner/name on the hub"
+
 
 def local_embedder(name: str, *, may_download: bool = False) -> Embedder:
     """The embedder named `bundled`, by absolute path, or owner/name.
@@ -21,25 +23,17 @@ def local_embedder(name: str, *, may_download: bool = False) -> Embedder:
     """
     if name == BUNDLED:
         return bundled()
-    embedder = _named(name, may_download=may_download)
-    return embedder if embedder.token_dimensions else PairedEmbedder(embedder, bundled())
-
-
-def _named(name: str, *, may_download: bool) -> Embedder:
-    folder = _absolute(name)
-    if folder is not None and folder.is_dir():
-        return _of_folder(folder)
-    if folder is not None:
-        raise BadInput(f"unknown model {name!r}: there is no such folder")
-    if name.startswith(".") or name.count("/") != 1:
-        raise BadInput(f"unknown model {name!r}: write {BUNDLED}, a folder's absolute path, or owner/name on the hub")
-    return HubEmbedder(fetched(name, may_download=may_download), name)
-
-
-def _absolute(name: str) -> Path | None:
-    """The folder of an absolute path; relative ones depend on the process."""
+    # Relative folders depend on the process.
     folder = Path(name).expanduser()
-    return folder if folder.is_absolute() else None
+    if folder.is_absolute() and not folder.is_dir():
+        raise BadInput(f"unknown model {name!r}: there is no such folder")
+    if folder.is_absolute():
+        embedder = _of_folder(folder)
+    elif name.startswith(".") or name.count("/") != 1:
+        raise BadInput(f"unknown model {name!r}: write {_FORMS}")
+    else:
+        embedder = HubEmbedder(fetched(name, may_download=may_download), name)
+    return embedder if embedder.token_dimensions else PairedEmbedder(embedder, bundled())
 
 
 def _of_folder(folder: Path) -> Embedder:
@@ -56,12 +50,11 @@ def local_cross_encoder(name: str) -> CrossEncoder[str]:
     """The cross-encoder named `bundled`, by absolute path, or owner/name."""
     if name == BUNDLED:
         return bundled_cross_encoder()
-    folder = _absolute(name)
-    if folder is None or not folder.is_dir():
-        if folder is not None or name.startswith(".") or name.count("/") != 1:
-            forms = f"{BUNDLED}, a folder's absolute path, or owner/name on the hub"
-            raise BadInput(f"unknown cross-encoder {name!r}: write {forms}")
+    folder = Path(name).expanduser()
+    if not folder.is_absolute() and not name.startswith(".") and name.count("/") == 1:
         return HubCrossEncoder(fetched(name, may_download=False), name)
+    if not folder.is_absolute() or not folder.is_dir():
+        raise BadInput(f"unknown cross-encoder {name!r}: write {_FORMS}")
     if any((folder / place).is_file() for place in GRAPHS):
         return ExportedCrossEncoder(folder)
     if any(folder.glob("*.safetensors")):

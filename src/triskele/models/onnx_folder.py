@@ -56,7 +56,8 @@ def read_export(folder: Path) -> Export:
     _refuse_unknown_modules(folder)
     name = re.sub(r"[^\w.-]", "-", folder.resolve().name)
     size, tokens = vector_length(folder, config), _max_tokens(folder, config)
-    mark = weights_mark(files_of(graph, folder / TOKENIZER_FILE), prompts.document, prompts.pooling, str(tokens))
+    files = [graph, *sorted(graph.parent.glob(f"{graph.name}[_.]*data*")), folder / TOKENIZER_FILE]
+    mark = weights_mark(files, prompts.document, prompts.pooling, str(tokens))
     return Export(folder, graph, name, f"{name}@{mark}", prompts, size, tokens)
 
 
@@ -107,33 +108,24 @@ def read_json(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def files_of(graph: Path, *others: Path) -> list[Path]:
-    """A graph, the files with its weights, and others."""
-    return [graph, *sorted(graph.parent.glob(f"{graph.name}[_.]*data*")), *others]
-
-
 def weights_mark(files: Sequence[Path], *settings: str) -> str:
     """A short hash of a model's files and of settings for vectors."""
     digest = hashlib.sha256("\n".join(settings).encode())
     for path in files:
         try:
-            _read_into(digest, path)
+            size = path.stat().st_size
+            digest.update(size.to_bytes(8, "big"))
+            with path.open("rb") as file:
+                if size <= _WHOLE_BYTES:
+                    digest.update(file.read())
+                    continue
+                # Training changes weights everywhere: samples tell two models apart, and no start reads gigabytes.
+                for number in range(_SAMPLES):
+                    file.seek(number * (size - _SAMPLE_BYTES) // (_SAMPLES - 1))
+                    digest.update(file.read(_SAMPLE_BYTES))
         except OSError as error:
             raise ModelUnavailable(f"A model file cannot be read: {path} ({error.strerror})") from error
     return digest.hexdigest()[:16]
-
-
-def _read_into(digest: Any, path: Path) -> None:
-    size = path.stat().st_size
-    digest.update(size.to_bytes(8, "big"))
-    with path.open("rb") as opened:
-        if size <= _WHOLE_BYTES:
-            digest.update(opened.read())
-            return
-        # Training changes weights everywhere: samples distinguish two models without reading gigabytes at every start.
-        for number in range(_SAMPLES):
-            opened.seek(number * (size - _SAMPLE_BYTES) // (_SAMPLES - 1))
-            digest.update(opened.read(_SAMPLE_BYTES))
 
 
 def _pooling(folder: Path) -> str:
