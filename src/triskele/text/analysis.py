@@ -173,7 +173,8 @@ class Analyzer:
 
     def _query_terms(self, text: str) -> tuple[str, ...]:
         terms = self.terms(text) if text.isascii() else self._unpaired(self.tokens(text))
-        content_terms = [term for term in terms if term not in self._stop_terms]
+        stop_terms = _stop_terms(self.language)
+        content_terms = [term for term in terms if term not in stop_terms]
         return tuple(dict.fromkeys(content_terms or terms))
 
     @staticmethod
@@ -183,10 +184,6 @@ class Analyzer:
             place for t in tokens if _IS_UNSPACED.match(t.text) and len(t.text) == 2 for place in (t.start, t.end - 1)
         }
         return [t.text for t in tokens if not (_is_single(t) and t.start in paired)]
-
-    @property
-    def _stop_terms(self) -> frozenset[str]:
-        return _stop_terms(self.language)
 
     def _word_terms(self, word: str) -> tuple[str, ...]:
         if _is_plain(word):

@@ -13,8 +13,6 @@ from triskele.text import names
 MAX_CHARACTERS = 100_000
 MAX_MENTIONS = 500
 MAX_NAME_CHARACTERS = 80
-# Quoted text may contain names, so a quote does not block other mentions.
-OPEN_KINDS = frozenset({"quote"})
 _MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
@@ -134,8 +132,8 @@ def _in_text(text: str) -> Iterator[Mention]:
     coded = list(pattern_spans(text))
     for kind, start, end in coded:
         yield Mention(text[start:end], Kind(kind), start, end)
-    # IndyCar may be a class or a part of a name.
-    taken = [(start, end) for kind, start, end in coded if kind not in OPEN_KINDS and not text[start:end].isalpha()]
+    # IndyCar may be a class or a part of a name, and quoted text may contain names.
+    taken = [(start, end) for kind, start, end in coded if kind != "quote" and not text[start:end].isalpha()]
     for start, end in names.spans(listed, taken):
         yield Mention(text[start:end], Kind.NAME, start, end)
 

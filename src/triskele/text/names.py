@@ -105,11 +105,9 @@ def stands_out(text: str) -> bool:
 
 
 def _can_begin(word: Word) -> bool:
-    return (is_capital(word.text) and word.text.lower() not in COMMON_WORDS and len(word.text) > 1) or _is_initial(word)
-
-
-def _is_initial(word: Word) -> bool:
-    return len(word.text) == 1 and word.text.isupper() and word.text != "I" and not word.opens
+    if len(word.text) == 1:
+        return word.text.isupper() and word.text != "I" and not word.opens
+    return is_capital(word.text) and word.text.lower() not in COMMON_WORDS
 
 
 def _run(listed: Sequence[Word], first: int, free: _Free) -> list[int]:
@@ -122,9 +120,11 @@ def _run(listed: Sequence[Word], first: int, free: _Free) -> list[int]:
             run.append(position)
             position += 1
             continue
-        bridge = _bridge(listed, position)
-        after = position + bridge
-        if not bridge or after >= len(listed) or not _continues(listed[after]) or not free.holds(listed[after]):
+        after = position + _bridge(listed, position)
+        if after == position or after >= len(listed):
+            break
+        following = listed[after]
+        if not (following.joins and is_capital(following.text) and free.holds(following)):
             break
         run += range(position, after + 1)
         position = after + 1
@@ -141,10 +141,6 @@ def _bridge(listed: Sequence[Word], place: int) -> int:
     if text not in PARTICLES:
         return 0
     return 2 if leads_on and follower is not None and follower.text in PARTICLES else 1
-
-
-def _continues(word: Word) -> bool:
-    return word.joins and is_capital(word.text)
 
 
 def _with_parts(listed: Sequence[Word], run: Sequence[int]) -> Iterator[Span]:
@@ -201,9 +197,11 @@ def subjects(text: str, listed: Sequence[Word]) -> list[Subject]:
     stop = text.find("\n", begin)
     has_more = stop >= 0 and bool(text[stop : stop + 1000].strip())
     line_end = stop if stop >= 0 else len(text)
-    if has_more and (titled := _title(text, begin, line_end)):
+    markup = _MARKUP.match(text, begin, line_end)
+    start = markup.end() if markup else begin
+    if has_more and (titled := _title(text, start, line_end)):
         return [Subject(*span) for span in _forms(text, *titled)]
-    if keyed := _key(text, begin, line_end):
+    if keyed := _key(text, start, line_end):
         return [Subject(*keyed)]
     led = _lead(listed)
     if not led:
@@ -218,10 +216,8 @@ def _is_name(lead: Sequence[Word]) -> bool:
     return is_plain_name or stands_out(first) or any(is_capital(word.text) for word in lead[1:])
 
 
-def _title(text: str, begin: int, end: int) -> Span | None:
+def _title(text: str, start: int, end: int) -> Span | None:
     """A first line that is not a sentence."""
-    matched = _MARKUP.match(text, begin, end)
-    start = matched.end() if matched else begin
     if end - start > 2 * MAX_TITLE_CHARACTERS:
         return None
     title = text[start:end].rstrip().rstrip('#*_ "”»:')
@@ -239,10 +235,8 @@ def _forms(text: str, start: int, end: int) -> Iterator[Span]:
         yield start, start + len(stripped)
 
 
-def _key(text: str, begin: int, end: int) -> Span | None:
+def _key(text: str, start: int, end: int) -> Span | None:
     """The key of `key: value`, a few words long."""
-    matched = _MARKUP.match(text, begin, end)
-    start = matched.end() if matched else begin
     colon = text.find(":", start, min(end, start + MAX_TITLE_CHARACTERS))
     if colon < 0 or text[colon + 1 : colon + 2] not in (" ", "\t", "*", "\n", ""):
         return None
@@ -261,18 +255,15 @@ def _lead(listed: Sequence[Word]) -> Span | None:
     for position in range(first, min(first + MAX_KEY_WORDS + 1, len(listed))):
         word = listed[position]
         if position > first and word.text.lower() in COPULAS and word.joins:
-            # "The film is …" refers to something that was named before.
             lead = listed[first:position]
-            return (lead[0].start, lead[-1].end) if _is_telling(lead, first) else None
+            # "The film is …" refers to something that was named before.
+            is_named = not first or len(lead) > 1 or is_capital(lead[0].text)
+            return (lead[0].start, lead[-1].end) if is_named else None
         if (position > first and not word.joins) or (
             word.text.lower() in COMMON_WORDS and word.text.lower() not in PARTICLES
         ):
             break
     return _leading_name(listed, first)
-
-
-def _is_telling(lead: Sequence[Word], articles: int) -> bool:
-    return not articles or len(lead) > 1 or is_capital(lead[0].text)
 
 
 def _repeated(listed: Sequence[Word]) -> Span | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from functools import cache, lru_cache
@@ -239,9 +240,8 @@ class Gazetteer:
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        # For each first word the lengths of the keys that begin with it, longest first.
-        self._lengths: dict[str, list[int]] = {}
-        self._counts: dict[tuple[str, int], int] = {}
+        # For each first word how many keys of each length begin with it.
+        self._sizes: dict[str, Counter[int]] = {}
         self._forms: dict[str, Form] = {}
         for name in names:
             self.add(name)
@@ -262,10 +262,7 @@ class Gazetteer:
             self._forms[own] = min(form, self._forms[own])
             return is_wider
         self._forms[own] = form
-        first = own.split(" ", 1)[0]
-        self._counts[first, size] = self._counts.get((first, size), 0) + 1
-        if self._counts[first, size] == 1:
-            self._lengths[first] = sorted([*self._lengths.get(first, []), size], reverse=True)
+        self._sizes.setdefault(own.split(" ", 1)[0], Counter())[size] += 1
         return True
 
     def remove(self, name: str) -> None:
@@ -273,10 +270,7 @@ class Gazetteer:
         own = key(name)
         if self._forms.pop(own, None) is None:
             return
-        first, size = own.split(" ", 1)[0], own.count(" ") + 1
-        self._counts[first, size] -= 1
-        if not self._counts[first, size]:
-            self._lengths[first].remove(size)
+        self._sizes[own.split(" ", 1)[0]] -= Counter([own.count(" ") + 1])
 
     def find(self, text: str) -> list[Match]:
         """The names in a text from left to right, the longest match at each position."""
@@ -285,7 +279,7 @@ class Gazetteer:
         matches: list[Match] = []
         position = 0
         while position < len(texts):
-            sizes = self._lengths.get(texts[position]) or self._lengths.get(single(_written(text, listed[position])))
+            sizes = self._sizes.get(texts[position]) or self._sizes.get(single(_written(text, listed[position])))
             match = self._longest(text, listed, texts, position, sizes) if sizes else None
             if match:
                 matches.append(match[0])
@@ -298,9 +292,9 @@ class Gazetteer:
         return any(match.key == wanted for match in self.find(text))
 
     def _longest(
-        self, text: str, listed: list[Part], texts: list[str], position: int, sizes: list[int]
+        self, text: str, listed: list[Part], texts: list[str], position: int, sizes: Iterable[int]
     ) -> tuple[Match, int] | None:
-        for size in sizes:
+        for size in sorted(sizes, reverse=True):
             if position + size <= len(texts):
                 run = listed[position : position + size]
                 name = " ".join(texts[position : position + size]) if size > 1 else single(_written(text, run[0]))
