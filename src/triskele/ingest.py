@@ -64,8 +64,7 @@ class Drafter:
             content_hash=content_hash(text),
             **self._checked(values, _DETAILS),
         )
-        validation.check_period(memory)
-        validation.check_words(memory)
+        validation.check_consistent(memory)
         chosen = None if sensitivity is None else validation.FIELDS["sensitivity"](sensitivity, settings)
         return classified(memory, chosen, settings, title=title)
 
@@ -114,19 +113,17 @@ class Drafter:
         refuse_secret_labels(values)
         sensitivity = checked.get("sensitivity")
         was_secret = memory.sensitivity is Sensitivity.SECRET
-        now = timestamps.now()
-        if not values.keys() & {"content", "sensitivity"} and title is None:
-            revised = replace(memory, **checked, updated_at=now)
-            validation.check_period(revised)
-            validation.check_words(revised)
+        is_reread = bool(values.keys() & {"content", "sensitivity"}) or title is not None
+        if is_reread:
+            text = checked.get("content") or (open_text() if was_secret else memory.content)
+            checked |= {"content": text, "content_hash": content_hash(text)}
+        revised = replace(memory, **checked, updated_at=timestamps.now())
+        validation.check_consistent(revised)
+        if not is_reread:
             if was_secret and values.keys() & {"tags", *validation.LABELS}:
                 text = open_text()
                 _refuse_repeats(revised, _values(text, detect.find(text)))
             return revised
-        text = checked.get("content") or (open_text() if was_secret else memory.content)
-        revised = replace(memory, **{**checked, "content": text, "content_hash": content_hash(text)}, updated_at=now)
-        validation.check_period(revised)
-        validation.check_words(revised)
         if sensitivity is None and memory.sensitivity is not Sensitivity.OPEN:
             sensitivity = memory.sensitivity
         result = classified(revised, sensitivity, self.settings, title=title)

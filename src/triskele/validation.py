@@ -213,14 +213,10 @@ def check_range(since: Moment | None, until: Moment | None) -> tuple[datetime | 
     return start, end
 
 
-def check_period(memory: Memory) -> None:
-    """Refuse a memory that ends before it begins."""
+def check_consistent(memory: Memory) -> None:
+    """Refuse a period that ends too early, and a tool in the role of the user."""
     if memory.valid_from and memory.valid_to and memory.valid_to <= memory.valid_from:
         raise BadInput("valid-to must be later than valid-from")
-
-
-def check_words(memory: Memory) -> None:
-    """Refuse a text of a tool or a web page that claims the role of the user."""
     if memory.role is Role.USER and memory.origin in (Origin.TOOL, Origin.WEB):
         raise BadInput(f"a text of origin {memory.origin} cannot have the role user: only what the user said has it")
 
@@ -271,6 +267,11 @@ def check_drafts(drafts: Sequence[Draft]) -> list[Draft]:
 
 def _type_of(value: object) -> str:
     return "a text" if isinstance(value, str) else "None" if value is None else type(value).__name__
+
+
+def fitting_pieces(text: str, limit: int) -> list[str]:
+    """The text as it is; a longer one cut at sentence ends."""
+    return [text] if len(text) <= limit else split_sentences(text, limit)
 
 
 def split_sentences(text: str, limit: int) -> list[str]:

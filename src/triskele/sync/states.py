@@ -329,8 +329,7 @@ def checked(memory: Memory, settings: MemorySettings) -> Memory:
         content_hash=content_hash(text),
         **checked_details(memory, settings),
     )
-    validation.check_period(cleaned)
-    validation.check_words(cleaned)
+    validation.check_consistent(cleaned)
     return cleaned
 
 
