@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
@@ -27,24 +27,13 @@ from triskele.recall.model_switch import in_force
 from triskele.store import archive
 from triskele.store import open as stores
 from triskele.store.access import StoreAccess
-from triskele.store.archive import OwnerRows
+from triskele.store.archive import OwnerRows, Summary
 from triskele.store.owner import OwnerStore, Store
 from triskele.store.values import EMBED
 from triskele.store.vector_bytes import row_bytes
 from triskele.text.files import disk_errors
 
 FORMAT = "archive"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveReport:
-    """The contents of an archive, and the texts without vectors."""
-
-    owners: int
-    memories: int
-    rows: int
-    vectors: int
-    to_embed: int = 0
 
 
 def recognises(path: Path) -> bool:
@@ -59,7 +48,7 @@ def export_archive(
     include_private: bool,
     all_owners: bool = False,
     progress: Progress = silent,
-) -> ArchiveReport:
+) -> Summary:
     """Write everything of one owner, or of all, at one moment."""
     if not include_private:
         raise BadInput("an archive holds private memories too: add --private, or export as jsonl")
@@ -68,7 +57,7 @@ def export_archive(
         models = stack.enter_context(_Models(access.store, access.settings))
         reader = stack.enter_context(access.maintenance.archive.reading())
         owners = reader.owners() if all_owners else [access.settings.memory.owner]
-        return ArchiveReport(**archive.write(reader, owners, models.tokens, put, progress)._asdict())
+        return archive.write(reader, owners, models.tokens, put, progress)
 
 
 def import_archive(
@@ -79,7 +68,7 @@ def import_archive(
     all_owners: bool = False,
     dry_run: bool = False,
     progress: Progress = silent,
-) -> ArchiveReport:
+) -> Summary:
     """Import an archive, all or nothing, for owners without memories.
 
     The archive of one owner becomes that of the owner of `access`, whatever the name was.
@@ -94,7 +83,7 @@ def import_archive(
         raise BadInput(f"the archive holds {count:,} owners: add --all-owners to import them under their names")
     _refuse_other_widths(access.store, access.settings, checked.widths)
     if dry_run:
-        return ArchiveReport(**checked.summary._asdict())
+        return checked.summary
     own = None if all_owners else access.settings.memory.owner
 
     def owner_as(name: str) -> str:
@@ -107,7 +96,7 @@ def import_archive(
         if not access.store.vectors.keeps_tokens:
             for owner, rows in _token_rows(path):
                 models.add_tokens(owner_as(owner), rows, slots[owner_as(owner)])
-    return ArchiveReport(**checked.summary._asdict(), to_embed=waiting)
+    return replace(checked.summary, to_embed=waiting)
 
 
 def _refuse_other_widths(store: OwnerStore, settings: Settings, widths: Mapping[str, int]) -> None:

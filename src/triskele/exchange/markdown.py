@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from triskele import validation
 from triskele.config import MemorySettings
@@ -26,6 +26,8 @@ from triskele.replies.rooms import Problem, Skipped
 from triskele.store.rows import LATER_COLUMNS
 from triskele.text import timestamps
 from triskele.types import Memory, Sensitivity
+
+_Number = TypeVar("_Number", int, float)
 
 PLAIN = ".txt"
 SUFFIXES = (".md", ".markdown", PLAIN)
@@ -115,8 +117,11 @@ def parse(text: str, location: str, stem: str, settings: MemorySettings) -> Iter
         yield Note(location=location, content=whole, details=details)
         return
     limit = settings.max_characters
-    # A note that has only headings keeps them as its text.
-    pieces = list(_pieces(body, first_line, limit)) or [(first_line, (), each, False) for each in _bare(whole, limit)]
+    pieces = list(_pieces(body, first_line, limit))
+    if not pieces:
+        # A note that has only headings keeps them as its text.
+        bare = validation.fitting_pieces(_HASHES.sub("", whole).strip(), limit)
+        pieces = [(first_line, (), piece, False) for piece in bare if piece]
     sealed = sealed_pieces(whole, [(piece, holds_secret) for _, _, piece, holds_secret in pieces])
     for number, (line, headings, piece, _) in enumerate(pieces):
         tags = fitting((*details["tags"], *labels([title, *headings] if len(pieces) > 1 else ())))
@@ -125,10 +130,6 @@ def parse(text: str, location: str, stem: str, settings: MemorySettings) -> Iter
         where = f"{location} line {line}" if len(pieces) > 1 else location
         yield Note(location=where, content=text, details=_classed(details, sealed[number]) | {"tags": tags}, name=name)
         yield from (NamedLink(name, target) for target in targets)
-
-
-def _bare(text: str, limit: int) -> list[str]:
-    return [piece for piece in _within(_HASHES.sub("", text).strip(), limit) if piece]
 
 
 def _titled(piece: str, headings: Sequence[str], limit: int) -> str:
@@ -213,7 +214,7 @@ def _details(values: dict[str, Value], body: str, stem: str, settings: MemorySet
     tags = _list(values.get("tags", ""))
     if "id" not in values:
         tags = tuple(tag.lstrip("#") for tag in tags)
-    usual = "facts" if "facts" in settings.categories else settings.categories[0]
+    usual = validation.usual_category(settings)
     category = _text(values.get("category", "")).strip().lower() or usual
     if category not in settings.categories:
         # A category of another program is kept as a tag.
@@ -224,8 +225,8 @@ def _details(values: dict[str, Value], body: str, stem: str, settings: MemorySet
         # Elsewhere a role is a job or a duty.
         details |= {name: _text(values[name]) for name in LATER_COLUMNS if values.get(name)}
     details |= {"project": _text(values["project"])} if "project" in values else {}
-    details |= {"importance": _number(values["importance"])} if values.get("importance") else {}
-    details |= {"position": _whole(values["position"])} if values.get("position") else {}
+    details |= {"importance": _number(values["importance"], float, "number")} if values.get("importance") else {}
+    details |= {"position": _number(values["position"], int, "whole number")} if values.get("position") else {}
     return details
 
 
@@ -289,7 +290,7 @@ def parted(block: Block, limit: int, context: str = "") -> Iterator[tuple[int, s
     parts = [text] if "```" in text or "~~~" in text else _statements(text)
     for run, holds_secret in _runs(parts, context):
         line = block.line + sum(part.count("\n") + 1 for part in parts[: run[0]])
-        for piece in _within("\n".join(parts[position] for position in run), limit):
+        for piece in validation.fitting_pieces("\n".join(parts[position] for position in run), limit):
             yield line, piece, holds_secret
 
 
@@ -324,10 +325,6 @@ def _runs(parts: Sequence[str], context: str) -> list[tuple[list[int], bool]]:
     return [(list(run), bool(owner)) for owner, run in groupby(range(len(parts)), key=owners.__getitem__)]
 
 
-def _within(text: str, limit: int) -> list[str]:
-    return [text] if len(text) <= limit else validation.split_sentences(text, limit)
-
-
 def _text(value: Value, separator: str = ", ") -> str:
     return value if isinstance(value, str) else separator.join(value)
 
@@ -337,18 +334,11 @@ def _list(value: Value) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def _number(value: Value) -> float:
+def _number(value: Value, kind: type[_Number], what: str) -> _Number:
     try:
-        return float(_text(value))
+        return kind(_text(value))
     except ValueError:
-        raise BadInput(f"{shown(_text(value))} is not a number") from None
-
-
-def _whole(value: Value) -> int:
-    try:
-        return int(_text(value))
-    except ValueError:
-        raise BadInput(f"{shown(_text(value))} is not a whole number") from None
+        raise BadInput(f"{shown(_text(value))} is not a {what}") from None
 
 
 def _slug(text: str) -> str:
@@ -356,48 +346,78 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain)[:_SLUG_CHARACTERS].strip("-")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Block:
     """A paragraph or list item with the code that follows it."""
 
     line: int
     headings: tuple[str, ...]
-    text: str
-    is_item: bool
-    is_numbered: bool = False
-
-
-@dataclass(slots=True)
-class _Open:
-    """The block that is being read."""
-
-    line: int
     indent: int
-    is_item: bool
+    is_item: bool = False
+    is_numbered: bool = False
     lines: list[str] = field(default_factory=list)
     fence: str = ""
     after_blank: bool = False
-    is_numbered: bool = False
+
+    @property
+    def text(self) -> str:
+        """Its lines, without those that are blank at the ends."""
+        return "\n".join(self.lines).strip()
+
+    def takes(self, line: str) -> bool:
+        """Add the next line of the text if it continues the block."""
+        if self.fence:
+            self.lines.append(line)
+            mark = line.strip()
+            if mark.startswith(self.fence) and not mark.strip(self.fence[0]):
+                self.fence, self.after_blank = "", True
+            return True
+        if fence := _FENCE.match(line):
+            # Code belongs to the text before it, across a blank line too.
+            self.fence = fence[1]
+            self.lines.append(line)
+            return True
+        if not line.strip() or _RULE.match(line):
+            self.after_blank = True
+            return False
+        return not _HEADING.match(line) and self._takes_text(line)
+
+    def _takes_text(self, line: str) -> bool:
+        is_inside = self.is_item and len(line) - len(line.lstrip()) > self.indent
+        if not is_inside and (self.after_blank or _ITEM.match(line)):
+            return False
+        if self.after_blank:
+            self.lines.append("")
+        self.after_blank = False
+        self.lines.append(line[self.indent :] if is_inside else line)
+        return True
 
 
 def blocks(text: str, first_line: int = 1) -> Iterator[Block]:
     """The blocks of a text in order."""
     headings: dict[int, str] = {}
-    current: _Open | None = None
+    block: Block | None = None
     for number, line in enumerate(text.split("\n"), first_line):
-        if current is not None and _continues(current, line):
+        if (block is not None and block.takes(line)) or not line.strip() or _RULE.match(line):
             continue
-        heading = _HEADING.match(line)
-        if not line.strip() or _RULE.match(line):
-            continue
-        if current is not None:
-            yield _closed(current, headings)
-        current = None if heading else _opened(number, line)
-        if heading:
+        if block is not None:
+            yield block
+        if heading := _HEADING.match(line):
             level, name = len(heading[1]), heading[2].rstrip().rstrip("#").rstrip()
-            headings = {depth: kept for depth, kept in headings.items() if depth < level} | {level: name}
-    if current is not None:
-        yield _closed(current, headings)
+            headings = {depth: title for depth, title in headings.items() if depth < level} | {level: name}
+            block = None
+        else:
+            block = _begun(line, number, tuple(headings.values()))
+    if block is not None:
+        yield block
+
+
+def _begun(line: str, number: int, headings: tuple[str, ...]) -> Block:
+    if item := _ITEM.match(line):
+        return Block(number, headings, len(item[1]), True, line.lstrip()[0].isdigit(), [item[2]])
+    block = Block(number, headings, len(line) - len(line.lstrip()))
+    block.takes(line)
+    return block
 
 
 def labels(headings: Iterable[str]) -> tuple[str, ...]:
@@ -406,47 +426,3 @@ def labels(headings: Iterable[str]) -> tuple[str, ...]:
         " ".join(_MARKUP.sub(" ", heading[:_LONGEST_HEADING]).split())[:_LONGEST_LABEL].strip() for heading in headings
     )
     return tuple(label for label in plain if label)
-
-
-def _continues(block: _Open, line: str) -> bool:
-    """Add a line to the block if it continues it."""
-    if block.fence:
-        block.lines.append(line)
-        mark = line.strip()
-        if mark.startswith(block.fence) and not mark.strip(block.fence[0]):
-            block.fence, block.after_blank = "", True
-        return True
-    if fence := _FENCE.match(line):
-        # Code belongs to the text before it, across a blank line too.
-        block.fence = fence[1]
-        block.lines.append(line)
-        return True
-    if not line.strip() or _RULE.match(line):
-        block.after_blank = True
-        return False
-    return not _HEADING.match(line) and _takes_in(block, line)
-
-
-def _takes_in(block: _Open, line: str) -> bool:
-    is_inside = block.is_item and len(line) - len(line.lstrip()) > block.indent
-    if not is_inside and (block.after_blank or _ITEM.match(line)):
-        return False
-    if block.after_blank:
-        block.lines.append("")
-    block.after_blank = False
-    block.lines.append(line[block.indent :] if is_inside else line)
-    return True
-
-
-def _opened(number: int, line: str) -> _Open:
-    item = _ITEM.match(line)
-    if item:
-        return _Open(number, len(item[1]), True, [item[2]], is_numbered=line.lstrip()[0].isdigit())
-    block = _Open(number, len(line) - len(line.lstrip()), False)
-    if not _continues(block, line):
-        block.lines.append(line)
-    return block
-
-
-def _closed(block: _Open, headings: dict[int, str]) -> Block:
-    return Block(block.line, tuple(headings.values()), "\n".join(block.lines).strip(), block.is_item, block.is_numbered)

@@ -174,8 +174,7 @@ def _pieces(record: dict[str, Any], settings: MemorySettings) -> Iterator[tuple[
     # Commands, their output and reminders are in tags.
     if not text or text.startswith("<") or any(record.get(name) for name in _CLAUDE_NOTES):
         return
-    limit = settings.max_characters
-    pieces = [text] if len(text) <= limit else validation.split_sentences(text, limit)
+    pieces = validation.fitting_pieces(text, settings.max_characters)
     details: dict[str, Any] = {"role": str(message.get("role") or record["type"])}
     if isinstance(record.get("timestamp"), str):
         details["created_at"] = record["timestamp"]

@@ -186,13 +186,15 @@ def _numbers_query(source: str) -> str:
     return f"SELECT {what} WHERE owner = {{owner}} {condition}"
 
 
-class Summary(NamedTuple):
-    """What an archive holds; `memories` counts the current ones."""
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Counts of an archive: current memories, rows, vectors, imported texts without vectors."""
 
     owners: int
     memories: int
     rows: int
     vectors: int
+    to_embed: int = 0
 
 
 def write(

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from triskele.engine.local import LocalEngine
     from triskele.engine.protocol import Engine
     from triskele.engine.upkeep import SyncState
-    from triskele.exchange.archive import ArchiveReport
     from triskele.replies.rooms import ExportReport, ImportReport, Preview
+    from triskele.store.archive import Summary
 
 _PATH = FilePath()
 _ARCHIVE = "archive"
@@ -194,7 +194,7 @@ def _export_archive(invocation: Invocation, target: Path | None, *, private: boo
         invocation.emit(document, lambda: _archive_view(report, action), is_beside_data=target is None)
 
 
-def _archive_view(report: ArchiveReport, action: str) -> Iterator[Styled]:
+def _archive_view(report: Summary, action: str) -> Iterator[Styled]:
     """The result of an export or import of an archive."""
     owners = f" of {plural(report.owners, 'owner')}" if report.owners != 1 else ""
     rows = f"({report.rows:,} rows, {plural(report.vectors, 'vector')})"
