@@ -111,17 +111,15 @@ class Quotes:
 
     __slots__ = ("_key", "_marks")
 
-    def __init__(self, key: bytes, marks: set[bytes]) -> None:
-        self._key = key
-        self._marks = marks
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(16)
+        self._marks: set[bytes] = set()
 
     @classmethod
-    def of(cls, texts: Iterable[str], common: Iterable[str] = ()) -> Quotes:
-        """Mark the rare parts of texts, without pairs of words in `common`."""
-        quotes = cls(secrets.token_bytes(16), set())
+    def of(cls, texts: Iterable[str]) -> Quotes:
+        """The rare parts of some texts."""
+        quotes = cls()
         quotes.add(texts)
-        for text in common:
-            quotes._marks.difference_update(quotes._hashes(_pairs(_words(text))))
         return quotes
 
     def add(self, texts: Iterable[str]) -> None:
@@ -158,10 +156,7 @@ class Quotes:
         return f"<Quotes, {len(self)} marks>"
 
     def _hashes(self, parts: Iterable[str]) -> Iterator[bytes]:
-        return (
-            hashlib.blake2b(part.encode("utf-8", "surrogatepass"), digest_size=8, key=self._key).digest()
-            for part in parts
-        )
+        return (_hash(part, self._key) for part in parts)
 
 
 class Shingles:
@@ -197,8 +192,11 @@ class Shingles:
     def _marks(self, text: str) -> set[bytes]:
         joined = "".join(_words(text))
         size = _DENSE_SHINGLE if _DENSE.search(joined) else _SHINGLE
-        parts = (joined[at : at + size].encode("utf-8", "surrogatepass") for at in range(len(joined) - size + 1))
-        return {hashlib.blake2b(part, digest_size=8, key=self._key).digest() for part in parts}
+        return {_hash(joined[at : at + size], self._key) for at in range(len(joined) - size + 1)}
+
+
+def _hash(part: str, key: bytes) -> bytes:
+    return hashlib.blake2b(part.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
 
 
 def _kept_parts(text: str) -> Iterator[str]:
