@@ -291,7 +291,7 @@ def _is_held(term: str, corpus: Words) -> bool:
 def token_weights(text: str, encoding: Encoding, analyzer: Analyzer, rarity: Mapping[str, float]) -> Floats:
     """The weight of each token: by the rarity of its word, 0 for stop words and punctuation; they sum to 1."""
     words = _words(text, encoding.spans)
-    pairs = zip(words, analyzer.terms_of_each(words), strict=True)
+    pairs = zip(words, [analyzer.terms(word) for word in words], strict=True)
     weights = np.array([_weight(word, terms, rarity) for word, terms in pairs], dtype=np.float32)
     total = float(weights.sum())
     if total <= 0:

@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import filterfalse
 from typing import NamedTuple
 
 import Stemmer
@@ -24,8 +23,7 @@ PADDING = 32
 _LETTER = rf"(?:[^\W{UNSPACED}]|[{MARKS}])"
 # Runs of one class at a time, never given back: much faster than letter by letter.
 _LETTERS = rf"(?:[^\W{UNSPACED}]++|[{MARKS}]++)++"
-# In a group, so that `split` returns the words and the text between them in turn.
-_ASCII_TOKEN = re.compile(r"(\w+(?:[+#]+(?!\w)|(?:[.:/@\-+#']+\w+)*))", re.ASCII)
+_ASCII_TOKEN = re.compile(r"\w+(?:[+#]+(?!\w)|(?:[.:/@\-+#']+\w+)*)", re.ASCII)
 _ASCII_PARTS = re.compile(r"\w+", re.ASCII)
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _IS_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
@@ -64,22 +62,12 @@ class _Cache(dict[str, tuple[str, ...]]):
     def __init__(self, make: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__()
         self._make = make
-        self._words: dict[str, list[str]] = {}
 
     def __missing__(self, word: str) -> tuple[str, ...]:
         if len(self) >= MAX_CACHED_WORDS:
             self.clear()
-            self._words.clear()
         terms = self[word] = self._make(word)
-        for term in terms:
-            self._words.setdefault(term, []).append(word)
         return terms
-
-    def forms(self, terms: Iterable[str], words: Iterable[str]) -> set[str]:
-        """Among some words, and the cached ones, those with any of these terms."""
-        for word in filterfalse(self.__contains__, words):
-            self[word]
-        return {form for term in terms for form in self._words.get(term, ())}
 
 
 class Analyzer:
@@ -140,32 +128,12 @@ class Analyzer:
         terms = self._terms_of[word]
         return terms[-1:] if _IDENTIFIER.search(word) else terms
 
-    def terms_of_each(self, texts: Iterable[str]) -> list[list[str]]:
-        """The terms of several texts."""
-        return [self.terms(text) for text in texts]
-
     def first_places_of_each(self, texts: Sequence[str], wanted: frozenset[str]) -> list[list[Token]]:
         """The first places of wanted terms in several texts, in the order of each text."""
-        patterns = [_spaced(text) for text in texts]
-        pieces = [pattern.split(text) if pattern else [] for text, pattern in zip(texts, patterns, strict=True)]
-        # Once for all texts: most of their words have none of the terms.
-        forms = self._terms_of.forms(wanted, {word for each in pieces for word in each[1::2]})
         return [
-            self._first_places(self._pieces(each, forms) if pattern else self.tokens(text), text, wanted)
-            for text, pattern, each in zip(texts, patterns, pieces, strict=True)
+            [self._narrowed(token, text) for token in _first(t for t in self.tokens(text) if t.text in wanted)]
+            for text in texts
         ]
-
-    def _first_places(self, tokens: Iterable[Token], text: str, wanted: frozenset[str]) -> list[Token]:
-        return [self._narrowed(token, text) for token in _first(token for token in tokens if token.text in wanted)]
-
-    def _pieces(self, pieces: list[str], forms: set[str]) -> list[Token]:
-        """The tokens of some words of a text at the first place of each."""
-        places = sorted(map(pieces.index, forms.intersection(pieces[1::2])))
-        return [token for place in places for token in self._piece(pieces, place)]
-
-    def _piece(self, pieces: list[str], place: int) -> list[Token]:
-        start = sum(map(len, pieces[:place]))
-        return [Token(term, start, start + len(pieces[place])) for term in self._terms_of[pieces[place]]]
 
     def query_terms(self, text: str) -> list[str]:
         """The distinct terms to look for: stop words count only when there is nothing else."""
@@ -277,7 +245,7 @@ def _spaced(text: str) -> re.Pattern[str] | None:
 
 @cache
 def _token() -> re.Pattern[str]:
-    return re.compile(rf"([{UNSPACED}]+|{_LETTERS}(?:[+#]+(?!{_LETTER})|(?:[.:/@\-+#']+{_LETTERS})*))")
+    return re.compile(rf"[{UNSPACED}]+|{_LETTERS}(?:[+#]+(?!{_LETTER})|(?:[.:/@\-+#']+{_LETTERS})*)")
 
 
 @cache
