@@ -166,10 +166,13 @@ def sealable(memory: Memory, findings: Sequence[Finding], title: str | None = No
     text = memory.content
     _refuse_repeats(memory, _values(text, findings))
     name = title or detect.title_for(text, findings)
-    values = {each: getattr(memory, each) for each in _MEMORY_FIELDS}
-    return SecretDraft(
-        **{**values, "content": name, "content_hash": content_hash(name), "sensitivity": Sensitivity.SECRET}, text=text
-    )
+    titled = replace(memory, content=name, content_hash=content_hash(name), sensitivity=Sensitivity.SECRET)
+    return with_text(titled, text)
+
+
+def with_text(memory: Memory, text: str) -> SecretDraft:
+    """A secret together with its text."""
+    return SecretDraft(**{name: getattr(memory, name) for name in _MEMORY_FIELDS}, text=text)
 
 
 def checked_details(memory: Memory, settings: MemorySettings) -> dict[str, Any]:

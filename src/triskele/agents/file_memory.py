@@ -148,7 +148,7 @@ class FileMemory:
         # What was given a moment ago may wait to be noted.
         self.access.deferred_writes.flush()
         limit = self.access.settings.memory.max_characters
-        pieces = [piece for part in paragraphs for piece in _within(part, limit)]
+        pieces = [piece for part in paragraphs for piece in validation.fitting_pieces(part.strip(), limit)]
         changes, now = list[Change](), timestamps.now()
         matcher = SequenceMatcher(a=[_shown(memory) for memory in held], b=pieces, autojunk=False)
         for tag, start, end, begin, stop in matcher.get_opcodes():
@@ -177,10 +177,6 @@ class FileMemory:
 
 def _revised(memory: Memory, now: Any, **changes: Any) -> Revise:
     return Revise(replace(memory, updated_at=now, **changes), base=memory.version)
-
-
-def _within(text: str, limit: int) -> list[str]:
-    return [text.strip()] if len(text.strip()) <= limit else validation.split_sentences(text, limit)
 
 
 def _shown(memory: Memory) -> str:

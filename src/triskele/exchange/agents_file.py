@@ -9,7 +9,7 @@ from pathlib import Path
 from triskele.config import MemorySettings
 from triskele.errors import BadInput
 from triskele.exchange import frontmatter, sources
-from triskele.exchange.markdown import Block, blocks, fitting, labels, parted, sealed_pieces
+from triskele.exchange.markdown import FENCE, Block, blocks, fitting, labels, parted, sealed_pieces
 from triskele.exchange.records import Item, Note
 from triskele.privacy.detect import is_cut
 from triskele.replies.rooms import Skipped
@@ -41,7 +41,6 @@ _HEADINGS = {
         "procedures": "command|build|test|deploy|workflow|how to|setup|set up|install|release|run|develop|usage",
     }.items()
 }
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _LONGEST_LEAD = 200
 
 
@@ -119,7 +118,7 @@ def category_of(text: str, headings: Sequence[str], settings: MemorySettings) ->
     prose = text.split("```", 1)[0]
     if under in ("lessons", "decisions", "people"):
         wanted = under
-    elif under != "lessons" and _LESSON.search(prose):
+    elif _LESSON.search(prose):
         wanted = "lessons"
     elif _DECISION.search(prose):
         wanted = "decisions"
@@ -136,7 +135,7 @@ def _instructions(text: str) -> Iterator[str]:
     """The lines, with comments and imports blanked."""
     fence, in_comment = "", False
     for line in text.split("\n"):
-        mark = _FENCE.match(line)
+        mark = FENCE.match(line)
         if not in_comment and mark:
             fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
         if fence or (mark and not in_comment):

@@ -40,7 +40,7 @@ _NAMES = {
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)$")
 _HASHES = re.compile(r"^#{1,6}\s+", re.MULTILINE)
 _ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+(\S.*)$")
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _RULE = re.compile(r"\s*([-*_=])(?:\s*\1){2,}\s*$")
 _MARKUP = re.compile(r"[*`_#\[\]]+|\(https?://[^)]*\)")
 _WIKILINK = re.compile(r"!?\[\[([^\[\]|#^\n]{1,200})(?:[#^]([^\[\]|\n]{0,200}))?(?:\|([^\[\]\n]{1,200}))?\]\]")
@@ -372,7 +372,7 @@ class Block:
             if mark.startswith(self.fence) and not mark.strip(self.fence[0]):
                 self.fence, self.after_blank = "", True
             return True
-        if fence := _FENCE.match(line):
+        if fence := FENCE.match(line):
             # Code belongs to the text before it, across a blank line too.
             self.fence = fence[1]
             self.lines.append(line)

@@ -6,13 +6,13 @@ An import reads and checks everything, then writes it in one transaction.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from triskele import validation
+from triskele import ingest, validation
 from triskele.config import MemorySettings
 from triskele.errors import AccessDenied, BadInput, Conflict, NotFound
 from triskele.exchange import (
@@ -39,7 +39,6 @@ from triskele.types import (
     Add,
     Change,
     Connect,
-    Memory,
     Origin,
     Reveal,
     Revise,
@@ -218,15 +217,13 @@ def _revealed(access: StoreAccess, taken: Snapshot) -> tuple[Snapshot, int]:
     texts = {(row.id, row.version): access.vault.open(row) for row in access.store.sealed(ids)}
     access.apply([Reveal(id) for id in ids])
     histories = tuple(
-        tuple(_with_text(memory, texts) if is_secret(memory) else memory for memory in history)
+        tuple(
+            ingest.with_text(memory, texts[memory.id, memory.version]) if is_secret(memory) else memory
+            for memory in history
+        )
         for history in taken.histories
     )
     return replace(taken, histories=histories), len(ids)
-
-
-def _with_text(memory: Memory, texts: Mapping[tuple[str, int], str]) -> SecretDraft:
-    values = {each.name: getattr(memory, each.name) for each in fields(Memory)}
-    return SecretDraft(**values, text=texts[memory.id, memory.version])
 
 
 def _bounded(items: Iterable[Item], progress: Progress) -> Iterator[Item]:
