@@ -125,7 +125,8 @@ class _Models:
         self._settings = settings
         self._own = own
         self._opened = ExitStack()
-        self._current: tuple[str, ModelIndexes | None] | None = None
+        self._owner: str | None = None
+        self._indexes: ModelIndexes | None = None
 
     def __enter__(self) -> _Models:
         return self
@@ -177,23 +178,19 @@ class _Models:
         return opened
 
     def _semantic(self, owner: str) -> ModelIndexes | None:
-        if self._current is None or self._current[0] != owner:
+        if owner != self._owner:
             self._leave()
-            self._current = (owner, self._open(owner))
-        return self._current[1]
-
-    def _open(self, owner: str) -> ModelIndexes | None:
-        settings = replace(self._settings, memory=replace(self._settings.memory, owner=owner))
-        store = self._store(owner)
-        embedder = _embedder(store, settings)
-        if embedder is None:
-            return None
-        return ModelIndexes.of(embedder, stores.index_folder(settings), store)
+            settings = replace(self._settings, memory=replace(self._settings.memory, owner=owner))
+            store = self._store(owner)
+            if (embedder := _embedder(store, settings)) is not None:
+                self._indexes = ModelIndexes.of(embedder, stores.index_folder(settings), store)
+            self._owner = owner
+        return self._indexes
 
     def _leave(self) -> None:
-        if self._current is not None and self._current[1] is not None:
-            self._current[1].close()
-        self._current = None
+        if self._indexes is not None:
+            self._indexes.close()
+        self._owner = self._indexes = None
 
 
 def _token_rows(path: Path) -> Iterator[tuple[str, list[archive.Values]]]:

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 
 from triskele.errors import BadInput, ModelUnavailable
 from triskele.models.embedder import Encoding, averaged, checked_scores, checked_vectors, unit, without_tokens
-from triskele.models.manifest import CROSS_FILE, GRAPH_FILE, TOKENIZER_FILE, Manifest, read_verified
+from triskele.models.manifest import CROSS_FILE, GRAPH_FILE, TOKENIZER_FILE, Manifest, read_file, read_verified
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,11 +77,7 @@ def open_tokenizer(words: bytes, folder: Path) -> Tokenizer:
 
 def read_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer of a folder whose files have no checksums."""
-    try:
-        words = (folder / TOKENIZER_FILE).read_bytes()
-    except OSError as error:
-        raise ModelUnavailable(f"A model file cannot be read: {error.filename} ({error.strerror})") from error
-    return open_tokenizer(words, folder)
+    return open_tokenizer(read_file(folder / TOKENIZER_FILE), folder)
 
 
 def _open_verified(

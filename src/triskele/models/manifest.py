@@ -58,10 +58,15 @@ def read_manifest(folder: Path) -> Manifest:
 
 def read_verified(path: Path, sha256: str) -> bytes:
     """The file's bytes, after their checksum was verified."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ModelUnavailable(f"A model file cannot be read: {path} ({error.strerror})") from error
+    content = read_file(path)
     if hashlib.sha256(content).hexdigest() != sha256:
         raise ModelUnavailable(f"A model file does not match its checksum: {path}. Reinstall triskele.")
     return content
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a model file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelUnavailable(f"A model file cannot be read: {path} ({error.strerror})") from error

@@ -89,25 +89,23 @@ class Analyzer:
 
     def tokens(self, text: str) -> list[Token]:
         """Every term of a text with its span; an identifier gives its whole and its parts."""
-        if (pattern := _spaced(text)) is not None:
-            matches = pattern.finditer(text)
-            return [Token(term, *match.span()) for match in matches for term in self._terms_of[match.group()]]
+        is_mixed = _holds_unspaced(text)
         tokens: list[Token] = []
-        for match in _token().finditer(text):
-            start, end = match.span()
-            if _IS_UNSPACED.match(match.group()):
-                tokens += [Token(t, start + a, start + b) for t, a, b in _grams(match.group())]
+        for match in _pattern(text).finditer(text):
+            word, (start, end) = match.group(), match.span()
+            if is_mixed and _IS_UNSPACED.match(word):
+                tokens += [Token(t, start + a, start + b) for t, a, b in _grams(word)]
             else:
-                tokens += [Token(term, start, end) for term in self._terms_of[match.group()]]
+                tokens += [Token(term, start, end) for term in self._terms_of[word]]
         return tokens
 
     def terms(self, text: str) -> list[str]:
         """The terms under which a text is indexed."""
         if text.isalnum() and text.isascii():
             return list(self._terms_of[text])
-        if (pattern := _spaced(text)) is not None:
-            return [term for word in pattern.findall(text) for term in self._terms_of[word]]
-        return [token.text for token in self.tokens(text)]
+        if _holds_unspaced(text):
+            return [token.text for token in self.tokens(text)]
+        return [term for word in _pattern(text).findall(text) for term in self._terms_of[word]]
 
     def plain_terms(self, text: str) -> frozenset[str]:
         """The terms of the words that stand alone in a text, and of its identifiers as a whole."""
@@ -200,20 +198,20 @@ def _spoken_date(memory: Memory) -> str:
 
 def identifiers(text: str) -> list[Token]:
     """The words of a text that look like identifiers, folded."""
-    words = (_spaced(text) or _token()).finditer(text)
+    words = _pattern(text).finditer(text)
     return [Token(fold(word.group()), *word.span()) for word in words if _NUMBERED.fullmatch(word.group())]
 
 
 def has_identifier(text: str) -> bool:
     """Whether any word of a text looks like an identifier."""
-    words = (_spaced(text) or _token()).findall(text)
+    words = _pattern(text).findall(text)
     return any(_IDENTIFIER.search(word) or _NUMBERED.fullmatch(word) for word in words)
 
 
 def _words(run: str) -> Iterator[str]:
     """The words of a run without spaces; if it is one name, only words of scripts without spaces."""
     is_name = _JOINED.search(run) is not None
-    return (word for word in (_spaced(run) or _token()).findall(run) if not is_name or _IS_UNSPACED.match(word))
+    return (word for word in _pattern(run).findall(run) if not is_name or _IS_UNSPACED.match(word))
 
 
 def spellings(identifier: str) -> list[str]:
@@ -233,11 +231,13 @@ def shape(identifier: str) -> str:
     return _DIGITS.sub("0", _JOINTS.sub("", identifier))
 
 
-def _spaced(text: str) -> re.Pattern[str] | None:
-    """The pattern that finds the words of a text; None if some are not set apart by spaces."""
-    if text.isascii():
-        return _ASCII_TOKEN
-    return None if _IS_UNSPACED.search(text) else _token()
+def _pattern(text: str) -> re.Pattern[str]:
+    """The pattern of the words and unspaced runs of a text."""
+    return _ASCII_TOKEN if text.isascii() else _token()
+
+
+def _holds_unspaced(text: str) -> bool:
+    return not text.isascii() and _IS_UNSPACED.search(text) is not None
 
 
 # Compiled when a text needs them: their large classes take longer than all other patterns of a start together.
