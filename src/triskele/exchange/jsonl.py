@@ -253,10 +253,6 @@ def _built(make: Callable[..., Any], values: dict[str, Any], readers: dict[str, 
     return make(**{name: reader(values[name], name) for name, reader in readers.items()})
 
 
-def _timestamp(value: Any, what: str) -> datetime:
-    return timestamps.parse(string(value, what))
-
-
 def _reader(kind: Any) -> _Reader:
     """The reader of the values of a type."""
     if isinstance(kind, UnionType):
@@ -278,7 +274,8 @@ def _choice(kinds: type[StrEnum], value: Any, what: str) -> StrEnum:
         raise BadInput(f"unknown {what} {shown(value)}: one of {', '.join(kinds)}") from None
 
 
-_READERS: dict[Any, _Reader] = {str: string, int: whole, float: number, datetime: _timestamp, tuple[str, ...]: strings}
+_READERS: dict[Any, _Reader] = {str: string, int: whole, float: number, tuple[str, ...]: strings}
+_READERS[datetime] = lambda value, what: timestamps.parse(string(value, what))
 _MEMORY_TYPES = {name: kind for name, kind in get_type_hints(Memory).items() if name not in _NOT_EXPORTED}
 _MEMORY_FIELDS = {name: _reader(kind) for name, kind in _MEMORY_TYPES.items()}
 _LINK_FIELDS = {name: _reader(kind) for name, kind in get_type_hints(Link).items()}

@@ -61,18 +61,15 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def _line_turns(records: Iterable[dict[str, Any]], stem: str, before: bytes) -> Iterator[SpokenTurn]:
-    session, is_subagent = _codex_session(before) or (stem, False)
+    first = _record(before.split(b"\n", 1)[0]) or {}
+    is_codex = first.get("type") == "session_meta"
+    session, is_subagent = _meta(first, "") if is_codex else (stem, False)
     for record in records:
         if record.get("type") == "session_meta":
             session, is_subagent = _meta(record, stem)
         turn = _codex_turn(record, session, is_subagent) if "payload" in record else _claude_turn(record, stem)
         if turn is not None:
             yield turn
-
-
-def _codex_session(before: bytes) -> tuple[str, bool] | None:
-    first = _record(before.split(b"\n", 1)[0]) if before else None
-    return _meta(first, "") if first and first.get("type") == "session_meta" else None
 
 
 def _meta(record: dict[str, Any], stem: str) -> tuple[str, bool]:
