@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # What is sent instead of a blank text, which most services refuse.
 _BLANK = "."
 _MOST_WINDOWS = 64
+# In some scripts a character is more than one token: this keeps batches below the limits on tokens.
+_MOST_CHARACTERS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,6 @@ class EmbeddingService:
     vectors: Callable[[Any], list[Any]]
     tokens: Callable[[Any], object]
     most_texts: int
-    # In some scripts a character is more than one token: this keeps batches below the limits on tokens.
-    most_characters: int = 100_000
     window_characters: int
     dimensions: Mapping[str, int] = field(default_factory=dict)
     wants_prompts: bool = False
@@ -58,10 +58,14 @@ class EmbeddingService:
     @property
     def words(self) -> frozenset[str]:
         """The words that requests hold besides model, texts and prompts."""
-        words = {self.path, "model", self.texts_field, "input_type", self.dimensions_field}
-        words |= {*self.fields, *self.roles.values()}
+        words = {self.path, "model", self.texts_field, self.dimensions_field, *self.fields}
+        if self.roles:
+            words |= {"input_type", *self.roles.values()}
         for value in self.fields.values():
-            words |= {value} if isinstance(value, str) else set(value) if isinstance(value, tuple) else set()
+            if isinstance(value, str):
+                words.add(value)
+            elif isinstance(value, tuple):
+                words.update(value)
         return frozenset(words)
 
 
@@ -254,7 +258,7 @@ def _batches(texts: Sequence[ClearedText], service: EmbeddingService) -> Iterato
     characters = 0
     for text in texts:
         size = len(text.text)
-        if batch and (len(batch) == service.most_texts or characters + size > service.most_characters):
+        if batch and (len(batch) == service.most_texts or characters + size > _MOST_CHARACTERS):
             yield batch
             batch, characters = [], 0
         batch.append(text)
