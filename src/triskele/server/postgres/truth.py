@@ -6,26 +6,51 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from triskele.replies import Census
 from triskele.server.fan_out import Performer, carry_out, refuse_shared, run_with_owner_locks, spread
 from triskele.server.postgres.connections import Connections, OwnerTransactions
 from triskele.server.postgres.corpus_rows import PostgresCorpus
-from triskele.server.postgres.heads import KeptVersions
-from triskele.server.postgres.names import PostgresNames
+from triskele.server.postgres.heads import KeptVersions, KnownKeys
 from triskele.server.postgres.replicas import OWNER_EPOCH
 from triskele.server.postgres.truth_rows import READ_COLUMNS, PostgresOwner, PostgresRows, PostgresWriter, array
 from triskele.server.postgres.upkeep import PostgresMaintenance, vacuum
 from triskele.server.shares import PostgresShares
+from triskele.store.name_rows import EDGE_COLUMNS, NAME_COLUMNS, NameStore
 from triskele.store.owner import OwnerStore, common_prefix
 from triskele.store.rows import to_memory
-from triskele.store.values import FolderRow, Heads
+from triskele.store.values import FolderRow, Heads, Mentioned, Name
 from triskele.store.writer import MemoryLimits, register_folders, replace_sealed
 from triskele.text import timestamps
 from triskele.types import USER, Change, Memory, Outcome, Sealed
 
 Result = TypeVar("Result")
+_MENTIONS_PAGE = 20_000
+_OF_CONCEPT = """
+SELECT subject.concept AS source, 'mentions' AS kind, other.concept AS target, 1.0::float8 AS weight,
+       versions.id AS evidence, versions.valid_from, versions.valid_to, versions.known_from,
+       coalesce(versions.known_to, (
+           SELECT min(links.known_from) FROM links
+           WHERE links.owner = versions.owner AND links.target = versions.id AND links.kind = 'supersedes'
+             AND links.known_to IS NULL
+       )) AS known_to, versions.project
+FROM mentions AS about
+JOIN names AS subject ON subject.owner = about.owner AND subject.name = about.name
+JOIN mentions AS said ON said.owner = about.owner AND said.row = about.row AND said.name <> about.name
+JOIN names AS other ON other.owner = said.owner AND other.name = said.name
+JOIN versions ON versions.owner = about.owner AND versions.row = about.row
+WHERE about.owner = ?1 AND about.kind IN ('title', 'lead') AND other.concept <> subject.concept
+"""
+# Each end separately: with OR every edge of the owner would be computed.
+_EDGES = f"""
+SELECT DISTINCT {EDGE_COLUMNS}, known_to IS NOT NULL AS is_closed FROM (
+    {_OF_CONCEPT} AND subject.concept = ?2 UNION ALL {_OF_CONCEPT} AND other.concept = ?2
+) AS both_ends
+WHERE (?3 OR known_to IS NULL) AND (?4::text[] IS NULL OR evidence IN (
+    SELECT id FROM versions WHERE owner = ?1 AND project = ANY(?4)))
+ORDER BY is_closed, known_from DESC, evidence, source, target LIMIT ?5
+"""
 
 
 class PostgresStore:
@@ -192,3 +217,32 @@ class PostgresOwnerStore(OwnerStore):
             # The next snapshot probably asks for the same.
             self._model = fingerprint
         return super().heads(fingerprint)
+
+
+class PostgresNames(NameStore):
+    """Names in a database."""
+
+    _FIND = f"SELECT {NAME_COLUMNS} FROM names WHERE owner = ?1 AND key = ANY(?2) ORDER BY name"
+    _SIZE = " + ".join(
+        f"(SELECT coalesce(sum(pg_column_size({table}.*)), 0) FROM {table} WHERE owner = ?1)"
+        for table in ("names", "mentions", "merges")
+    )
+
+    def __init__(self, database: PostgresOwner) -> None:
+        super().__init__(database)
+        self._transactions = database.transactions
+        self._keys = KnownKeys(self._transactions.all, database.owner)
+
+    def find(self, keys: Iterable[str]) -> dict[str, Name]:
+        """The names that are known under some keys."""
+        start = self._transactions.snapshot_start
+        wanted = list(keys) if start is None else self._keys.among(keys, start)
+        return super().find(wanted) if wanted else {}
+
+    def mentions(self, *, after: int = 0) -> list[Mentioned]:
+        """A page of mentions past a number, in their order."""
+        sql = "SELECT mention, row, name, kind FROM mentions WHERE owner = ? AND mention > ? ORDER BY 1 LIMIT ?"
+        return [Mentioned(*row) for row in self._database.all(sql, after, _MENTIONS_PAGE)]
+
+    def _edges(self, concept: int, projects: Any, *, closed: bool, limit: int) -> list[Any]:
+        return [row[:-1] for row in self._database.all(_EDGES, concept, closed, projects, limit)]
