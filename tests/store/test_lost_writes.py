@@ -13,7 +13,7 @@ import pytest
 from triskele.engine.local import LocalEngine
 from triskele.store.sqlite import lost_writes
 from triskele.store.sqlite.store import SqliteStore
-from triskele.types import Add, Memory
+from triskele.types import Add, Memory, Origin
 
 FRAME = 24 + 4096
 OpenEngine = Callable[..., LocalEngine]
@@ -173,6 +173,18 @@ def test_the_ledger_holds_no_text_and_stays_small(
     assert ledger.stat().st_size <= 4000
     assert b"heron" not in ledger.read_bytes()
     assert unbound.maintenance.lost() == []
+    unbound.close()
+
+
+def test_text_that_the_user_says_too_is_no_loss(make_memory: Callable[..., Memory], tmp_path: Path) -> None:
+    unbound = SqliteStore(tmp_path / "memories.db")
+    for origin in (Origin.AGENT, Origin.USER):
+        unbound.for_owner("me").apply([Add(make_memory(origin=origin))], batch=origin)
+    epoch = unbound.for_owner("me").epoch()
+    unbound.close()
+    unbound = SqliteStore(tmp_path / "memories.db")
+    assert unbound.maintenance.lost() == []
+    assert unbound.for_owner("me").epoch() == epoch
     unbound.close()
 
 

@@ -106,11 +106,12 @@ def drop_texts(folder: Path) -> list[Path]:
 
 
 def _missing(connection: apsw.Connection, entries: Sequence[LostWrite]) -> list[LostWrite]:
-    sql = "SELECT 1 FROM journal WHERE seq = ? AND at = ? AND action = ? AND id = ?"
+    # Not by the action: the ledger has that of the outcome, which for a text that was said again is `duplicate`.
+    sql = "SELECT 1 FROM journal WHERE seq = ? AND at = ? AND id = ?"
     return [
         entry
         for entry in entries
-        if connection.execute(sql, [entry.seq, to_micros(entry.at), entry.action, entry.id]).fetchone() is None
+        if connection.execute(sql, [entry.seq, to_micros(entry.at), entry.id]).fetchone() is None
     ]
 
 
