@@ -16,8 +16,9 @@ from triskele.config import HOSTED
 from triskele.errors import NotAllowed, StoreUnavailable
 from triskele.replies.rooms import Access
 from triskele.server.postgres.connections import Connection, OwnerTransactions
-from triskele.server.postgres.truth_rows import PostgresWriter, WrittenEntry
+from triskele.server.postgres.truth_rows import PostgresWriter
 from triskele.store.rows import LINK_COLUMNS, VERSION_COLUMNS, from_link, row_hash, to_link, to_memory
+from triskele.store.values import WrittenEntry
 from triskele.types import (
     Action,
     Add,

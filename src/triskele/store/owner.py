@@ -102,9 +102,15 @@ class OwnerStore(ABC):
     def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
         """Give keys without a project the one that `choose` finds for the known folders; return it."""
 
-    @abstractmethod
     def shorten(self, ids: Iterable[str], shortest: int = 8) -> dict[str, str]:
         """The shortest prefix of each id that no other id shares."""
+        own = "FROM versions WHERE owner = ?1 AND id"
+        rows = self._owner_database.all(
+            f"SELECT value, (SELECT max(id) {own} < value), (SELECT min(id) {own} > value)"
+            f" FROM {self._dialect.elements.format('?2')} ORDER BY key",
+            list(ids),
+        )
+        return {id: _unique_prefix(id, neighbours, shortest) for id, *neighbours in rows}
 
     def sealed(self, ids: Sequence[str] | None = None) -> list[SealedRow]:
         """The sealed texts of some memories, or of all."""
@@ -390,11 +396,9 @@ def in_scope(scope: Scope, dialect: Dialect) -> Condition:
     return " AND ".join(conditions), bindings
 
 
-def common_prefix(one: str, other: str) -> int:
-    """How many characters two ids have in common at their beginning."""
-    length = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
-            break
-        length += 1
-    return length
+def _unique_prefix(id: str, neighbours: Sequence[str | None], shortest: int) -> str:
+    """The shortest prefix of an id that its neighbours in the order of ids do not share."""
+    for length in range(shortest, len(id)):
+        if not any(other is not None and other.startswith(id[:length]) for other in neighbours):
+            return id[:length]
+    return id

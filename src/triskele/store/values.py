@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from triskele.types import PLANS, JournalEntry
+from triskele.types import PLANS, Action, JournalEntry
 
 # Kinds of jobs: a content to embed, by its hash; a version whose names are to be read, by its row.
 EMBED, NAMES = "embed", "names"
@@ -81,6 +81,18 @@ class LostWrites:
     entries: tuple[LostWrite, ...]
     texts: Mapping[str, str]
     kept: Path | None
+
+
+class WrittenEntry(NamedTuple):
+    """A journal entry of this transaction, and its number."""
+
+    seq: int
+    action: Action
+    id: str
+    version: int | None = None
+    previous: int | None = None
+    kind: str | None = None
+    other: str | None = None
 
 
 class FolderRow(NamedTuple):

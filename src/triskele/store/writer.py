@@ -10,7 +10,7 @@ from typing import NamedTuple, TypedDict, Unpack
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.store.derived_rows import drop_unused
 from triskele.store.truth_rows import TruthRows
-from triskele.store.values import FolderRow, SealedRow
+from triskele.store.values import FolderRow, SealedRow, WrittenEntry
 from triskele.text.ids import same_words
 from triskele.types import (
     Action,
@@ -84,7 +84,7 @@ class MemoryLimits:
 class Writer:
     """Writes the changes of one transaction, all of one owner, at one moment and under one batch.
 
-    Rows of another owner are unknown here.
+    Rows of another owner are unknown here. `entries` records what it wrote into the journal.
     """
 
     def __init__(
@@ -103,8 +103,9 @@ class Writer:
         self.undoes = undoes
         self._rows = rows
         self._limits = limits
-        # How many more memories are current than before, and the number of the newest entry.
-        self._added = self._seq = 0
+        self.entries: list[WrittenEntry] = []
+        # How many more memories are current than before.
+        self._added = 0
 
     def apply(self, change: Change) -> Outcome:
         """Carry out one change and journal it."""
@@ -130,7 +131,7 @@ class Writer:
     def hold_limit(self) -> None:
         """Raise if more memories are current than before, and than allowed."""
         if self._limits is not None and self._added > 0:
-            self._limits.hold(self._rows, self._added, self._seq, self.batch)
+            self._limits.hold(self._rows, self._added, self.entries[-1].seq, self.batch)
 
     def erase(self, ids: Sequence[str]) -> list[Outcome]:
         """Delete every row that holds anything of these memories; the journal keeps only their ids."""
@@ -164,6 +165,23 @@ class Writer:
         drop_unused(self._rows)
         return self._note(Action.SEALED, last, version=last.version)
 
+    def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
+        """Replace sealed texts by the same texts under another key; those erased meanwhile stay erased."""
+        self._rows.mark_unscrubbed()
+        for (id, version), blob in blobs.items():
+            row = self._rows.sealed_text(id, version)
+            if row is not None:
+                self._rows.replace_sealed(row._replace(blob=blob))
+
+    def register_folders(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
+        """Give the project that is chosen to the keys that have none."""
+        folders = self._rows.folders()
+        project = choose(folders)
+        for key in dict.fromkeys(keys):
+            if key not in {place.key for place in folders}:
+                self._rows.insert_folder(key, project, self.at)
+        return project
+
     def latest(self, id: str) -> Memory:
         """The newest version of a memory, current or not."""
         memory = self._rows.latest(id)
@@ -172,11 +190,12 @@ class Writer:
         return memory
 
     def write_entry(self, action: Action, id: str, **details: Unpack[EntryDetails]) -> int:
-        """Write one journal entry; its number."""
+        """Write one journal entry and record it; its number."""
         versions = [details.get("version"), details.get("previous")]
         values = [action.value, id, *versions, details.get("kind"), details.get("other")]
-        self._seq = self._rows.insert_entry(self.at, [*values, self.batch, self.undoes, self.actor])
-        return self._seq
+        seq = self._rows.insert_entry(self.at, [*values, self.batch, self.undoes, self.actor])
+        self.entries.append(WrittenEntry(seq, action, id, **details))
+        return seq
 
     def _add(self, change: Add) -> Outcome:
         memory, verbatim, sealed = change.memory, change.verbatim, change.sealed
@@ -328,27 +347,6 @@ class Writer:
             project=memory.project,
             sensitivity=memory.sensitivity,
         )
-
-
-def register_folders(
-    rows: TruthRows, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str], at: datetime
-) -> str:
-    """Give the project that is chosen to the keys that have none, in the transaction of the caller."""
-    folders = rows.folders()
-    project = choose(folders)
-    for key in dict.fromkeys(keys):
-        if key not in {place.key for place in folders}:
-            rows.insert_folder(key, project, at)
-    return project
-
-
-def replace_sealed(rows: TruthRows, blobs: Mapping[tuple[str, int], bytes]) -> None:
-    """Replace sealed texts by the same texts under another key; those erased meanwhile stay erased."""
-    rows.mark_unscrubbed()
-    for (id, version), blob in blobs.items():
-        row = rows.sealed_text(id, version)
-        if row is not None:
-            rows.replace_sealed(row._replace(blob=blob))
 
 
 def revision(memory: Memory, revised: Memory) -> list[Change]:

@@ -10,18 +10,18 @@ from typing import Any, TypeVar
 
 from triskele.replies import Census
 from triskele.server.fan_out import Performer, carry_out, refuse_shared, run_with_owner_locks, spread
-from triskele.server.postgres.connections import Connections, OwnerTransactions
+from triskele.server.postgres.connections import Connection, Connections, OwnerTransactions
 from triskele.server.postgres.corpus_rows import PostgresCorpus
 from triskele.server.postgres.heads import KeptVersions, KnownKeys
 from triskele.server.postgres.replicas import OWNER_EPOCH
-from triskele.server.postgres.truth_rows import READ_COLUMNS, PostgresOwner, PostgresRows, PostgresWriter, array
+from triskele.server.postgres.truth_rows import READ_COLUMNS, PostgresOwner, PostgresWriter, array
 from triskele.server.postgres.upkeep import PostgresMaintenance, vacuum
 from triskele.server.shares import PostgresShares
 from triskele.store.name_rows import EDGE_COLUMNS, NAME_COLUMNS, NameStore
-from triskele.store.owner import OwnerStore, common_prefix
+from triskele.store.owner import OwnerStore
 from triskele.store.rows import to_memory
 from triskele.store.values import FolderRow, Heads, Mentioned, Name
-from triskele.store.writer import MemoryLimits, register_folders, replace_sealed
+from triskele.store.writer import MemoryLimits
 from triskele.text import timestamps
 from triskele.types import USER, Change, Memory, Outcome, Sealed
 
@@ -118,78 +118,57 @@ class PostgresOwnerStore(OwnerStore):
     ) -> list[Outcome]:
         """Carry out the changes and journal them, all in one durable transaction or none."""
 
-        def work(writer: PostgresWriter, locked: frozenset[str]) -> list[Outcome]:
+        def carry(connection: Connection, locked: frozenset[str]) -> list[Outcome]:
             nonlocal changes
             # Taken inside the transaction, and only once.
             changes = list(changes)
-            return carry_out(writer, changes, locked)
+            return carry_out(self._writer(connection, batch, actor, undoes), changes, locked)
 
-        return self._written(batch, actor, work, undoes)
+        return run_with_owner_locks(self._transactions, carry)
 
     def erase(self, ids: Sequence[str], *, batch: str, actor: str = USER) -> list[Outcome]:
         """Remove these memories, their links and the documents about them; the tables are vacuumed afterwards."""
-
-        def work(writer: PostgresWriter, locked: frozenset[str]) -> list[Outcome]:
-            refuse_shared(writer, ids, "erase")
-            outcomes = writer.erase(ids)
-            spread(writer, Performer(self.owner, actor, locked))
-            return outcomes
-
-        outcomes = self._written(batch, actor, work)
+        outcomes = self._delete("erase", ids, lambda writer: writer.erase(ids), batch, actor)
         vacuum(self._transactions, "erased")
         return outcomes
 
     def seal(self, versions: Sequence[tuple[Memory, Sealed]], *, batch: str, actor: str = USER) -> Outcome:
         """Replace every version of a memory by its title and sealed text, and erase all that was derived."""
-
-        def work(writer: PostgresWriter, locked: frozenset[str]) -> Outcome:
-            refuse_shared(writer, [memory.id for memory, _ in versions], "seal")
-            outcome = writer.seal(versions)
-            spread(writer, Performer(self.owner, actor, locked))
-            return outcome
-
-        outcome = self._written(batch, actor, work)
+        ids = [memory.id for memory, _ in versions]
+        outcome = self._delete("seal", ids, lambda writer: writer.seal(versions), batch, actor)
         vacuum(self._transactions, "sealed")
         return outcome
 
-    def _written(
-        self,
-        batch: str,
-        actor: str,
-        work: Callable[[PostgresWriter, frozenset[str]], Result],
-        undoes: int | None = None,
+    def _delete(
+        self, what: str, ids: Sequence[str], work: Callable[[PostgresWriter], Result], batch: str, actor: str
     ) -> Result:
-        """Write under the locks of this owner and of those that its changes reach."""
-        # The time is read under the locks: numbers and times of a journal rise together.
-        return run_with_owner_locks(
-            self._transactions,
-            lambda connection, locked: work(
-                PostgresWriter(connection, self.owner, timestamps.now(), batch, actor, undoes, self._limits), locked
-            ),
-        )
+        """Delete texts of own memories, and the copies that readers have of them."""
+
+        def delete(connection: Connection, locked: frozenset[str]) -> Result:
+            writer = self._writer(connection, batch, actor)
+            refuse_shared(writer, ids, what)
+            result = work(writer)
+            spread(writer, Performer(self.owner, actor, locked))
+            return result
+
+        return run_with_owner_locks(self._transactions, delete)
 
     def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
         """Replace sealed texts by the same texts under another key; the tables are vacuumed afterwards."""
         with self._transactions.writing() as connection:
-            replace_sealed(PostgresRows(connection, self.owner), blobs)
+            self._writer(connection).reseal(blobs)
         vacuum(self._transactions, "encrypted again")
 
     def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
         """Give keys without a project the one that `choose` finds for the known folders; return it."""
         with self._transactions.writing() as connection:
-            return register_folders(PostgresRows(connection, self.owner), keys, choose, timestamps.now())
+            return self._writer(connection).register_folders(keys, choose)
 
-    def shorten(self, ids: Iterable[str], shortest: int = 8) -> dict[str, str]:
-        """The shortest prefix of each id that no other id shares."""
-        wanted = list(ids)
-        own = "FROM versions WHERE owner = %(owner)s AND id"
-        rows = self._transactions.all(
-            f"SELECT asked, (SELECT max(id) {own} < asked), (SELECT min(id) {own} > asked)"
-            ' FROM unnest(%(ids)s::text[] COLLATE "C") AS one (asked)',
-            {"owner": self.owner, "ids": wanted},
-        )
-        shared = {id: max((common_prefix(id, other) for other in pair if other), default=0) for id, *pair in rows}
-        return {id: id[: max(shortest, shared[id] + 1)] for id in wanted}
+    def _writer(
+        self, connection: Connection, batch: str = "", actor: str = USER, undoes: int | None = None
+    ) -> PostgresWriter:
+        # The time is read under the locks: numbers and times of a journal rise together.
+        return PostgresWriter(connection, self.owner, timestamps.now(), batch, actor, undoes, self._limits)
 
     def rows(self, rows: Iterable[int]) -> dict[int, Memory]:
         """The versions behind the row numbers of an index."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from triskele.server.postgres import postings
 from triskele.server.postgres.connections import HIDE_ACCOUNTS, SEE_ACCOUNTS, Bindings, Connection, OwnerTransactions
@@ -61,18 +61,6 @@ DIALECT = Dialect(
     # An instance that is new to an owner reads them instead of embedding everything again.
     keeps_tokens=True,
 )
-
-
-class WrittenEntry(NamedTuple):
-    """A journal entry of this transaction, and its number."""
-
-    seq: int
-    action: Action
-    id: str
-    version: int | None = None
-    previous: int | None = None
-    kind: str | None = None
-    other: str | None = None
 
 
 class PostgresRows(TruthRows):
@@ -254,7 +242,7 @@ class PostgresOwner(OwnerDatabase):
 
 
 class PostgresWriter(Writer):
-    """A writer that records in `entries` and `touched` what it did so far."""
+    """A writer that records in `touched` the memories that it changed so far."""
 
     def __init__(
         self,
@@ -268,7 +256,6 @@ class PostgresWriter(Writer):
     ) -> None:
         self.connection = connection
         self.rows = PostgresRows(connection, owner)
-        self.entries: list[WrittenEntry] = []
         self.touched: set[str] = set()
         super().__init__(self.rows, at, batch, actor, undoes, limits)
 
@@ -278,10 +265,10 @@ class PostgresWriter(Writer):
 
     def write_entry(self, action: Action, id: str, **details: Unpack[EntryDetails]) -> int:
         """Write one journal entry and record it; its number."""
-        entry = WrittenEntry(super().write_entry(action, id, **details), action, id, **details)
-        self.entries.append(entry)
+        seq = super().write_entry(action, id, **details)
+        entry = self.entries[-1]
         self.touched.update((id,) if entry.other is None or entry.kind is None else (id, entry.other))
-        return entry.seq
+        return seq
 
     def _make_private(self, id: str) -> Outcome:
         self.touched.add(id)

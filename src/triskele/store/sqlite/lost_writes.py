@@ -19,10 +19,9 @@ from pathlib import Path
 
 import apsw
 
-from triskele.store.values import LostWrite, LostWrites
+from triskele.store.values import LostWrite, LostWrites, WrittenEntry
 from triskele.text.files import settle_folder
 from triskele.text.timestamps import from_micros, to_micros
-from triskele.types import Outcome
 
 _LEDGER, _LOG, _INDEX = ".ledger", "-wal", ".index"
 # Two thousand entries and more; older ones are dropped.
@@ -36,13 +35,9 @@ _ID_COLUMN, _CONTENT_COLUMN, _COLUMNS = 1, 3, 24
 _Entries = dict[str, list[LostWrite]]
 
 
-def note(path: Path, epoch: str, at: datetime, outcomes: Iterable[Outcome]) -> None:
+def note(path: Path, epoch: str, at: datetime, entries: Iterable[WrittenEntry]) -> None:
     """Append what was committed to the ledger of a database; a full disk does not undo a commit."""
-    lines = [
-        _checked(f"{epoch} {each.seq} {to_micros(at)} {each.action.value} {each.id}")
-        for each in outcomes
-        if each.seq is not None
-    ]
+    lines = [_checked(f"{epoch} {entry.seq} {to_micros(at)} {entry.action.value} {entry.id}") for entry in entries]
     if lines:
         # Opened each time: another process may have replaced it.
         with suppress(OSError), open(ledger(path), "ab", opener=lambda name, how: os.open(name, how, 0o600)) as file:
@@ -106,7 +101,7 @@ def drop_texts(folder: Path) -> list[Path]:
 
 
 def _missing(connection: apsw.Connection, entries: Sequence[LostWrite]) -> list[LostWrite]:
-    # Not by the action: the ledger has that of the outcome, which for a text that was said again is `duplicate`.
+    # Not by the action: earlier ledgers have `duplicate` for a text that the user said too.
     sql = "SELECT 1 FROM journal WHERE seq = ? AND at = ? AND id = ?"
     return [
         entry

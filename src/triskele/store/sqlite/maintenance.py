@@ -30,13 +30,13 @@ from triskele.store.sqlite.schema import is_empty, refuse_other_format
 from triskele.store.sqlite.store_file import replace
 from triskele.store.sqlite.truth_rows import UNSCRUBBED, SqliteRows
 from triskele.store.truth_rows import GUARDED
-from triskele.store.values import IntegrityIssue, LostWrites
+from triskele.store.values import IntegrityIssue, LostWrites, WrittenEntry
 from triskele.store.writer import Writer
 from triskele.text import timestamps
 from triskele.text.files import settle_folder
 from triskele.text.ids import content_hash
 from triskele.text.timestamps import from_micros
-from triskele.types import USER, Action, Outcome
+from triskele.types import USER, Action
 
 _DANGLING = """
 SELECT source, kind, target FROM links
@@ -401,8 +401,8 @@ class SqliteArchive:
             writer = _ArchiveWriter(connection)
             yield writer
         if writer.last is not None:
-            at, outcome = writer.last
-            lost_writes.note(self._database.path, self._database.epoch(), from_micros(at), [outcome])
+            at, entry = writer.last
+            lost_writes.note(self._database.path, self._database.epoch(), from_micros(at), [entry])
 
 
 class _ArchiveReader:
@@ -422,7 +422,7 @@ class _ArchiveReader:
 class _ArchiveWriter:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self.last: tuple[int, Outcome] | None = None
+        self.last: tuple[int, WrittenEntry] | None = None
 
     def reserve(self, table: str, column: str, count: int) -> int:
         highest = self._connection.execute(
@@ -457,4 +457,4 @@ class _ArchiveWriter:
             raise ValueError(f"rows that {table} refuses") from error
         if table == "journal":
             entry = rows[-1]
-            self.last = entry["at"], Outcome(action=Action(entry["action"]), id=entry["id"], seq=entry["seq"])
+            self.last = entry["at"], WrittenEntry(entry["seq"], Action(entry["action"]), entry["id"])

@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,14 @@ import apsw
 
 from triskele.errors import StoreUnavailable
 from triskele.store.name_rows import EDGE_COLUMNS, NAME_COLUMNS, NameStore
-from triskele.store.owner import OwnerStore, common_prefix
+from triskele.store.owner import OwnerStore
 from triskele.store.rows import FOLDERS, to_folder
 from triskele.store.sqlite import lost_writes, maintenance
 from triskele.store.sqlite.database import DIALECT, Database, SqliteOwner
 from triskele.store.sqlite.maintenance import SqliteMaintenance
 from triskele.store.sqlite.truth_rows import SqliteRows
 from triskele.store.values import FolderRow, Mentioned, Name
-from triskele.store.writer import MemoryLimits, Writer, register_folders, replace_sealed
+from triskele.store.writer import MemoryLimits, Writer
 from triskele.text import timestamps
 from triskele.types import USER, Change, Memory, Outcome, Sealed
 
@@ -92,52 +91,48 @@ class SqliteOwnerStore(OwnerStore):
         self, changes: Sequence[Change], *, batch: str, actor: str = USER, undoes: int | None = None
     ) -> list[Outcome]:
         """Carry out the changes and journal them, all in one durable transaction or none."""
-        with self._journaled() as (rows, at, outcomes):
-            writer = Writer(rows, at, batch, actor, undoes, self._limits)
-            outcomes += [writer.apply(change) for change in changes]
+        with self._journaled(batch, actor, undoes) as writer:
+            outcomes = [writer.apply(change) for change in changes]
             writer.hold_limit()
         return outcomes
 
     def erase(self, ids: Sequence[str], *, batch: str, actor: str = USER) -> list[Outcome]:
         """Remove these memories, their links and the documents about them from every byte of the store."""
-        with self._journaled() as (rows, at, outcomes):
-            outcomes += Writer(rows, at, batch, actor).erase(ids)
+        with self._journaled(batch, actor) as writer:
+            outcomes = writer.erase(ids)
         self._scrub("erased")
         return outcomes
 
     def seal(self, versions: Sequence[tuple[Memory, Sealed]], *, batch: str, actor: str = USER) -> Outcome:
         """Replace every version of a memory by its title and sealed text, and erase all that was derived."""
-        with self._journaled() as (rows, at, outcomes):
-            outcomes.append(Writer(rows, at, batch, actor).seal(versions))
+        with self._journaled(batch, actor) as writer:
+            outcome = writer.seal(versions)
         self._scrub("sealed")
-        return outcomes[0]
-
-    @contextmanager
-    def _journaled(self) -> Iterator[tuple[SqliteRows, datetime, list[Outcome]]]:
-        """A transaction whose outcomes go to the ledger once it is durable."""
-        at, outcomes = timestamps.now(), list[Outcome]()
-        with self._database.writing() as connection:
-            yield SqliteRows(connection, self.owner), at, outcomes
-        lost_writes.note(self._database.path, self.epoch(), at, outcomes)
+        return outcome
 
     def reseal(self, blobs: Mapping[tuple[str, int], bytes]) -> None:
         """Replace sealed texts by the same texts under another key, and leave no byte of the old ones."""
-        with self._database.writing() as connection:
-            replace_sealed(SqliteRows(connection, self.owner), blobs)
+        with self._journaled() as writer:
+            writer.reseal(blobs)
         self._scrub("encrypted again")
+
+    def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
+        """Give keys without a project the one that `choose` finds for the known folders; return it."""
+        with self._journaled() as writer:
+            return writer.register_folders(keys, choose)
+
+    @contextmanager
+    def _journaled(self, batch: str = "", actor: str = USER, undoes: int | None = None) -> Iterator[Writer]:
+        """A transaction whose entries go to the ledger once it is durable."""
+        with self._database.writing() as connection:
+            rows = SqliteRows(connection, self.owner)
+            writer = Writer(rows, timestamps.now(), batch, actor, undoes, self._limits)
+            yield writer
+        lost_writes.note(self._database.path, self.epoch(), writer.at, writer.entries)
 
     def folders(self) -> list[FolderRow]:
         """The folders whose project is known, oldest first."""
         return [to_folder(row) for row in self._database.kept(FOLDERS, [self.owner])]
-
-    def register_folder(self, keys: Sequence[str], choose: Callable[[Sequence[FolderRow]], str]) -> str:
-        """Give keys without a project the one that `choose` finds for the known folders; return it."""
-        with self._database.writing() as connection:
-            return register_folders(SqliteRows(connection, self.owner), keys, choose, timestamps.now())
-
-    def shorten(self, ids: Iterable[str], shortest: int = 8) -> dict[str, str]:
-        """The shortest prefix of each id that no other id shares."""
-        return {id: id[: max(shortest, self._shared_with_neighbours(id) + 1)] for id in ids}
 
     def _scrub(self, done: str) -> None:
         """Leave no byte of what was deleted; the change is committed, whatever happens here."""
@@ -151,11 +146,6 @@ class SqliteOwnerStore(OwnerStore):
                 f"{done}, but old bytes are still in the file ({error.__cause__}; no space left?):"
                 " make room and run `triskele doctor`"
             ) from error
-
-    def _shared_with_neighbours(self, id: str) -> int:
-        own = "FROM versions WHERE owner = ?1 AND id"
-        rows = self._owner_database.all(f"SELECT (SELECT max(id) {own} < ?2), (SELECT min(id) {own} > ?2)", id)
-        return max((common_prefix(id, other) for other in rows[0] if other), default=0)
 
 
 class SqliteNames(NameStore):
