@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from triskele.errors import StoreUnavailable
 from triskele.replies import DayCount
@@ -40,16 +40,17 @@ class UsageStore:
         self._database = database
         self._listed = database.dialect.listed
         self._lock = threading.Lock()
-        self._waiting: deque[_Entry] = deque(maxlen=_MOST_WAITING)
+        self._waiting: deque[_Handed | _Change] = deque(maxlen=_MOST_WAITING)
 
     def recalled(self, uses: Sequence[Use]) -> None:
         """Count memories that a recall returned."""
-        self._write(_Handed(None, tuple(uses), is_injected=False, at=timestamps.now()))
+        self._write(_Handed(None, tuple(uses), timestamps.now(), is_injected=False))
 
     def injected(self, conversation: str | None, uses: Sequence[Use], *, client: str = "", project: str = "") -> None:
         """Count memories that a conversation was given unasked; whatever it had lost counts as never given."""
-        handed = _Handed(conversation, tuple(uses), is_injected=True, at=timestamps.now())
-        self._write(replace(handed, client=client, project=project))
+        self._write(
+            _Handed(conversation, tuple(uses), timestamps.now(), is_injected=True, client=client, project=project)
+        )
 
     def conversations(self, limit: int = 50, offset: int = 0, *, key: str | None = None) -> list[ConversationUse]:
         """The conversations that were given something, the newest first; what still waits to be written is left out."""
@@ -66,15 +67,18 @@ class UsageStore:
 
     def lose(self, conversation: str) -> None:
         """Record that a conversation was compacted: what it was given is no longer in its context."""
-        self._write(_Lost(conversation))
+        sql = "UPDATE given SET lost = true WHERE owner = ? AND conversation = ?"
+        self._write(_Change(conversation, sql, _lose))
 
     def forget(self, conversation: str) -> None:
         """A conversation starts over: nothing counts as injected into it."""
-        self._write(_Begun(conversation))
+        sql = "DELETE FROM conversations WHERE owner = ? AND conversation = ?"
+        self._write(_Change(conversation, sql, dict.clear))
 
     def end(self, conversation: str) -> None:
         """A conversation is over; what it was given is kept for a while."""
-        self._write(_Ended(conversation))
+        sql = "UPDATE conversations SET ended = true WHERE owner = ? AND conversation = ?"
+        self._write(_Change(conversation, sql, lambda _: None))
 
     def given(self, conversation: str) -> list[InjectedMemory]:
         """What a conversation was given, the newest first."""
@@ -126,7 +130,7 @@ class UsageStore:
                 return
             self._waiting.clear()
 
-    def _write(self, entry: _Entry) -> None:
+    def _write(self, entry: _Handed | _Change) -> None:
         with self._lock:
             self._waiting.append(entry)
         self.flush()
@@ -137,23 +141,14 @@ class UsageStore:
         ]
 
 
-class _Entry(Protocol):
-    """A queued write; until it is written, reads replay it."""
-
-    @property
-    def conversation(self) -> str | None: ...
-
-    def write(self, rows: Rows) -> None: ...
-
-    def replay(self, injected: dict[str, InjectedMemory]) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Handed:
+    """Memories that were given at once; they are counted."""
+
     conversation: str | None
     uses: tuple[Use, ...]
-    is_injected: bool
     at: datetime
+    is_injected: bool
     client: str = ""
     project: str = ""
 
@@ -218,38 +213,20 @@ class _Handed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lost:
+class _Change:
+    """A statement about one conversation, and what it does to what that was given."""
+
     conversation: str
+    sql: str
+    replay: Callable[[dict[str, InjectedMemory]], None]
 
     def write(self, rows: Rows) -> None:
-        rows.run("UPDATE given SET lost = true WHERE owner = ? AND conversation = ?", [rows.owner, self.conversation])
-
-    def replay(self, injected: dict[str, InjectedMemory]) -> None:
-        for id, memory in injected.items():
-            injected[id] = replace(memory, lost=True)
+        rows.run(self.sql, [rows.owner, self.conversation])
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    conversation: str
-
-    def write(self, rows: Rows) -> None:
-        rows.run("DELETE FROM conversations WHERE owner = ? AND conversation = ?", [rows.owner, self.conversation])
-
-    def replay(self, injected: dict[str, InjectedMemory]) -> None:
-        injected.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    conversation: str
-
-    def write(self, rows: Rows) -> None:
-        sql = "UPDATE conversations SET ended = true WHERE owner = ? AND conversation = ?"
-        rows.run(sql, [rows.owner, self.conversation])
-
-    def replay(self, injected: dict[str, InjectedMemory]) -> None:
-        """Nothing is taken from what was given."""
+def _lose(injected: dict[str, InjectedMemory]) -> None:
+    for id, memory in injected.items():
+        injected[id] = replace(memory, lost=True)
 
 
 def _keep_text(rows: Rows, conversation: str | None, use: Use, micros: int) -> None:
