@@ -137,16 +137,8 @@ LEFT_OUT = {
 }
 _BYTES = {("secrets", "sealed"), ("vectors", "vector"), ("vectors", "tokens")}
 _FLAGS = {("conversations", "ended"), ("given", "lost"), ("names", "any_case")}
-# Kinds of numbers, the query that makes them, and every column that may hold one.
-_NUMBERED = {"row": ("versions", "row"), "seq": ("journal", "seq"), "place": ("places", "place")}
-_NUMBERED |= {"slot": ("vectors", "slot"), "name": ("names", "name")}
-_NUMBERS = {
-    "row": ("row FROM versions", "row FROM mentions", f"CAST(key AS bigint) FROM jobs|AND kind = '{NAMES}'"),
-    "seq": ("seq FROM journal",),
-    "place": ("place FROM places",),
-    "slot": ("slot FROM vectors",),
-    "name": ("name FROM names", "concept FROM names", "name FROM merges", "before FROM merges", "after FROM merges"),
-}
+# Kinds of numbers, which are the names of columns, and the table that gives them out.
+_NUMBERED = {"row": "versions", "seq": "journal", "place": "places", "slot": "vectors", "name": "names"}
 # Columns whose numbers are made in another row of the same owner.
 _REFERRING = {("journal", "undoes"), ("mentions", "name")}
 _MOMENTS = set("created_at updated_at valid_from valid_to known_from known_to at last".split())
@@ -169,9 +161,14 @@ class _Ranks:
     """The numbers of one owner in their order: each becomes its rank."""
 
     def __init__(self, reader: ArchiveReader, owner: str, kind: str) -> None:
-        one, *further = (_numbers_query(each) for each in _NUMBERS[kind])
-        sql = " UNION ".join((one, *further)) + " ORDER BY 1"
-        self._numbers = array("q", (int(number) for (number,) in reader.rows(owner, sql)))
+        queries = (
+            f"SELECT CAST({column} AS bigint) FROM {name} WHERE owner = {{owner}}{table.where}"
+            for name, table in TABLES.items()
+            for column, counted in table.numbers.items()
+            if counted == kind and (name, column) not in _REFERRING
+        )
+        rows = reader.rows(owner, f"{' UNION '.join(queries)} ORDER BY 1")
+        self._numbers = array("q", (number for (number,) in rows))
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -179,11 +176,6 @@ class _Ranks:
     def of(self, number: int) -> int:
         """The rank of a number, beginning at 1."""
         return bisect_left(self._numbers, number) + 1
-
-
-def _numbers_query(source: str) -> str:
-    what, _, condition = source.partition("|")
-    return f"SELECT {what} WHERE owner = {{owner}} {condition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +201,7 @@ def write(
         digest.update(text.encode())
         put(text)
 
-    totals = dict.fromkeys(_NUMBERED, 0)
-    for owner in owners:
-        for kind in totals:
-            totals[kind] += len(_Ranks(reader, owner, kind))
+    totals = {kind: sum(len(_Ranks(reader, owner, kind)) for owner in owners) for kind in _NUMBERED}
     columns = {name: table.names for name, table in TABLES.items()}
     line({TITLE: FORMAT, "owners": len(owners), "numbers": totals, "columns": columns})
     for owner in owners:
@@ -330,9 +319,8 @@ def records(lines: Iterator[bytes], end: bytes | None = None) -> Iterator[Head |
 
 
 def _head_of(value: Any, number: int) -> Head | OwnerRows:
-    if number > 1:
-        return OwnerRows(str(value["owner"]), {kind: int(value["numbers"][kind]) for kind in _NUMBERED})
-    return Head(int(value["owners"]), {kind: int(value["numbers"][kind]) for kind in _NUMBERED})
+    numbers = {kind: int(value["numbers"][kind]) for kind in _NUMBERED}
+    return OwnerRows(str(value["owner"]), numbers) if number > 1 else Head(int(value["owners"]), numbers)
 
 
 def _columns_of(head: Any) -> dict[str, list[str]]:
@@ -469,7 +457,7 @@ def load(
     stream = records(lines, checked.end)
     if next(stream) != checked.head:
         raise BadInput(_CHANGED)
-    free = {kind: writer.reserve(*_NUMBERED[kind], checked.head.numbers[kind]) for kind in _NUMBERED}
+    free = {kind: writer.reserve(table, kind, checked.head.numbers[kind]) for kind, table in _NUMBERED.items()}
     added, slots = dict(free), dict[str, int]()
     owner, done = "", 0
     for table, batch in batches(stream):

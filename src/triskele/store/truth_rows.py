@@ -102,9 +102,7 @@ class TruthRows(Rows):
 
     def count_current(self) -> int:
         """How many memories of the owner are current."""
-        [count] = self.one(f"SELECT count(*) FROM versions WHERE owner = ? AND known_to IS NULL{self.dialect.own}") or [
-            0
-        ]
+        [[count]] = self.all(f"SELECT count(*) FROM versions WHERE owner = ? AND known_to IS NULL{self.dialect.own}")
         return int(count)
 
     def additions_after(self, seq: int, batch: str) -> int | None:
