@@ -167,7 +167,7 @@ class PostgresShares:
         def change(connection: Connection, locked: frozenset[str]) -> Share:
             writer = PostgresWriter(connection, self._owner, timestamps.now(), batch, actor)
             share = work(writer)
-            writer.touched.update(_covered(writer, share))
+            writer.affected.update(_covered(writer, share))
             spread(writer, Performer(self._owner, actor, locked))
             return share
 
@@ -265,7 +265,7 @@ class Groups:
                 writer = PostgresWriter(connection, owner, timestamps.now(), batch, performer.named_for(owner))
                 with rows_of(connection, owner, user):
                     for share in _given(connection, owner):
-                        writer.touched.update(_covered(writer, share))
+                        writer.affected.update(_covered(writer, share))
                 spread(writer, performer, frozenset({user}))
 
         run_with_owner_locks(OwnerTransactions(self._connections, user), work)
@@ -302,9 +302,9 @@ def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
             rows = connection.execute("SELECT id, reader FROM shared_memories WHERE owner = %s", [owner]).fetchall()
             if not shares and not rows:
                 continue
-            writer.touched.update(str(id) for id, _ in rows)
+            writer.affected.update(str(id) for id, _ in rows)
             for share in shares:
-                writer.touched.update(_covered(writer, share))
+                writer.affected.update(_covered(writer, share))
                 if (share.grantee_kind, share.grantee) not in grantees:
                     _end_share(writer, share)
             readers = {*users, *(str(reader) for _, reader in rows)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple, TypedDict, Unpack
+from typing import NamedTuple
 
 from triskele.errors import BadInput, Conflict, NotFound, QuotaExceeded
 from triskele.store.derived_rows import drop_unused
@@ -33,15 +33,6 @@ from triskele.types import (
     is_raised,
     is_secret,
 )
-
-
-class EntryDetails(TypedDict, total=False):
-    """What a journal entry may tell besides its action and its id."""
-
-    version: int | None
-    previous: int | None
-    kind: str | None
-    other: str | None
 
 
 class _Counted(NamedTuple):
@@ -189,12 +180,20 @@ class Writer:
             raise NotFound(f"no memory {id}")
         return memory
 
-    def write_entry(self, action: Action, id: str, **details: Unpack[EntryDetails]) -> int:
+    def write_entry(
+        self,
+        action: Action,
+        id: str,
+        *,
+        version: int | None = None,
+        previous: int | None = None,
+        kind: str | None = None,
+        other: str | None = None,
+    ) -> int:
         """Write one journal entry and record it; its number."""
-        versions = [details.get("version"), details.get("previous")]
-        values = [action.value, id, *versions, details.get("kind"), details.get("other")]
-        seq = self._rows.insert_entry(self.at, [*values, self.batch, self.undoes, self.actor])
-        self.entries.append(WrittenEntry(seq, action, id, **details))
+        details = [id, version, previous, kind, other]
+        seq = self._rows.insert_entry(self.at, [action.value, *details, self.batch, self.undoes, self.actor])
+        self.entries.append(WrittenEntry(seq, action, id, version, previous, kind, other))
         return seq
 
     def _add(self, change: Add) -> Outcome:

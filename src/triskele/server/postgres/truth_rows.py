@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Unpack
+from typing import Any
 
 from triskele.server.postgres import postings
 from triskele.server.postgres.connections import HIDE_ACCOUNTS, SEE_ACCOUNTS, Bindings, Connection, OwnerTransactions
@@ -24,8 +24,8 @@ from triskele.store.rows import VERSION_COLUMNS
 from triskele.store.statements import Dialect, OwnerDatabase
 from triskele.store.truth_rows import TruthRows
 from triskele.store.values import Named
-from triskele.store.writer import EntryDetails, MemoryLimits, Writer
-from triskele.types import Action, LinkKind, Memory, Outcome, Scope
+from triskele.store.writer import MemoryLimits, Writer
+from triskele.types import LinkKind, Memory, Outcome, Scope
 
 # A version as a reader sees it.
 READ_COLUMNS = f"{VERSION_COLUMNS}, shared_by"
@@ -242,7 +242,7 @@ class PostgresOwner(OwnerDatabase):
 
 
 class PostgresWriter(Writer):
-    """A writer that records in `touched` the memories that it changed so far."""
+    """A writer of memories that others may read; in `affected` are those that change without a journal entry."""
 
     def __init__(
         self,
@@ -256,22 +256,21 @@ class PostgresWriter(Writer):
     ) -> None:
         self.connection = connection
         self.rows = PostgresRows(connection, owner)
-        self.touched: set[str] = set()
+        self.affected: set[str] = set()
         super().__init__(self.rows, at, batch, actor, undoes, limits)
 
     def acting_for(self, owner: str, *, actor: str, undoes: int | None) -> PostgresWriter:
         """The same transaction in the rows of another owner."""
         return PostgresWriter(self.connection, owner, self.at, self.batch, actor, undoes, self._limits)
 
-    def write_entry(self, action: Action, id: str, **details: Unpack[EntryDetails]) -> int:
-        """Write one journal entry and record it; its number."""
-        seq = super().write_entry(action, id, **details)
-        entry = self.entries[-1]
-        self.touched.update((id,) if entry.other is None or entry.kind is None else (id, entry.other))
-        return seq
+    @property
+    def touched(self) -> set[str]:
+        """The memories of which readers may now see something else."""
+        linked = {entry.other for entry in self.entries if entry.kind is not None and entry.other is not None}
+        return {entry.id for entry in self.entries} | linked | self.affected
 
     def _make_private(self, id: str) -> Outcome:
-        self.touched.add(id)
+        self.affected.add(id)
         return super()._make_private(id)
 
 
