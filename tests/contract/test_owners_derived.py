@@ -10,7 +10,8 @@ import pytest
 from contract import owner_walk
 
 from triskele.store.corpus_protocol import CorpusStore
-from triskele.store.derived_rows import DocumentStore, JobStore, ModelStore, VectorStore
+from triskele.store.derived_rows import JobStore, ModelStore, VectorStore
+from triskele.store.documents import DocumentStore
 from triskele.store.name_rows import NameStore
 from triskele.store.owner import OwnerStore, Store
 from triskele.store.sharing import ShareStore

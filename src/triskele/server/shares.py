@@ -21,7 +21,7 @@ from triskele.server.postgres.connections import (
     OwnerTransactions,
 )
 from triskele.server.postgres.truth_rows import PostgresOwner, PostgresWriter
-from triskele.store.derived_rows import DocumentStore
+from triskele.store.documents import DocumentStore
 from triskele.store.values import Document
 from triskele.text import timestamps
 from triskele.text.ids import new_batch

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from triskele.errors import BadInput
 from triskele.replies import Census
-from triskele.store.archive import ArchiveStore
-from triskele.store.corpus_protocol import CorpusStore
-from triskele.store.derived_rows import DocumentStore, JobStore, ModelStore, VectorStore
+from triskele.store.derived_rows import JobStore, ModelStore, VectorStore
+from triskele.store.documents import DocumentStore
 from triskele.store.name_rows import NameStore
 from triskele.store.rows import (
     FOLDERS,
@@ -26,12 +25,16 @@ from triskele.store.rows import (
     to_link,
     to_memory,
 )
-from triskele.store.sharing import OwnerShares
 from triskele.store.statements import NEWEST_ENTRY, Dialect, OwnerDatabase
 from triskele.store.usage import UsageStore
 from triskele.store.values import START, ChangePage, Cursor, FolderRow, Heads, IntegrityIssue, LostWrites, SealedRow
 from triskele.text.timestamps import to_micros
 from triskele.types import USER, Change, JournalEntry, Link, LinkKind, Memory, Outcome, Scope, Sealed, Sort
+
+if TYPE_CHECKING:
+    from triskele.store.archive import ArchiveStore
+    from triskele.store.corpus_protocol import CorpusStore
+    from triskele.store.sharing import OwnerShares
 
 # A condition on rows, and the values of its marks.
 Condition = tuple[str, list[Any]]

@@ -9,7 +9,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from triskele.store.derived_rows import DOCUMENT_COLUMNS, drop_hosted_vectors, queue_version
+from triskele.store.derived_rows import drop_hosted_vectors, queue_version
+from triskele.store.documents import DOCUMENT_COLUMNS
 from triskele.store.rows import (
     FOLDERS,
     JOURNAL_COLUMNS,
