@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -212,8 +212,8 @@ def _links(values: Iterable[Sequence[str]]) -> Links:
 
 def plain_record(record: Record) -> dict[str, Any]:
     """A record as a JSON value."""
-    values = {each.name: getattr(record, each.name) for each in fields(Record)}
-    return {name: timestamps.to_text(value) if isinstance(value, datetime) else value for name, value in values.items()}
+    values = asdict(record).items()
+    return {name: timestamps.to_text(value) if isinstance(value, datetime) else value for name, value in values}
 
 
 def _record(values: Mapping[str, Any]) -> Record:

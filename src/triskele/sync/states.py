@@ -323,12 +323,7 @@ def checked(memory: Memory, settings: MemorySettings) -> Memory:
         raise BadInput(reason)
     refuse_secret_labels(labels_of(memory))
     text = validation.check_content(memory.content, settings)
-    cleaned = replace(
-        memory,
-        content=text,
-        content_hash=content_hash(text),
-        **checked_details(memory, settings),
-    )
+    cleaned = replace(memory, content=text, content_hash=content_hash(text), **checked_details(memory, settings))
     validation.check_consistent(cleaned)
     return cleaned
 
