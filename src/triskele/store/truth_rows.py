@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from triskele.store.derived_rows import drop_hosted_vectors, queue_version
-from triskele.store.documents import DOCUMENT_COLUMNS
 from triskele.store.rows import (
     FOLDERS,
     JOURNAL_COLUMNS,
@@ -33,15 +32,6 @@ from triskele.text.ids import content_hash
 from triskele.text.timestamps import to_micros
 from triskele.types import CONTEXT, Action, Link, Memory, Sensitivity
 
-# The tables whose rows have a hash: what names a row, the columns under the hash, and what makes it.
-GUARDED = (
-    ("versions", "id", VERSION_COLUMNS, version_hash),
-    ("links", "source", f"owner, {LINK_COLUMNS}", row_hash),
-    ("journal", "seq", f"owner, {JOURNAL_COLUMNS}", row_hash),
-    ("documents", "key", f"owner, {DOCUMENT_COLUMNS}", row_hash),
-    ("secrets", "id", f"owner, {SEALED_COLUMNS}", row_hash),
-    ("places", "place", f"owner, {PLACE_COLUMNS}", row_hash),
-)
 _SAME_CONTEXT = " AND ".join(f"{name} IS NOT DISTINCT FROM ?" for name in CONTEXT)
 
 

@@ -62,6 +62,11 @@ def every_owner(connection: Connection) -> list[str]:
     return owners
 
 
+def become(connection: Connection, owner: str) -> None:
+    """Let a transaction read and write the rows of another owner from now on."""
+    connection.execute("SELECT set_config('triskele.owner', %s, true)", [owner])
+
+
 class Connections:
     """A pool of connections to one database; opening it brings the database up to this version.
 
@@ -91,6 +96,12 @@ class Connections:
             yield connection, rows
         finally:
             give_back(self._pool, connection)
+
+    @contextmanager
+    def as_of_now(self) -> Iterator[Connection]:
+        """A transaction that reads the database as of one moment, for one owner after the other."""
+        with explain(self.address), self.transaction(SNAPSHOT, "") as (connection, _):
+            yield connection
 
     @contextmanager
     def accounts(self) -> Iterator[Connection]:

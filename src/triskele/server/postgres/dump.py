@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from triskele.errors import BEFORE_RELEASE, BadInput, StoreDamaged, StoreNewer, StoreOlder, StoreUnavailable
-from triskele.server.postgres.connections import Connection
+from triskele.server.postgres.connections import Connection, become
 from triskele.server.postgres.migrations import DERIVED, MIGRATIONS, OLD_STEPS, OWNED, STEPS
 from triskele.text.files import disk_errors, settle_folder
 
@@ -137,7 +137,7 @@ def _pass_numbers(connection: Connection, table: str, column: str, owners: list[
     """Let the next number of a table follow the highest of all owners, and never fall back."""
     highest = 0
     for owner in owners:
-        connection.execute("SELECT set_config('triskele.owner', %s, true)", [owner])
+        become(connection, owner)
         row = connection.execute(f"SELECT coalesce(max({column}), 0) FROM {table}").fetchone()
         highest = max(highest, int(row[0]) if row else 0)
     connection.execute(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count as counter
 from pathlib import Path
 from typing import Any
@@ -18,52 +19,22 @@ from triskele.errors import Conflict, StoreDamaged, StoreUnavailable
 from triskele.server import shares
 from triskele.server.postgres import dump, migrations
 from triskele.server.postgres.connections import (
-    SNAPSHOT,
     Connection,
     Connections,
     OwnerTransactions,
+    become,
     every_owner,
     explain,
 )
 from triskele.server.postgres.migrations import EMBEDDINGS, SCHEMA
-from triskele.server.postgres.truth_rows import UNSCRUBBED
+from triskele.server.postgres.truth_rows import DIALECT, UNSCRUBBED
+from triskele.store import integrity
 from triskele.store.archive import Values
-from triskele.store.truth_rows import GUARDED
 from triskele.store.values import IntegrityIssue, LostWrites
 from triskele.text import timestamps
-from triskele.text.ids import content_hash
 from triskele.types import Action
 
-_KNOWN = "SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links."
-_DANGLING = f"""
-SELECT source, kind, target FROM links
-WHERE owner = %s AND (NOT EXISTS ({_KNOWN}source) OR NOT EXISTS ({_KNOWN}target))
-"""
-_MISPLACED = """
-SELECT id, version, 'its sealed text is missing' FROM versions WHERE owner = %(owner)s AND sensitivity = 'secret'
-AND NOT EXISTS (SELECT 1 FROM secrets WHERE secrets.owner = versions.owner AND secrets.id = versions.id
-                AND secrets.version = versions.version)
-UNION ALL SELECT id, version, 'has a sealed text and is no secret' FROM secrets WHERE owner = %(owner)s
-AND NOT EXISTS (SELECT 1 FROM versions WHERE secrets.owner = versions.owner AND secrets.id = versions.id
-                AND secrets.version = versions.version AND sensitivity = 'secret')
-"""
-_UNTOLD = """
-SELECT id, version FROM versions WHERE owner = %s AND shared_by IS NULL AND NOT EXISTS (
-    SELECT 1 FROM journal
-    WHERE journal.owner = versions.owner AND journal.id = versions.id AND journal.version = versions.version
-) LIMIT 20
-"""
-# An erasure takes every version, and so does the end of a share; a sealing notes one, and puts the versions back.
-_UNKEPT = """
-SELECT DISTINCT id, version FROM journal AS told
-WHERE owner = %s AND version IS NOT NULL AND link_kind IS NULL AND NOT EXISTS (
-    SELECT 1 FROM versions AS kept
-    WHERE kept.owner = told.owner AND kept.id = told.id AND kept.version = told.version
-) AND NOT EXISTS (
-    SELECT 1 FROM journal WHERE journal.owner = told.owner AND journal.id = told.id
-    AND journal.action IN ('erased', 'unshared')
-) LIMIT 20
-"""
+_OWNED = "owner = %(owner)s"
 _OUT_OF_REACH = (
     "the write-ahead log of Postgres and its archive, until they are recycled",
     "replicas, until they have replayed the log",
@@ -89,14 +60,13 @@ class PostgresMaintenance:
 
     def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
         """What is wrong with the truth; `deep` recomputes every hash."""
-        with self._as_of_now() as connection:
-            return [issue for owner in every_owner(connection) for issue in _issues(connection, owner, deep=deep)]
+        with self._connections.as_of_now() as connection:
+            return _issues(connection, every_owner(connection), deep=deep)
 
     def backup(self, target: Path) -> None:
         """Write every row, as of one moment, to a new file; a damaged store gives no backup."""
-        with self._as_of_now() as connection:
-            issues = [issue for owner in every_owner(connection) for issue in _issues(connection, owner, deep=True)]
-            if issues:
+        with self._connections.as_of_now() as connection:
+            if issues := _issues(connection, every_owner(connection), deep=True):
                 raise StoreDamaged(
                     f"the store {self._connections.address} is damaged ({issues[0].subject}: {issues[0].problem}):"
                     " no backup was written"
@@ -109,7 +79,7 @@ class PostgresMaintenance:
         owners = dump.verify(source)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         previous = self._folder / f"before-restore-{timestamps.now():%Y%m%dT%H%M%S%f}.backup"
-        with self._as_of_now() as connection:
+        with self._connections.as_of_now() as connection:
             _write(connection, previous)
         with explain(self._connections.address), self._connections.direct() as connection, connection.transaction():
             connection.execute("SELECT set_config('search_path', %s, true)", [f"{SCHEMA}, public"])
@@ -117,8 +87,7 @@ class PostgresMaintenance:
             shares.settle_restored(connection, owners)
             # A new epoch invalidates the stamp of every derived index.
             migrations.note(connection, migrations.EPOCH, migrations.new_epoch(connection))
-            issues = [issue for owner in owners for issue in _issues(_as(connection, owner), owner, deep=True)]
-            if issues:
+            if issues := _issues(connection, owners, deep=True):
                 raise StoreDamaged(f"the backup {source} is damaged ({issues[0].problem}): nothing was changed")
         return previous
 
@@ -139,7 +108,7 @@ class PostgresMaintenance:
 
     def earlier_copies(self) -> list[Path]:
         """The copies that may hold erased memories: what restores replaced, and backups made from here."""
-        with self._as_of_now() as connection:
+        with self._connections.as_of_now() as connection:
             rows = connection.execute("SELECT substr(name, 8) FROM meta WHERE starts_with(name, 'backup ')").fetchall()
         return [*self._kept(), *(Path(name) for (name,) in rows if Path(name).is_file())]
 
@@ -155,7 +124,7 @@ class PostgresMaintenance:
         """Rewrite the tables that hold texts: no byte of deleted rows stays in their files."""
         with explain(self._connections.address):
             vacuum_tables(self._connections, full=True)
-        with self._as_of_now() as connection:
+        with self._connections.as_of_now() as connection:
             owners = every_owner(connection)
         for owner in owners:
             with self._connections.transaction("BEGIN", owner) as (connection, _):
@@ -165,11 +134,12 @@ class PostgresMaintenance:
     def is_scrubbed(self) -> bool:
         """Whether the tables were vacuumed after every erasure so far."""
         sql = "SELECT 1 FROM marks WHERE owner = %s AND name = %s"
-        with self._as_of_now() as connection:
-            marked = [
-                _as(connection, owner).execute(sql, [owner, UNSCRUBBED]).fetchone() for owner in every_owner(connection)
-            ]
-        return not any(marked)
+        with self._connections.as_of_now() as connection:
+            for owner in every_owner(connection):
+                become(connection, owner)
+                if connection.execute(sql, [owner, UNSCRUBBED]).fetchone():
+                    return False
+        return True
 
     def _kept(self) -> list[Path]:
         return sorted(self._folder.glob(_BEFORE_RESTORE))
@@ -179,22 +149,10 @@ class PostgresMaintenance:
             connection.execute("SELECT set_config('search_path', %s, true)", [SCHEMA])
             migrations.note(connection, f"backup {target.absolute()}", "")
 
-    @contextmanager
-    def _as_of_now(self) -> Iterator[Connection]:
-        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        with explain(self._connections.address), self._connections.transaction(begin, "") as (connection, _):
-            yield connection
-
-
-def _as(connection: Connection, owner: str) -> Connection:
-    """The same transaction, reading the rows of another owner from now on."""
-    connection.execute("SELECT set_config('triskele.owner', %s, true)", [owner])
-    return connection
-
 
 def _write(connection: Connection, target: Path) -> None:
     def rows_of(owner: str, table: str) -> Iterator[dict[str, Any]]:
-        _as(connection, owner)
+        become(connection, owner)
         with connection.cursor(f"dump_{table}", row_factory=dict_row) as cursor:
             cursor.execute(f"SELECT * FROM {table} WHERE owner = %s ORDER BY {_order(table)}", [owner])
             yield from cursor
@@ -207,41 +165,22 @@ def _order(table: str) -> str:
     return dump.NUMBERED.get(table, "1, 2, 3")
 
 
-def _issues(connection: Connection, owner: str, *, deep: bool) -> list[IntegrityIssue]:
-    _as(connection, owner)
-    issues = [
-        IntegrityIssue(f"link {source} {kind} {target}", "points to a memory that does not exist")
-        for source, kind, target in connection.execute(_DANGLING, [owner]).fetchall()
-    ]
-    issues += _misplaced_secrets(connection, owner)
-    return issues + ([*_wrong_hashes(connection, owner), *_broken_journal(connection, owner)] if deep else [])
+def _issues(connection: Connection, owners: Iterable[str], *, deep: bool) -> list[IntegrityIssue]:
+    issues: list[IntegrityIssue] = []
+    for owner in owners:
+        become(connection, owner)
+        read = partial(_read, connection, owner)
+        issues += integrity.misplaced(read, _OWNED)
+        if deep:
+            issues += integrity.wrong_hashes(read, _OWNED)
+            issues += integrity.broken_journal(read, _OWNED, DIALECT.own)
+    return issues
 
 
-def _misplaced_secrets(connection: Connection, owner: str) -> list[IntegrityIssue]:
-    """Secrets of an owner without a sealed text, and sealed texts without a secret."""
-    rows = connection.execute(_MISPLACED, {"owner": owner}).fetchall()
-    return [IntegrityIssue(f"memory {id} version {version}", str(problem)) for id, version, problem in rows]
-
-
-def _wrong_hashes(connection: Connection, owner: str) -> Iterator[IntegrityIssue]:
-    for table, name, columns, made_hash in GUARDED:
-        with connection.cursor(f"check_{table}") as cursor:
-            cursor.execute(f"SELECT {name}, row_hash, {columns} FROM {table} WHERE owner = %s", [owner])
-            for label, stored, *values in cursor:
-                if stored != made_hash(values):
-                    yield IntegrityIssue(f"{table} {label}", "the row is not what was written (its hash differs)")
-    with connection.cursor("check_contents") as cursor:
-        cursor.execute("SELECT id, content, content_hash FROM versions WHERE owner = %s", [owner])
-        for id, content, stored in cursor:
-            if stored != content_hash(content):
-                yield IntegrityIssue(f"versions {id}", "the content is not what was written (its hash differs)")
-
-
-def _broken_journal(connection: Connection, owner: str) -> Iterator[IntegrityIssue]:
-    """Versions and entries that do not belong to each other."""
-    for sql, problem in ((_UNTOLD, "is in no journal entry"), (_UNKEPT, "is in the journal and not stored")):
-        for id, version in connection.execute(sql, [owner]).fetchall():
-            yield IntegrityIssue(f"memory {id} version {version}", problem)
+def _read(connection: Connection, owner: str, sql: str) -> Iterator[Sequence[Any]]:
+    with connection.cursor("check") as cursor:
+        cursor.execute(sql, {"owner": owner})
+        yield from cursor
 
 
 def vacuum(transactions: OwnerTransactions, done: str) -> None:
@@ -294,7 +233,7 @@ class PostgresArchive:
     @contextmanager
     def reading(self) -> Iterator[_ArchiveReader]:
         """Read the database as of one moment."""
-        with explain(self._connections.address), self._connections.transaction(SNAPSHOT, "") as (connection, _):
+        with self._connections.as_of_now() as connection:
             yield _ArchiveReader(connection)
 
     @contextmanager
@@ -319,7 +258,7 @@ class _ArchiveReader:
         return every_owner(self._connection)
 
     def rows(self, owner: str, sql: str) -> Iterator[Sequence[Any]]:
-        _become(self._connection, owner)
+        become(self._connection, owner)
         with self._connection.cursor(f"archive_{next(self._names)}") as cursor:
             cursor.itersize = _PAGE
             cursor.execute((_OWN + sql).replace("{owner}", "%(owner)s"), {"owner": owner})
@@ -346,7 +285,7 @@ class _ArchiveWriter:
         return taken
 
     def begin(self, owner: str, tables: Iterable[str]) -> None:
-        _become(self._connection, owner)
+        become(self._connection, owner)
         self._connection.execute("INSERT INTO owners VALUES (%s) ON CONFLICT DO NOTHING", [owner])
         if self._connection.execute("SELECT 1 FROM journal WHERE owner = %s LIMIT 1", [owner]).fetchone():
             raise Conflict(f"the store has memories of {owner!r}: an archive goes where its owner has none")
@@ -360,7 +299,3 @@ class _ArchiveWriter:
             self._connection.cursor().executemany(sql, [[row[name] for name in names] for row in rows])
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             raise ValueError(f"rows that {table} refuses") from error
-
-
-def _become(connection: Connection, owner: str) -> None:
-    connection.execute("SELECT set_config('triskele.owner', %s, true)", [owner])

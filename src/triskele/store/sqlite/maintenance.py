@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -23,44 +24,24 @@ from triskele.errors import (
     StoreUnavailable,
     TriskeleError,
 )
-from triskele.store.archive import Values
+from triskele.store import integrity
 from triskele.store.sqlite import copies, lost_writes
 from triskele.store.sqlite.database import Database, explain
 from triskele.store.sqlite.schema import is_empty, refuse_other_format
 from triskele.store.sqlite.store_file import replace
 from triskele.store.sqlite.truth_rows import UNSCRUBBED, SqliteRows
-from triskele.store.truth_rows import GUARDED
 from triskele.store.values import IntegrityIssue, LostWrites, WrittenEntry
 from triskele.store.writer import Writer
 from triskele.text import timestamps
 from triskele.text.files import settle_folder
-from triskele.text.ids import content_hash
 from triskele.text.timestamps import from_micros
 from triskele.types import USER, Action
 
-_DANGLING = """
-SELECT source, kind, target FROM links
-WHERE NOT EXISTS (SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links.source)
-   OR NOT EXISTS (SELECT 1 FROM versions WHERE versions.owner = links.owner AND versions.id = links.target)
-"""
-_UNTOLD = """
-SELECT id, version FROM versions
-WHERE NOT EXISTS (
-    SELECT 1 FROM journal
-    WHERE journal.owner = versions.owner AND journal.id = versions.id AND journal.version = versions.version
-) LIMIT 20
-"""
-# An erasure takes every version; a sealing notes one, and puts the versions back.
-_UNKEPT = """
-SELECT DISTINCT id, version FROM journal AS told
-WHERE version IS NOT NULL AND link_kind IS NULL
-AND NOT EXISTS (
-    SELECT 1 FROM versions AS kept
-    WHERE kept.owner = told.owner AND kept.id = told.id AND kept.version = told.version
-) AND NOT EXISTS (
-    SELECT 1 FROM journal WHERE journal.owner = told.owner AND journal.id = told.id AND journal.action = 'erased'
-) LIMIT 20
-"""
+if TYPE_CHECKING:
+    from triskele.store.archive import Values
+
+# A check is of the rows of all owners.
+_OF_ALL = "true"
 _KNOWN = "SELECT 1 FROM versions WHERE owner = ? AND id = ?"
 # A store with more free pages than this part of it is rewritten without them.
 _MOST_FREE = 1 / 4
@@ -89,7 +70,7 @@ class SqliteMaintenance:
             copies.note_backup(connection, target)
         with explain(target), copies.staging(copies.BACKUP, target.parent) as folder:
             staged = folder / target.name
-            with _closing(apsw.Connection(str(staged))) as copy:
+            with closing(apsw.Connection(str(staged))) as copy:
                 self._copy_to(copy)
                 copy.pragma("journal_mode", "delete")
             staged.chmod(0o600)
@@ -118,7 +99,7 @@ class SqliteMaintenance:
             try:
                 with explain(path):
                     self.backup(previous)
-                    with _closing(apsw.Connection(str(staged))) as copy:
+                    with closing(apsw.Connection(str(staged))) as copy:
                         _copy_pages(copy, self._database.connection())
                     self._database.forget_kept()
                 return previous
@@ -202,7 +183,7 @@ def replace_damaged(path: Path, source: Path, *, timeout_s: float) -> Path | Non
 
 def _keep_lost(staged: Path, path: Path) -> None:
     """Keep what the damaged store acknowledged and the backup lacks."""
-    with _closing(apsw.Connection(str(staged))) as copy:
+    with closing(apsw.Connection(str(staged))) as copy:
         lost_writes.keep(copy, path)
 
 
@@ -245,7 +226,7 @@ def _verified(source: Path, path: Path) -> Iterator[Path]:
             # The log next to a copied store holds data that is in no other file.
             if (log := source.with_name(source.name + "-wal")).is_file():
                 shutil.copyfile(log, staged.with_name(staged.name + "-wal"))
-            with _of_backup(source), _closing(apsw.Connection(str(staged))) as copy:
+            with _of_backup(source), closing(apsw.Connection(str(staged))) as copy:
                 _prepare(copy, source)
             staged.chmod(0o600)
             _sync(staged)
@@ -292,48 +273,22 @@ def check(connection: apsw.Connection, *, deep: bool) -> list[IntegrityIssue]:
     pragma = "integrity_check" if deep else "quick_check"
     messages = [str(row[0]) for row in connection.execute(f"PRAGMA {pragma}(20)")]
     findings = [IntegrityIssue("database", line) for line in messages if line != "ok"]
-    findings += [
-        IntegrityIssue(f"link {source} {kind} {target}", "points to a memory that does not exist")
-        for source, kind, target in connection.execute(_DANGLING)
-    ]
-    findings += _misplaced_secrets(connection)
-    return findings + ([*_wrong_hashes(connection), *_broken_journal(connection)] if deep else [])
+    findings += integrity.misplaced(connection.execute, _OF_ALL)
+    if deep:
+        findings += integrity.wrong_hashes(partial(_readable, connection), _OF_ALL)
+        findings += _absent_entries(connection)
+        findings += integrity.broken_journal(connection.execute, _OF_ALL)
+    return findings
 
 
-def _misplaced_secrets(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
-    """Secrets without a sealed text, and sealed texts without a secret, of all owners."""
-    same = "secrets.owner = versions.owner AND secrets.id = versions.id AND secrets.version = versions.version"
-    for id, version, problem in connection.execute(
-        "SELECT id, version, 'its sealed text is missing' FROM versions WHERE sensitivity = 'secret'"
-        f" AND NOT EXISTS (SELECT 1 FROM secrets WHERE {same})"
-        " UNION ALL SELECT id, version, 'has a sealed text and is no secret' FROM secrets WHERE NOT EXISTS"
-        f" (SELECT 1 FROM versions WHERE {same} AND sensitivity = 'secret')"
-    ).fetchall():
-        yield IntegrityIssue(f"memory {id} version {version}", str(problem))
-
-
-def _wrong_hashes(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
-    for table, name, columns, made_hash in GUARDED:
-        for label, stored, *values in _readable(connection, f"SELECT {name}, row_hash, {columns} FROM {table}"):
-            if stored != made_hash(values):
-                yield IntegrityIssue(f"{table} {label}", "the row is not what was written (its hash differs)")
-    for id, content, stored in _readable(connection, "SELECT id, content, content_hash FROM versions"):
-        if stored != content_hash(str(content)):
-            yield IntegrityIssue(f"versions {id}", "the content is not what was written (its hash differs)")
-
-
-def _broken_journal(connection: apsw.Connection) -> Iterator[IntegrityIssue]:
-    """Entries that are missing from the journal, and versions and entries that do not belong to each other."""
+def _absent_entries(connection: apsw.Connection) -> list[IntegrityIssue]:
     # One statement: between two of them another process may write an entry.
     sequence = "(SELECT max(seq) FROM sqlite_sequence WHERE name = 'journal')"
     counts = connection.execute(f"SELECT count(*), min(seq), max(seq), {sequence} FROM journal").fetchone()
     count, first, last, given_out = counts or (0, 0, 0, 0)
     # Numbers are given out one by one, and entries are never removed.
-    if (absent := max(given_out or 0, last or 0) - (first or 1) + 1 - count) > 0:
-        yield IntegrityIssue("journal", f"{absent} of its entries missing")
-    for sql, problem in ((_UNTOLD, "is in no journal entry"), (_UNKEPT, "is in the journal and not stored")):
-        for id, version in connection.execute(sql):
-            yield IntegrityIssue(f"memory {id} version {version}", problem)
+    absent = max(given_out or 0, last or 0) - (first or 1) + 1 - count
+    return [IntegrityIssue("journal", f"{absent} of its entries missing")] if absent > 0 else []
 
 
 def _readable(connection: apsw.Connection, sql: str) -> Iterator[Sequence[Any]]:
@@ -353,14 +308,6 @@ def _copy_pages(source: apsw.Connection, target: apsw.Connection) -> None:
         # All at once: in smaller steps every write of another process would start the copy again.
         while not steps.done:
             steps.step(-1)
-
-
-@contextmanager
-def _closing(connection: apsw.Connection) -> Iterator[apsw.Connection]:
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 def scrub(connection: apsw.Connection, done: str = "erased") -> None:
