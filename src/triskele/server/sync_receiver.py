@@ -181,8 +181,7 @@ def _is_open(memory: Memory | None) -> bool:
 def _end_withdrawals(access: StoreAccess, ids: Sequence[str]) -> None:
     """Erase what an earlier push closed and marked, and was stopped before it erased."""
     store = access.store
-    marks = store.documents.some(_WITHDRAWN, ids) if ids else {}
-    memories = states.latest(store, sorted(marks)) if marks else {}
+    memories = states.latest(store, sorted(store.documents.some(_WITHDRAWN, ids)))
     left = [id for id, memory in memories.items() if not _is_open(memory) and _is_half_withdrawn(store, memory)]
     if left:
         access.acting_as(states.WITHDRAWAL).erase(*left)
@@ -238,7 +237,7 @@ class _Receiver:
     def _erased(self, items: Sequence[SyncItem]) -> list[PushResult]:
         """Erase a memory regardless of its base; a withdrawn one is erased again, for laptops that kept it."""
         ids = [item.id for item in items]
-        memories = states.latest(self._store, ids) if ids else {}
+        memories = states.latest(self._store, ids)
         marked = self._store.documents.some(_WITHDRAWN, ids).keys() - memories.keys()
         if marked:
             # The journal records erasures only of existing memories.
@@ -251,9 +250,7 @@ class _Receiver:
     def _withdrawn(self, items: Sequence[SyncItem]) -> list[PushResult]:
         """Erase a memory that became private on a laptop, unless it was changed here: that change would be lost."""
         ids = [item.id for item in items]
-        memories, marks = (
-            (states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)) if ids else ({}, {})
-        )
+        memories, marks = states.latest(self._store, ids), self._store.documents.some(_WITHDRAWN, ids)
         results, taken_back = [], list[str]()
         for item in items:
             memory = memories.get(item.id)

@@ -50,8 +50,8 @@ class DocumentStore:
 
     def some(self, kind: str, keys: Iterable[str]) -> dict[str, Any]:
         """The values under some keys of a kind, ordered by key; unknown keys are left out."""
-        dialect = self._database.dialect
-        return self._read(kind, f"AND key {dialect.listed}", list(keys))
+        wanted = list(keys)
+        return self._read(kind, f"AND key {self._database.dialect.listed}", wanted) if wanted else {}
 
     def get(self, kind: str, key: str) -> Any:
         """One value, or None."""

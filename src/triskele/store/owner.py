@@ -224,7 +224,8 @@ class OwnerStore(ABC):
         select, unindexed = f"SELECT row, {self._COLUMNS} FROM versions WHERE", self._dialect.unindexed
         if ids is not None:
             sql = f"{select} owner = ? AND id {self._dialect.listed} ORDER BY {unindexed}row"
-            yield from ((row[0], to_memory(row[1:])) for row in self._owner_database.all(sql, list(ids)))
+            rows = self._owner_database.all(sql, list(ids)) if ids else ()
+            yield from ((row[0], to_memory(row[1:])) for row in rows)
             return
         last = 0
         # Pages instead of one open statement: a slow consumer must not hold a transaction.

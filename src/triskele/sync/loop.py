@@ -186,7 +186,7 @@ class Sync:
 
     def _untied(self, withdrawn: Sequence[str]) -> dict[str, SyncedState]:
         """The synced states without links to withdrawn memories: if these come back, the links count as new."""
-        sources = {link.source for link in self._store.links(withdrawn)} if withdrawn else set()
+        sources = {link.source for link in self._store.links(withdrawn)}
         agreed = self._notes.agreed(sources)
         return {
             id: replace(each, links=frozenset(tie for tie in each.links if tie[1] not in withdrawn))

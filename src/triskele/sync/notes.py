@@ -62,7 +62,7 @@ class Notes:
         """Change some of the state."""
         before = self.state()
         if before | values != before:
-            self._documents.put(STATE, {_STATE_KEY: Document(before | values)})
+            self._put(STATE, {_STATE_KEY: Document(before | values)})
 
     def count_sent(self, changes: int) -> None:
         """Add to the number of changes that were pushed in all."""
@@ -79,7 +79,7 @@ class Notes:
     def start_over(self) -> None:
         """Forget the synced states, because the server no longer has them."""
         for kind in (SYNCED, WAITING, CONFLICTS, TAKING):
-            self._documents.delete(kind, list(self._documents.all(kind)))
+            self._forget(kind)
         self.put_state(pulled="", pushed="")
 
     def queue(self) -> tuple[dict[str, str], Cursor]:
@@ -103,32 +103,29 @@ class Notes:
     def agreed(self, ids: Iterable[str]) -> dict[str, SyncedState]:
         """What was agreed on for some memories."""
         wanted = sorted(set(ids))
-        documents = self._documents.some(SYNCED, wanted) if wanted else {}
+        documents = self._documents.some(SYNCED, wanted)
         return {id: _agreed(documents[id]) if id in documents else NEVER for id in wanted}
 
     def put_agreed(self, agreed: Mapping[str, SyncedState]) -> None:
         """Note what is agreed on now."""
         before = self.agreed(agreed)
-        changed = {id: each for id, each in agreed.items() if each != before[id]}
-        if changed:
-            self._documents.put(SYNCED, {id: Document(_values(each)) for id, each in changed.items()})
+        changed = {id: Document(_values(each)) for id, each in agreed.items() if each != before[id]}
+        self._put(SYNCED, changed)
 
     def put_taking(self, agreed: Mapping[str, SyncedState]) -> str:
         """Note what will be agreed on by a batch of changes, and give it a name; `begin` sees whether it was made."""
         batch = new_batch()
         if agreed:
-            self._documents.put(TAKING, {batch: Document({id: _values(each) for id, each in agreed.items()})})
+            self._put(TAKING, {batch: Document({id: _values(each) for id, each in agreed.items()})})
         return batch
 
     def forget_taking(self) -> None:
         """What was taken is noted as agreed on."""
-        if documents := self._documents.all(TAKING):
-            self._documents.delete(TAKING, list(documents))
+        self._forget(TAKING)
 
-    def waiting(self, ids: Sequence[str] | None = None) -> dict[str, str]:
+    def waiting(self) -> dict[str, str]:
         """Why memories wait."""
-        documents = self._documents.all(WAITING) if ids is None else self._documents.some(WAITING, ids)
-        return {id: value["reason"] for id, value in documents.items()}
+        return {id: value["reason"] for id, value in self._documents.all(WAITING).items()}
 
     def left_links(self) -> dict[str, Links]:
         """The links of the server that could not be opened here."""
@@ -138,14 +135,12 @@ class Notes:
     def put_waiting(self, reasons: Mapping[str, str], links: Mapping[str, Links] | None = None) -> None:
         """Note why memories wait."""
         left = links or {}
-        documents = {id: {"reason": why, "links": sorted(left.get(id, ()))} for id, why in reasons.items()}
-        if documents:
-            self._documents.put(WAITING, {id: Document(value) for id, value in documents.items()})
+        values = {id: {"reason": why, "links": sorted(left.get(id, ()))} for id, why in reasons.items()}
+        self._put(WAITING, {id: Document(value) for id, value in values.items()})
 
     def forget_waiting(self, ids: Sequence[str]) -> None:
         """Some memories wait no more."""
-        if waiting := self.waiting(ids):
-            self._documents.delete(WAITING, list(waiting))
+        self._forget(WAITING, ids)
 
     def conflicts(self, ids: Sequence[str] | None = None) -> dict[str, Any]:
         """The conflicts, by memory."""
@@ -153,13 +148,21 @@ class Notes:
 
     def put_conflicts(self, conflicts: Mapping[str, Document]) -> None:
         """Keep the server's version in addition to that of this machine."""
-        if conflicts:
-            self._documents.put(CONFLICTS, conflicts)
+        self._put(CONFLICTS, conflicts)
 
     def forget_conflicts(self, ids: Sequence[str]) -> None:
         """Some conflicts are settled."""
-        if conflicts := self.conflicts(ids):
-            self._documents.delete(CONFLICTS, list(conflicts))
+        self._forget(CONFLICTS, ids)
+
+    def _put(self, kind: str, documents: Mapping[str, Document]) -> None:
+        """Write documents of a kind, if there are any."""
+        if documents:
+            self._documents.put(kind, documents)
+
+    def _forget(self, kind: str, ids: Sequence[str] | None = None) -> None:
+        """Delete documents of a kind; write nothing if there are none."""
+        if documents := self._documents.all(kind) if ids is None else self._documents.some(kind, ids):
+            self._documents.delete(kind, list(documents))
 
 
 def conflicts(store: OwnerStore) -> list[Proposal]:

@@ -208,14 +208,14 @@ def latest(store: OwnerStore, ids: Sequence[str]) -> dict[str, Memory]:
 def touched(store: OwnerStore, entries: Iterable[JournalEntry]) -> dict[str, str]:
     """The memories that journal entries concern, with who changed each last; also those that are linked to them."""
     actors = {entry.id: entry.actor.removeprefix(_ACTOR) for entry in entries if entry.action is not Action.BOUND}
-    linked = {link.source: "" for link in store.links(sorted(actors))} if actors else {}
+    linked = {link.source: "" for link in store.links(sorted(actors))}
     return linked | actors
 
 
 def links_of(store: OwnerStore, ids: Sequence[str]) -> dict[str, Links]:
     """The links that lead from each of some memories to others."""
     linked: dict[str, set[tuple[str, str]]] = {id: set() for id in ids}
-    for link in store.links(ids) if ids else ():
+    for link in store.links(ids):
         if link.source in linked:
             linked[link.source].add((link.kind.value, link.target))
     return {id: frozenset(links) for id, links in linked.items()}
@@ -347,10 +347,8 @@ def changes_for(memory: Memory, known: Memory | None, *, verbatim: bool = True) 
     return [Revise(revised, base=known.version), *([Forget(memory.id)] if memory.known_to else [])]
 
 
-def taken(memory: Memory, known: Memory | None) -> Memory:
+def taken(memory: Memory, known: Memory) -> Memory:
     """The last version after `changes_for`."""
-    if known is None:
-        return memory
     aligned = replace(memory, version=known.version, known_to=None)
     is_kept = same_words(aligned, known) and (known.known_to is None or memory.known_to is not None)
     return replace(memory, version=known.version + (0 if is_kept else 1))
@@ -376,5 +374,4 @@ def tombstone(store: OwnerStore, id: str, withdrawn: Mapping[str, str]) -> str:
 
 def shared_by_others(store: OwnerStore, ids: Sequence[str]) -> dict[str, str]:
     """Those memories that other users share, with the names of these."""
-    versions = store.versions(ids) if ids else ()
-    return {memory.id: memory.shared_by for _, memory in versions if memory.shared_by is not None}
+    return {memory.id: memory.shared_by for _, memory in store.versions(ids) if memory.shared_by is not None}
