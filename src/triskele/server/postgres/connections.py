@@ -49,7 +49,7 @@ _LOCK = (
 # The same lock of one owner, for transactions that do not run as that owner.
 LOCK_OWNER = "SELECT pg_advisory_xact_lock(hashtextextended('triskele owner ' || %s, 0))"
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+Connection = round_trips.Connection
 Bindings = Sequence[Any] | Mapping[str, Any]
 Result = TypeVar("Result")
 
@@ -110,18 +110,13 @@ class Connections:
             yield connection
             connection.execute("COMMIT")
 
-    def account_rows(self, sql: str, bindings: Bindings) -> list[Any]:
+    def account_rows(self, sql: str, bindings: Bindings = ()) -> list[Any]:
         """The rows of a query over users and keys in one round trip: every request of a server makes one."""
         with (
             explain(self.address),
             self.transaction(_READ, "", sql, bindings, ends=True, sees_accounts=True) as (_, rows),
         ):
             return rows
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the pool was not closed yet."""
-        return not self._pool.closed
 
     def close(self) -> None:
         """Close every connection."""
@@ -342,12 +337,6 @@ class OwnerTransactions:
             migrations.refuse_newer(int(rows[0][1] or 0))
             yield connection
             self._commit(connection, [self.owner, *others] if durable else [])
-
-    @contextmanager
-    def noting(self) -> Iterator[Connection]:
-        """A transaction that waits for neither writers nor the disk: a crash of the server may lose it."""
-        with self.writing(wait=False, durable=False) as connection:
-            yield connection
 
     def _commit(self, connection: Connection, owners: Sequence[str]) -> None:
         """Commit, and let reads of these owners from now on see it."""

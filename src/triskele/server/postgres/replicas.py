@@ -18,10 +18,8 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from triskele.errors import BadInput
-from triskele.server.postgres import round_trips
 from triskele.server.postgres.migrations import EPOCH, ERASURES, SCHEMA
-
-Connection = psycopg.Connection[tuple[Any, ...]]
+from triskele.server.postgres.round_trips import Connection
 
 # How long a read waits for a connection, and how long a replica without a connection is not used.
 _PATIENCE_S = 1.0
@@ -68,19 +66,15 @@ class Position:
             self.advance(text)
 
 
-class Positions:
+class Positions(dict[str, Position]):
     """The position of each owner, shared by all threads; `newest` reads that of the primary."""
 
     def __init__(self, newest: Callable[[], str]) -> None:
+        super().__init__()
         self._newest = newest
-        self._known: dict[str, Position] = {}
-        self._mutex = threading.Lock()
 
-    def __getitem__(self, owner: str) -> Position:
-        with self._mutex:
-            if owner not in self._known:
-                self._known[owner] = Position(self._newest)
-            return self._known[owner]
+    def __missing__(self, owner: str) -> Position:
+        return self.setdefault(owner, Position(self._newest))
 
 
 def _number(position: str) -> int:
@@ -107,7 +101,7 @@ def give_back(pool: ConnectionPool[Connection], connection: Connection) -> None:
             # and keeps one whose plan is no longer valid: both would fail for as long as the connection lives.
             connection.prepare_threshold = None
         with suppress(psycopg.Error):
-            round_trips.end(connection)
+            connection.pgconn.exec_(b"ROLLBACK")
     pool.putconn(connection)
 
 

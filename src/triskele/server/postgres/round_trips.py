@@ -59,11 +59,6 @@ def fetch(connection: Connection, *statements: tuple[str, Texts]) -> list[tuple[
     return rows.load_rows(0, answer.ntuples, tuple)
 
 
-def end(connection: Connection) -> None:
-    """Roll back the transaction of a connection; one that is lost stays so."""
-    connection.pgconn.exec_(b"ROLLBACK")
-
-
 def _results(connection: Connection, known: _Prepared, statements: Sequence[tuple[str, Texts]]) -> list[PGresult]:
     """What the server answers to each statement and each preparation, and to the end of the message."""
     low, answers = connection.pgconn, 1 + len(statements)

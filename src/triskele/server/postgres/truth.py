@@ -80,9 +80,8 @@ class PostgresStore:
 
     def close(self) -> None:
         """Write the usage that waits, and close every connection."""
-        if self._connections.is_open:
-            for bound in self._bound.values():
-                bound.usage.flush()
+        for bound in self._bound.values():
+            bound.usage.flush()
         self._connections.close()
 
 
