@@ -71,16 +71,14 @@ class Accounts:
 
     def users(self) -> list[User]:
         """All users, by name."""
-        with self._connections.accounts() as connection:
-            return [_user(row) for row in connection.execute(f"SELECT {_USER} FROM users ORDER BY name").fetchall()]
+        return [_user(row) for row in self._connections.account_rows(f"SELECT {_USER} FROM users ORDER BY name")]
 
     def user(self, name: str) -> User:
         """One user."""
-        with self._connections.accounts() as connection:
-            row = connection.execute(f"SELECT {_USER} FROM users WHERE name = %s", [name]).fetchone()
-        if row is None:
+        rows = self._connections.account_rows(f"SELECT {_USER} FROM users WHERE name = %s", [name])
+        if not rows:
             raise NotFound(f"there is no user {name[:64]}")
-        return _user(row)
+        return _user(rows[0])
 
     def erase_user(self, name: str) -> None:
         """Remove a user, its shares, its keys and every row of its memories; the audit log stays."""
@@ -142,9 +140,8 @@ class Accounts:
     def keys(self, user: str | None = None) -> list[AccessKey]:
         """The keys of a user, or of all, oldest first."""
         condition, bindings = ("WHERE user_name = %s", [user]) if user is not None else ("", [])
-        with self._connections.accounts() as connection:
-            sql = f"SELECT {_KEY} FROM keys {condition} ORDER BY created_at, id"
-            return [_key(row) for row in connection.execute(sql, bindings).fetchall()]
+        sql = f"SELECT {_KEY} FROM keys {condition} ORDER BY created_at, id"
+        return [_key(row) for row in self._connections.account_rows(sql, bindings)]
 
     def revoke_key(self, id: str, user: str | None = None) -> AccessKey:
         """End a key at once; of one user where named."""
@@ -214,9 +211,8 @@ class Accounts:
         conditions = [(condition, value) for condition, value in parts if value is not None]
         where = f"WHERE {' AND '.join(condition for condition, _ in conditions)}" if conditions else ""
         sql = f"SELECT {_AUDIT} FROM audit {where} ORDER BY entry DESC LIMIT %s"
-        with self._connections.accounts() as connection:
-            rows = connection.execute(sql, [*(value for _, value in conditions), limit]).fetchall()
-        return [_entry(row) for row in rows]
+        rows = self._connections.account_rows(sql, [*(value for _, value in conditions), limit])
+        return [AuditEntry(number, timestamps.from_micros(at), *rest) for number, at, *rest in rows]
 
 
 def _standing(row: Any) -> VerifiedKey | None:
@@ -249,18 +245,4 @@ def _key(row: Any) -> AccessKey:
         created_at=timestamps.from_micros(created_at),
         expires_at=None if expires_at is None else timestamps.from_micros(expires_at),
         revoked_at=None if revoked_at is None else timestamps.from_micros(revoked_at),
-    )
-
-
-def _entry(row: Any) -> AuditEntry:
-    number, at, user, key, operation, target, status, address = row
-    return AuditEntry(
-        number=number,
-        at=timestamps.from_micros(at),
-        user=user,
-        key=key,
-        operation=operation,
-        target=target,
-        status=status,
-        address=address,
     )

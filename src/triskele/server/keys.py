@@ -51,7 +51,7 @@ class VerifiedKey:
     user: User
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AuditEntry:
     """Who did what to which id, when, from where, and the status of the answer; no text."""
 
