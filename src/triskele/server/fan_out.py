@@ -20,6 +20,7 @@ from triskele.server.postgres.truth_rows import PostgresWriter
 from triskele.store.rows import LINK_COLUMNS, VERSION_COLUMNS, from_link, row_hash, to_link, to_memory
 from triskele.store.values import WrittenEntry
 from triskele.types import (
+    OF_A_TAG,
     Action,
     Add,
     Change,
@@ -40,6 +41,7 @@ _MOST_TRIES = 20
 _MIRRORED = frozenset({Action.ADDED, Action.EDITED, Action.RESTORED, Action.FORGOTTEN, Action.LINKED, Action.UNLINKED})
 # Only the owner decides who may read a memory, and its project.
 _OWNERS_ALONE = ("sensitivity", "tags", "project")
+SHARE = "owner, subject, target, grantee_kind, grantee, access, at"
 _SHARES = """
 SELECT subject, target, grantee_kind, grantee, access, NULL AS reader FROM shares
 WHERE owner = %(owner)s AND (subject = 'tag' OR target = ANY(%(ids)s))
@@ -265,7 +267,7 @@ def _entitled(writer: PostgresWriter, shares: Sequence[Any], ids: Sequence[str])
     granted: Granted = {}
     for subject, target, kind, grantee, access, _ in shares:
         if subject == "memory" and not latest.get(target, (False, ()))[0]:
-            _end(writer, target, kind, grantee)
+            end_share(writer, subject, target, kind, grantee)
             continue
         for id, (is_open, tags) in latest.items():
             if is_open and (target == id if subject == "memory" else target in tags):
@@ -276,13 +278,21 @@ def _entitled(writer: PostgresWriter, shares: Sequence[Any], ids: Sequence[str])
     return granted
 
 
-def _end(writer: PostgresWriter, id: str, kind: str, grantee: str) -> None:
-    writer.connection.execute(
-        "DELETE FROM shares WHERE owner = %s AND subject = 'memory' AND target = %s AND grantee_kind = %s"
-        " AND grantee = %s",
-        [writer.owner, id, kind, grantee],
-    )
-    writer.write_entry(Action.UNSHARED, id, other=f"{kind} {grantee}")
+def end_share(writer: PostgresWriter, subject: str, target: str, kind: str, grantee: str) -> Any:
+    """Delete a share and journal its end; its row, or None."""
+    row = writer.connection.execute(
+        "DELETE FROM shares WHERE owner = %s AND subject = %s AND target = %s AND grantee_kind = %s AND grantee = %s"
+        f" RETURNING {SHARE}",
+        [writer.owner, subject, target, kind, grantee],
+    ).fetchone()
+    if row is not None:
+        note_share(writer, Action.UNSHARED, subject, target, f"{kind} {grantee}")
+    return row
+
+
+def note_share(writer: PostgresWriter, action: Action, subject: str, target: str, grantee: str) -> None:
+    """Journal the begin or the end of a share."""
+    writer.write_entry(action, target if subject == "memory" else f"{OF_A_TAG}{target}", other=grantee)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,16 @@ from psycopg import errors
 
 from triskele.errors import BadInput, Conflict, NotAllowed, NotFound, StoreUnavailable
 from triskele.replies.rooms import Access, GranteeKind, ReceivedMemory, Share, Subject, UserGroup
-from triskele.server.fan_out import Performer, rows_of, run_with_owner_locks, shared_ids, spread
+from triskele.server.fan_out import (
+    SHARE,
+    Performer,
+    end_share,
+    note_share,
+    rows_of,
+    run_with_owner_locks,
+    shared_ids,
+    spread,
+)
 from triskele.server.keys import check_user
 from triskele.server.postgres.connections import (
     HIDE_ACCOUNTS,
@@ -25,14 +34,12 @@ from triskele.store.documents import DocumentStore
 from triskele.store.values import Document
 from triskele.text import timestamps
 from triskele.text.ids import new_batch
-from triskele.types import OF_A_TAG, USER, Action, Memory, Sensitivity
+from triskele.types import USER, Action, Memory, Sensitivity
 
 # The actor of what an admin does to groups and users, in the journals of those whom it concerns.
 _ADMIN = "admin"
 _MOST_TRIES = 10
-_SHARE = "owner, subject, target, grantee_kind, grantee, access, at"
-_SAME = "owner = %s AND subject = %s AND target = %s AND grantee_kind = %s AND grantee = %s"
-_GIVEN = f"SELECT {_SHARE} FROM shares WHERE owner = %s ORDER BY at, subject, target, grantee_kind, grantee"
+_GIVEN = f"SELECT {SHARE} FROM shares WHERE owner = %s ORDER BY at, subject, target, grantee_kind, grantee"
 # A document for each user that the owner trusts: its value is when that user was created.
 _TRUSTED = "trusted-user"
 # Who wrote a text is who made the first version with it: later ones may differ in labels alone.
@@ -73,12 +80,12 @@ class PostgresShares:
                 _check_shareable(writer, target)
             _check_grantee(writer.connection, grantee_kind, grantee)
             row = writer.connection.execute(
-                f"INSERT INTO shares ({_SHARE}) VALUES (%s, %s, %s, %s, %s, %s, %s)"
+                f"INSERT INTO shares ({SHARE}) VALUES (%s, %s, %s, %s, %s, %s, %s)"
                 " ON CONFLICT (owner, subject, target, grantee_kind, grantee) DO UPDATE SET access = excluded.access"
-                f" RETURNING {_SHARE}",
+                f" RETURNING {SHARE}",
                 [self._owner, subject, target, grantee_kind, grantee, access, timestamps.to_micros(writer.at)],
             ).fetchone()
-            _note(writer, Action.SHARED, subject, target, f"{grantee_kind} {grantee}")
+            note_share(writer, Action.SHARED, subject, target, f"{grantee_kind} {grantee}")
             return _to_share(row)
 
         return self._changed(work, actor)
@@ -89,13 +96,9 @@ class PostgresShares:
         """End a share; memories that only it shared leave the reader at once."""
 
         def work(writer: PostgresWriter) -> Share:
-            row = writer.connection.execute(
-                f"DELETE FROM shares WHERE {_SAME} RETURNING {_SHARE}",
-                [self._owner, subject, target, grantee_kind, grantee],
-            ).fetchone()
+            row = end_share(writer, subject, target, grantee_kind, grantee)
             if row is None:
                 raise NotFound(f"the {subject} {target[:64]} is not shared with the {grantee_kind} {grantee[:64]}")
-            _note(writer, Action.UNSHARED, subject, target, f"{grantee_kind} {grantee}")
             return _to_share(row)
 
         return self._changed(work, actor)
@@ -185,8 +188,7 @@ class Groups:
 
     def all(self) -> list[UserGroup]:
         """All groups with their members, by name."""
-        with self._connections.accounts() as connection:
-            return _groups(connection.execute(_GROUPS).fetchall())
+        return _groups(self._connections.account_rows(_GROUPS))
 
     def create(self, name: str) -> UserGroup:
         """Add a group without members."""
@@ -219,8 +221,8 @@ class Groups:
 
     def add(self, name: str, user: str) -> UserGroup:
         """Add a user to a group; what is shared with the group is shared with the user at once."""
-        with self._connections.accounts() as connection:
-            _check_user(connection, user)
+        if not self._connections.account_rows("SELECT 1 FROM users WHERE name = %s", [user]):
+            raise NotFound(f"there is no user {user[:64]}")
         sql = "INSERT INTO group_members VALUES (%s, %s) ON CONFLICT DO NOTHING"
         return self._changed(name, user, lambda connection: connection.execute(sql, [name, user]))
 
@@ -306,7 +308,7 @@ def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
             for share in shares:
                 writer.affected.update(_covered(writer, share))
                 if (share.grantee_kind, share.grantee) not in grantees:
-                    _end_share(writer, share)
+                    end_share(writer, share.subject, share.target, share.grantee_kind, share.grantee)
             readers = {*users, *(str(reader) for _, reader in rows)}
             # A member that joined since may have no row yet.
             connection.cursor().executemany(
@@ -339,12 +341,6 @@ def end_leftovers(connection: Connection, kind: GranteeKind, name: str) -> None:
                 writer.rows.end_copies(ids)
 
 
-def _end_share(writer: PostgresWriter, share: Share) -> None:
-    same = [share.owner, share.subject, share.target, share.grantee_kind, share.grantee]
-    writer.connection.execute(f"DELETE FROM shares WHERE {_SAME}", same)
-    _note(writer, Action.UNSHARED, share.subject, share.target, f"{share.grantee_kind} {share.grantee}")
-
-
 @contextmanager
 def _accounts_of(connection: Connection) -> Iterator[None]:
     """Let a transaction of an owner see users and groups for a while."""
@@ -375,11 +371,6 @@ def _sharers(connection: Connection, kind: GranteeKind, grantee: str) -> list[st
     return [str(owner) for (owner,) in connection.execute(sql, [kind, grantee]).fetchall()]
 
 
-def _check_user(connection: Connection, name: str) -> None:
-    if connection.execute("SELECT 1 FROM users WHERE name = %s", [name]).fetchone() is None:
-        raise NotFound(f"there is no user {name[:64]}")
-
-
 def _covered(writer: PostgresWriter, share: Share) -> set[str]:
     """The memory of a share, or those that its tag may be about and those that its owner has shared so far."""
     if share.subject == "memory":
@@ -390,10 +381,6 @@ def _covered(writer: PostgresWriter, share: Share) -> set[str]:
         [writer.owner, share.target, writer.owner],
     ).fetchall()
     return {str(id) for (id,) in rows}
-
-
-def _note(writer: PostgresWriter, action: Action, subject: Subject, target: str, grantee: str) -> None:
-    writer.write_entry(action, target if subject == "memory" else f"{OF_A_TAG}{target}", other=grantee)
 
 
 def _given(connection: Connection, owner: str) -> list[Share]:
