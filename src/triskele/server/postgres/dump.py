@@ -7,8 +7,9 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
+from itertools import groupby, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from triskele.errors import BEFORE_RELEASE, BadInput, StoreDamaged, StoreNewer, StoreOlder, StoreUnavailable
 from triskele.server.postgres.connections import Connection, become
@@ -29,13 +30,6 @@ NUMBERED = {
     "mentions": "mention",
     "merges": "merge",
 }
-
-
-class _Row(NamedTuple):
-    """A row of a dump, with the table that it belongs to."""
-
-    table: str
-    values: dict[str, Any]
 
 
 def write(target: Path, owners: list[str], rows_of: Callable[[str, str], Iterator[dict[str, Any]]]) -> None:
@@ -149,26 +143,18 @@ def _pass_numbers(connection: Connection, table: str, column: str, owners: list[
 
 def _batches(source: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """The rows of a backup in their order, in lists that belong to one table and one owner."""
-    batch: list[_Row] = []
-    for row in _rows(source):
-        if batch and (len(batch) >= _BATCH or _place(batch[0]) != _place(row)):
-            yield batch[0].table, [each.values for each in batch]
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch[0].table, [each.values for each in batch]
+    for (table, _), rows in groupby(_rows(source), key=lambda row: (row[0], row[1]["owner"])):
+        while batch := [values for _, values in islice(rows, _BATCH)]:
+            yield table, batch
 
 
-def _rows(source: Path) -> Iterator[_Row]:
+def _rows(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     with disk_errors(f"the backup {source}"), open(source, encoding="utf-8") as file:
         for line in file:
             value = json.loads(line)
             if isinstance(value, list):
-                yield _Row(*value)
-
-
-def _place(row: _Row) -> tuple[str, str]:
-    return row.table, str(row.values["owner"])
+                table, values = value
+                yield table, values
 
 
 def names_any(source: Path, ids: set[str]) -> bool:
