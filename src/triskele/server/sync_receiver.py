@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import islice
 from typing import Annotated, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
@@ -303,14 +303,9 @@ class _Receiver:
     def _applied(self, planned: Sequence[_Planned]) -> dict[str, Outcome]:
         """The first outcome of each memory."""
         changes = [change for each in planned for change in each.changes]
-        if not changes:
-            return {}
-        outcomes = self._access.apply(changes)
-        ends = accumulate(len(each.changes) for each in planned)
-        starts = {
-            each.item.id: end - len(each.changes) for each, end in zip(planned, ends, strict=True) if each.changes
-        }
-        return {id: outcomes[start] for id, start in starts.items()}
+        outcomes = iter(self._access.apply(changes) if changes else ())
+        by_memory = {each.item.id: list(islice(outcomes, len(each.changes))) for each in planned}
+        return {id: own[0] for id, own in by_memory.items() if own}
 
     def _result(self, planned: _Planned, outcome: Outcome | None) -> PushResult:
         if planned.reply is not None:
