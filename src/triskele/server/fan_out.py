@@ -314,7 +314,8 @@ class _Spread:
             vectors = connection.execute(_MADE, [owner, [each.content_hash for each in versions], HOSTED]).fetchall()
             theirs = _writer_for(self.writer, self.performer, self.reader)
         with rows_of(connection, self.reader, self.performer.owner, sharing=True):
-            taken = self._taken()
+            # Ids that the reader has already as its own memories stay what they are.
+            taken = {id for id, sharer in self._sharers(self.after).items() if sharer != owner}
             self._remove(theirs)
             gained = sorted(self.after.keys() - self.before.keys() - taken)
             self._copy(theirs, versions, taken, vectors)
@@ -322,9 +323,9 @@ class _Spread:
             for id in gained:
                 theirs.write_entry(Action.SHARED, id, version=newest[id])
             there = {id for id in self.after if id not in taken}
-            ends = self._known({end for link in links for end in (link.source, link.target)})
+            sharers = self._sharers({end for link in links for end in (link.source, link.target)})
             for link in links:
-                if {link.source, link.target} <= ends:
+                if sharers.get(link.source) == sharers.get(link.target) == owner:
                     _write_link(theirs, link)
             numbers = self._mirror(theirs, there - set(gained), versions)
         with rows_of(connection, owner, self.performer.owner):
@@ -346,13 +347,10 @@ class _Spread:
         ids = list(self.after)
         return [to_link(row) for row in self.writer.connection.execute(sql, [self.writer.owner, ids, ids]).fetchall()]
 
-    def _taken(self) -> set[str]:
-        """The ids that the reader has already as its own memories: these stay what they are."""
-        rows = self.writer.connection.execute(
-            "SELECT DISTINCT id FROM versions WHERE owner = %s AND id = ANY(%s) AND shared_by IS DISTINCT FROM %s",
-            [self.reader, list(self.after), self.writer.owner],
-        ).fetchall()
-        return {id for (id,) in rows}
+    def _sharers(self, ids: Iterable[str]) -> dict[str, str | None]:
+        """Who shares which of some memories with the reader; None for the reader's own."""
+        sql = "SELECT DISTINCT id, shared_by FROM versions WHERE owner = %s AND id = ANY(%s)"
+        return dict(self.writer.connection.execute(sql, [self.reader, list(ids)]).fetchall())
 
     def _remove(self, theirs: PostgresWriter) -> None:
         """Delete copies that have ended, and make every instance rebuild the reader's index files."""
@@ -385,14 +383,6 @@ class _Spread:
                 theirs.rows.insert_version(version)
             elif there.known_to != version.known_to:
                 theirs.rows.end_version(version)
-
-    def _known(self, ids: set[str]) -> set[str]:
-        """The memories of the owner, among some, that the reader has."""
-        rows = self.writer.connection.execute(
-            "SELECT DISTINCT id FROM versions WHERE owner = %s AND id = ANY(%s) AND shared_by = %s",
-            [self.reader, list(ids), self.writer.owner],
-        ).fetchall()
-        return {id for (id,) in rows}
 
     def _mirror(self, theirs: PostgresWriter, kept: set[str], versions: Sequence[Memory]) -> dict[int, int]:
         """Write the owner's entries about these memories into the reader's journal."""

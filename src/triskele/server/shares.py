@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from psycopg import errors
@@ -22,12 +21,11 @@ from triskele.server.fan_out import (
 )
 from triskele.server.keys import check_user
 from triskele.server.postgres.connections import (
-    HIDE_ACCOUNTS,
     LOCK_OWNER,
-    SEE_ACCOUNTS,
     Connection,
     Connections,
     OwnerTransactions,
+    seeing_accounts,
 )
 from triskele.server.postgres.truth_rows import PostgresOwner, PostgresWriter
 from triskele.store.documents import DocumentStore
@@ -158,7 +156,7 @@ class PostgresShares:
 
     def _created(self, names: list[str]) -> dict[str, int]:
         def work(connection: Connection) -> dict[str, int]:
-            with _accounts_of(connection):
+            with seeing_accounts(connection):
                 sql = "SELECT name, created_at FROM users WHERE name = ANY(%s)"
                 return dict(connection.execute(sql, [names]).fetchall())
 
@@ -256,7 +254,7 @@ class Groups:
         batch = new_batch()
 
         def work(connection: Connection, locked: frozenset[str]) -> None:
-            with _accounts_of(connection):
+            with seeing_accounts(connection):
                 # Those who share with the group hold this row while they read its members.
                 connection.execute("SELECT 1 FROM groups WHERE name = %s FOR UPDATE", [name])
                 sharers = _sharers(connection, "group", name)
@@ -292,7 +290,7 @@ def settle_restored(connection: Connection, owners: Iterable[str]) -> None:
 
     Users and groups are in no backup. The caller locks all tables and does not run as an owner.
     """
-    with _accounts_of(connection):
+    with seeing_accounts(connection):
         users = {str(name) for (name,) in connection.execute("SELECT name FROM users").fetchall()}
         groups = {str(name) for (name,) in connection.execute("SELECT name FROM groups").fetchall()}
     grantees = {("user", name) for name in users} | {("group", name) for name in groups}
@@ -341,14 +339,6 @@ def end_leftovers(connection: Connection, kind: GranteeKind, name: str) -> None:
                 writer.rows.end_copies(ids)
 
 
-@contextmanager
-def _accounts_of(connection: Connection) -> Iterator[None]:
-    """Let a transaction of an owner see users and groups for a while."""
-    connection.execute(SEE_ACCOUNTS)
-    yield
-    connection.execute(HIDE_ACCOUNTS)
-
-
 def _check_shareable(writer: PostgresWriter, id: str) -> None:
     for shared, owner in shared_ids(writer, [id]).items():
         raise NotAllowed(f"{shared} is shared by {owner}: only {owner} can share it with others")
@@ -358,7 +348,7 @@ def _check_shareable(writer: PostgresWriter, id: str) -> None:
 
 
 def _check_grantee(connection: Connection, kind: GranteeKind, name: str) -> None:
-    with _accounts_of(connection):
+    with seeing_accounts(connection):
         # Held until the end: the user is not erased, and the members of the group do not change meanwhile.
         table = "users" if kind == "user" else "groups"
         if connection.execute(f"SELECT 1 FROM {table} WHERE name = %s FOR SHARE", [name]).fetchone() is None:

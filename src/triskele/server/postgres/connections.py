@@ -38,7 +38,6 @@ _SETTINGS = (
 )
 SEE_ACCOUNTS = "SELECT set_config('triskele.accounts', 'on', true)"
 HIDE_ACCOUNTS = "SELECT set_config('triskele.accounts', '', true)"
-_OWNERS = "SELECT owner FROM owners ORDER BY owner"
 # Takes the locks of some owners, one after the other, then makes sure that they are listed.
 _LOCK = (
     "WITH locked AS MATERIALIZED (SELECT one, {take}(hashtextextended('triskele owner ' || one, 0)) AS taken"
@@ -54,12 +53,18 @@ Bindings = Sequence[Any] | Mapping[str, Any]
 Result = TypeVar("Result")
 
 
+@contextmanager
+def seeing_accounts(connection: Connection) -> Iterator[None]:
+    """Let a transaction of an owner see users, groups and all owners for a while."""
+    connection.execute(SEE_ACCOUNTS)
+    yield
+    connection.execute(HIDE_ACCOUNTS)
+
+
 def every_owner(connection: Connection) -> list[str]:
     """The owners in the database, in order."""
-    connection.execute(SEE_ACCOUNTS)
-    owners = [str(owner) for (owner,) in connection.execute(_OWNERS).fetchall()]
-    connection.execute(HIDE_ACCOUNTS)
-    return owners
+    with seeing_accounts(connection):
+        return [str(owner) for (owner,) in connection.execute("SELECT owner FROM owners ORDER BY owner").fetchall()]
 
 
 def become(connection: Connection, owner: str) -> None:
