@@ -170,10 +170,7 @@ class TruthRows(Rows):
 
     def insert_link(self, link: Link) -> None:
         """Write a link with its hash."""
-        values = [self.owner, *from_link(link)]
-        self.run(
-            f"INSERT INTO links (owner, {LINK_COLUMNS}, row_hash) VALUES (?,?,?,?,?,?,?)", [*values, row_hash(values)]
-        )
+        self.run(*self._guarded("links", LINK_COLUMNS, from_link(link)))
 
     def end_link(self, row: int, link: Link) -> None:
         """Write when the link of a row ended."""
@@ -203,10 +200,7 @@ class TruthRows(Rows):
 
     def insert_folder(self, key: str, project: str, at: datetime) -> None:
         """Write the project of a new folder."""
-        values = [self.owner, key, project, to_micros(at)]
-        self.run(
-            f"INSERT INTO places (owner, {PLACE_COLUMNS}, row_hash) VALUES (?,?,?,?,?)", [*values, row_hash(values)]
-        )
+        self.run(*self._guarded("places", PLACE_COLUMNS, [key, project, to_micros(at)]))
 
     def move_folder(self, place: FolderRow) -> None:
         """Write the new project of a folder."""
@@ -218,10 +212,7 @@ class TruthRows(Rows):
 
     def insert_entry(self, at: datetime, details: Sequence[Any]) -> int:
         """Write one journal entry with its hash; its number."""
-        values = [self.owner, to_micros(at), *details]
-        values.append(row_hash(values))
-        sql = f"INSERT INTO journal (owner, {JOURNAL_COLUMNS}, row_hash) VALUES ({_marks(values)})"
-        return self._insert(sql, values, "seq")
+        return self._insert(*self._guarded("journal", JOURNAL_COLUMNS, [to_micros(at), *details]), "seq")
 
     def sealed_text(self, id: str, version: int) -> SealedRow | None:
         """The sealed text of one version."""
@@ -230,10 +221,7 @@ class TruthRows(Rows):
 
     def insert_sealed(self, row: SealedRow) -> None:
         """Write a sealed text with its hash."""
-        values = [self.owner, *row]
-        self.run(
-            f"INSERT INTO secrets (owner, {SEALED_COLUMNS}, row_hash) VALUES (?,?,?,?,?,?)", [*values, row_hash(values)]
-        )
+        self.run(*self._guarded("secrets", SEALED_COLUMNS, row))
 
     def replace_sealed(self, row: SealedRow) -> None:
         """Write the same sealed text under another key."""
@@ -246,6 +234,12 @@ class TruthRows(Rows):
         """A hash of the keys of the vault, where there are any."""
         row = self.one("SELECT value FROM documents WHERE owner = ? AND kind = ?", VAULT)
         return content_hash(json.loads(row[0])) if row else None
+
+    def _guarded(self, table: str, columns: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+        """The statement that inserts a row with its hash, and its values."""
+        row = [self.owner, *values]
+        row.append(row_hash(row))
+        return f"INSERT INTO {table} (owner, {columns}, row_hash) VALUES ({_marks(row)})", row
 
     def _memory(self, sql: str, *bindings: Any) -> Memory | None:
         values = self.one(sql, *bindings)
