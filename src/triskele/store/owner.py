@@ -303,19 +303,20 @@ class OwnerStore(ABC):
         return [to_entry(row) for row in rows]
 
 
-class Maintenance(Protocol):
-    """Care for the files of a store, of all owners together."""
+class Maintenance(ABC):
+    """Care for the files of a store, of all owners together; `archive` makes archives of it and takes them."""
 
-    @property
-    def archive(self) -> ArchiveStore:
-        """How archives are made of it and taken by it."""
+    archive: ArchiveStore
 
+    @abstractmethod
     def check(self, *, deep: bool = False) -> list[IntegrityIssue]:
         """What is wrong with the truth; `deep` recomputes every hash."""
 
+    @abstractmethod
     def backup(self, target: Path) -> None:
         """Write a consistent copy of the live store to a new file."""
 
+    @abstractmethod
     def restore(self, source: Path) -> Path | None:
         """Replace everything by the content of a backup whose every hash matches; returns the path of the old content.
 
@@ -324,25 +325,33 @@ class Maintenance(Protocol):
 
     def leftovers(self) -> list[Path]:
         """The copies that killed backups and restores left."""
+        return []
 
     def remove_leftovers(self) -> list[Path]:
         """Remove the copies that killed backups and restores left; what was removed."""
+        return []
 
+    @abstractmethod
     def erase_from_copies(self, ids: Sequence[str], owner: str) -> list[Path]:
         """Erase memories from the copies next to the store, or remove whole copies; returns the copies concerned."""
 
+    @abstractmethod
     def earlier_copies(self) -> list[Path]:
         """The copies that may hold erased memories: of restores, of killed processes, and backups made here."""
 
     def out_of_reach(self) -> list[str]:
         """Places besides files that an erasure cannot reach, in words; nothing if everything is in files."""
+        return []
 
     def lost(self) -> list[LostWrites]:
         """Acknowledged writes that were lost, with what is still known of them."""
+        return []
 
+    @abstractmethod
     def scrub(self) -> None:
         """Leave no byte of deleted rows in the files."""
 
+    @abstractmethod
     def is_scrubbed(self) -> bool:
         """Whether every erasure so far has reached the bytes of the files."""
 

@@ -30,7 +30,8 @@ from triskele.server.postgres.migrations import EMBEDDINGS, SCHEMA
 from triskele.server.postgres.truth_rows import DIALECT, UNSCRUBBED
 from triskele.store import integrity
 from triskele.store.archive import Values
-from triskele.store.values import IntegrityIssue, LostWrites
+from triskele.store.owner import Maintenance
+from triskele.store.values import IntegrityIssue
 from triskele.text import timestamps
 from triskele.types import Action
 
@@ -50,7 +51,7 @@ _TABLES = (
 )
 
 
-class PostgresMaintenance:
+class PostgresMaintenance(Maintenance):
     """Checks, copies and scrubs one database; `folder` takes what a restore replaces."""
 
     def __init__(self, connections: Connections, folder: Path) -> None:
@@ -91,14 +92,6 @@ class PostgresMaintenance:
                 raise StoreDamaged(f"the backup {source} is damaged ({issues[0].problem}): nothing was changed")
         return previous
 
-    def leftovers(self) -> list[Path]:
-        """None: a backup that was cut short leaves no file with a name."""
-        return []
-
-    def remove_leftovers(self) -> list[Path]:
-        """Nothing: a Postgres store has no leftovers."""
-        return []
-
     def erase_from_copies(self, ids: Sequence[str], owner: str) -> list[Path]:  # noqa: ARG002 - ids are unique
         """Remove backups that restores kept here if they contain any of these memories; returns those removed."""
         removed = [copy for copy in self._kept() if dump.names_any(copy, set(ids))]
@@ -115,10 +108,6 @@ class PostgresMaintenance:
     def out_of_reach(self) -> list[str]:
         """The copies that the database and its administrators make."""
         return list(_OUT_OF_REACH)
-
-    def lost(self) -> list[LostWrites]:
-        """Nothing: the database recovers its own log."""
-        return []
 
     def scrub(self) -> None:
         """Rewrite the tables that hold texts: no byte of deleted rows stays in their files."""

@@ -25,6 +25,7 @@ from triskele.errors import (
     TriskeleError,
 )
 from triskele.store import integrity
+from triskele.store.owner import Maintenance
 from triskele.store.sqlite import copies, lost_writes
 from triskele.store.sqlite.database import Database, explain
 from triskele.store.sqlite.schema import is_empty, refuse_other_format
@@ -47,7 +48,7 @@ _KNOWN = "SELECT 1 FROM versions WHERE owner = ? AND id = ?"
 _MOST_FREE = 1 / 4
 
 
-class SqliteMaintenance:
+class SqliteMaintenance(Maintenance):
     """Checks, copies and scrubs one file."""
 
     def __init__(self, database: Database) -> None:
@@ -136,10 +137,6 @@ class SqliteMaintenance:
         before_restores = copies.kept_by_restore(path)
         backups = [backup for backup in noted if backup not in before_restores and backup.is_file()]
         return [*before_restores, *copies.damaged(path), *copies.leftovers(path, noted), *backups]
-
-    def out_of_reach(self) -> list[str]:
-        """Nothing: all of it is in files."""
-        return []
 
     def lost(self) -> list[LostWrites]:
         """Acknowledged writes that were lost, with what is still known of them."""
