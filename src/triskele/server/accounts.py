@@ -45,8 +45,8 @@ UNION ALL SELECT 1 FROM group_members WHERE user_name = %(name)s
 class Accounts:
     """The accounts of one database."""
 
-    def __init__(self, url: str, *, timeout_s: float = 30.0) -> None:
-        self._connections = Connections(url, timeout_s=timeout_s, most=_MOST_CONNECTIONS)
+    def __init__(self, url: str) -> None:
+        self._connections = Connections(url, most=_MOST_CONNECTIONS)
         self.groups = Groups(self._connections)
 
     def close(self) -> None:
@@ -143,12 +143,11 @@ class Accounts:
         sql = f"SELECT {_KEY} FROM keys {condition} ORDER BY created_at, id"
         return [_key(row) for row in self._connections.account_rows(sql, bindings)]
 
-    def revoke_key(self, id: str, user: str | None = None) -> AccessKey:
-        """End a key at once; of one user where named."""
-        mine, bindings = ("AND user_name = %s", [user]) if user is not None else ("", [])
+    def revoke_key(self, id: str) -> AccessKey:
+        """End a key at once."""
         with self._connections.accounts() as connection:
-            sql = f"UPDATE keys SET revoked_at = coalesce(revoked_at, %s) WHERE id = %s {mine} RETURNING {_KEY}"
-            row = connection.execute(sql, [_number(timestamps.now()), id, *bindings]).fetchone()
+            sql = f"UPDATE keys SET revoked_at = coalesce(revoked_at, %s) WHERE id = %s RETURNING {_KEY}"
+            row = connection.execute(sql, [_number(timestamps.now()), id]).fetchone()
         if row is None:
             raise NotFound(f"there is no key {id[:20]}")
         return _key(row)
@@ -205,13 +204,11 @@ class Accounts:
                 [_number(timestamps.now()), user, key, operation, target, status, address],
             )
 
-    def audit(self, *, user: str | None = None, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
+    def audit(self, *, user: str | None = None, before: int = 2**62, limit: int = 100) -> list[AuditEntry]:
         """The newest lines of the audit log, newest first."""
-        parts = [("user_name = %s", user), ("entry < %s", before)]
-        conditions = [(condition, value) for condition, value in parts if value is not None]
-        where = f"WHERE {' AND '.join(condition for condition, _ in conditions)}" if conditions else ""
-        sql = f"SELECT {_AUDIT} FROM audit {where} ORDER BY entry DESC LIMIT %s"
-        rows = self._connections.account_rows(sql, [*(value for _, value in conditions), limit])
+        own, bindings = ("AND user_name = %s", [user]) if user is not None else ("", [])
+        sql = f"SELECT {_AUDIT} FROM audit WHERE entry < %s {own} ORDER BY entry DESC LIMIT %s"
+        rows = self._connections.account_rows(sql, [before, *bindings, limit])
         return [AuditEntry(number, timestamps.from_micros(at), *rest) for number, at, *rest in rows]
 
 

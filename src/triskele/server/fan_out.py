@@ -88,13 +88,13 @@ class Performer:
 
 
 def run_with_owner_locks(
-    transactions: OwnerTransactions, work: Callable[[Connection, frozenset[str]], Result], others: Iterable[str] = ()
+    transactions: OwnerTransactions, work: Callable[[Connection, frozenset[str]], Result]
 ) -> Result:
     """Do some work in one transaction that holds the locks of every owner whose rows it writes.
 
     Locks are taken in one order and before the first write: if one is missing, the work starts again.
     """
-    locked = frozenset({transactions.owner, *others})
+    locked = frozenset({transactions.owner})
     for _ in range(_MOST_TRIES):
         try:
             with transactions.writing(others=locked) as connection:

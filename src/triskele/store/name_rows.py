@@ -64,13 +64,10 @@ class NameStore(ABC):
     def mentions(self, *, after: int = 0) -> list[Mentioned]:
         """A page of mentions past a number, in their order."""
 
-    def known(self, *, after: int = 0) -> Iterator[Name]:
-        """Every name past a number, in their order."""
+    def known(self) -> Iterator[Name]:
+        """Every name, in their order."""
         owned = f"{self._database.dialect.unindexed}owner = ?"
-        for row in self._database.all(
-            f"SELECT {NAME_COLUMNS} FROM names WHERE {owned} AND name > ? ORDER BY name", after
-        ):
-            yield to_name(row)
+        return map(to_name, self._database.all(f"SELECT {NAME_COLUMNS} FROM names WHERE {owned} ORDER BY name"))
 
     def find(self, keys: Iterable[str]) -> dict[str, Name]:
         """The names that are known under some keys."""
