@@ -143,15 +143,12 @@ def _write(connection: Connection, target: Path) -> None:
     def rows_of(owner: str, table: str) -> Iterator[dict[str, Any]]:
         become(connection, owner)
         with connection.cursor(f"dump_{table}", row_factory=dict_row) as cursor:
-            cursor.execute(f"SELECT * FROM {table} WHERE owner = %s ORDER BY {_order(table)}", [owner])
+            # Conversations before what they were given, and everything in a settled order.
+            order = dump.NUMBERED.get(table, "1, 2, 3")
+            cursor.execute(f"SELECT * FROM {table} WHERE owner = %s ORDER BY {order}", [owner])
             yield from cursor
 
     dump.write(target, every_owner(connection), rows_of)
-
-
-def _order(table: str) -> str:
-    """Conversations before what they were given, and everything in a settled order."""
-    return dump.NUMBERED.get(table, "1, 2, 3")
 
 
 def _issues(connection: Connection, owners: Iterable[str], *, deep: bool) -> list[IntegrityIssue]:

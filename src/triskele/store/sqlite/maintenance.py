@@ -226,7 +226,8 @@ def _verified(source: Path, path: Path) -> Iterator[Path]:
             with _of_backup(source), closing(apsw.Connection(str(staged))) as copy:
                 _prepare(copy, source)
             staged.chmod(0o600)
-            _sync(staged)
+            with open(staged, "rb+") as file:
+                os.fsync(file.fileno())
             yield staged
 
 
@@ -255,14 +256,6 @@ def _of_backup(source: Path) -> Iterator[None]:
         raise StoreNewer(f"the backup {source} was written by a newer triskele: nothing was changed") from error
     except (apsw.NotADBError, StoreUnavailable) as error:
         raise StoreUnavailable(f"{source} is not a triskele backup ({error}): nothing was changed") from error
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def check(connection: apsw.Connection, *, deep: bool) -> list[IntegrityIssue]:
