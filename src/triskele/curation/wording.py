@@ -26,11 +26,12 @@ class WordKind(StrEnum):
 
 
 class ComparedWord(NamedTuple):
-    """A word as written, its comparable form, and its kind."""
+    """A word as written, its comparable form, its kind, and whether it says something by itself."""
 
     text: str
     form: str
     kind: WordKind
+    is_content: bool
 
 
 Words = Sequence[ComparedWord]
@@ -98,6 +99,8 @@ _SAME = {
     )
     for form in group.split()[1:]
 } | {"begins": "begin", "starts": "begin", "start": "begin"}
+_SILENT = frozenset({WordKind.MARK, WordKind.FILLER, WordKind.NEGATION})
+_DIRECTIONS = frozenset("before after from than over under above below without until since".split())
 _PHRASES = (
     (re.compile(r"\b(\w+)n['’]t\b", re.IGNORECASE), r"\1 not"),
     (re.compile(r"\bno longer\b|\bno more\b", re.IGNORECASE), "not"),
@@ -122,10 +125,13 @@ def words(text: str) -> tuple[ComparedWord, ...]:
 @lru_cache(maxsize=16384)
 def _word(token: str, *, is_first: bool) -> ComparedWord:
     if not any(map(str.isalnum, token)):
-        return ComparedWord(token, token, WordKind.NUMBER if token == "%" else WordKind.MARK)
+        kind = WordKind.NUMBER if token == "%" else WordKind.MARK
+        return ComparedWord(token, token, kind, is_content=kind is WordKind.NUMBER)
     bare = re.sub(r"['’]s?$", "", token)
     form = fold(bare)
-    return ComparedWord(token, stem(form), _kind(bare, form, is_first))
+    kind, form = _kind(bare, form, is_first), stem(form)
+    is_content = form in _DIRECTIONS if kind is WordKind.LINKING else kind not in _SILENT
+    return ComparedWord(token, form, kind, is_content)
 
 
 def _kind(token: str, form: str, is_first: bool) -> WordKind:
@@ -169,17 +175,7 @@ def stem(form: str) -> str:
 
 def content(sequence: Iterable[ComparedWord]) -> list[ComparedWord]:
     """The content words: no punctuation, determiners, fillers or negations; directions stay."""
-    return [word for word in sequence if _tells(word)]
-
-
-_SILENT = frozenset({WordKind.MARK, WordKind.FILLER, WordKind.NEGATION})
-_DIRECTIONS = frozenset("before after from than over under above below without until since".split())
-
-
-def _tells(word: ComparedWord) -> bool:
-    if word.kind is WordKind.LINKING:
-        return word.form in _DIRECTIONS
-    return word.kind not in _SILENT
+    return [word for word in sequence if word.is_content]
 
 
 def forms(sequence: Iterable[ComparedWord]) -> list[str]:
