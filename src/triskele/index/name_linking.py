@@ -120,14 +120,28 @@ def _older(known: _Known, fresh: Mapping[str, str], store: OwnerStore, *, before
 
 def _by_search(known: _Known, wanted: Mapping[str, str], store: OwnerStore, before: int) -> Iterator[tuple[int, Named]]:
     """Search for each name: the cost of a few new memories does not grow with the store."""
+    names = list(wanted)
+    for start in range(0, len(names), BATCH):
+        yield from _searched(known, {own: wanted[own] for own in names[start : start + BATCH]}, store, before)
+
+
+def _searched(known: _Known, wanted: Mapping[str, str], store: OwnerStore, before: int) -> Iterator[tuple[int, Named]]:
+    """Search for some names, and read each text that may hold any of them once."""
     scope = Scope(owner=known.owner, as_of=timestamps.now(), any_time=True)
+    rows = {
+        own: [hit.row for hit in known.texts.search(text, scope) if hit.row < before] for own, text in wanted.items()
+    }
+    memories = store.rows({row for each in rows.values() for row in each})
+    folded = {row: memory.content.casefold() for row, memory in memories.items()}
+    keys: dict[int, set[str]] = {}
     for own, text in wanted.items():
-        hits = known.texts.search(text, scope)
-        for row, memory in store.rows([hit.row for hit in hits if hit.row < before]).items():
+        for row in sorted(memories.keys() & set(rows[own])):
             # A cheap test first: most texts contain only a part of the name.
-            folded = memory.content.casefold()
-            is_likely = not folded.isascii() or all(word in folded for word in own.split())
-            if is_likely and known.gazetteer.holds(memory.content, text):
+            if folded[row].isascii() and not all(word in folded[row] for word in own.split()):
+                continue
+            if row not in keys:
+                keys[row] = known.gazetteer.keys(memories[row].content)
+            if own in keys[row]:
                 yield row, known.as_named(own, text, FOUND)
 
 
@@ -139,7 +153,7 @@ def _by_reading(
         if row >= before:
             return
         if memory.owner == known.owner:
-            for key_found in {match.key for match in known.gazetteer.find(memory.content)} & wanted.keys():
+            for key_found in known.gazetteer.keys(memory.content) & wanted.keys():
                 yield row, known.as_named(key_found, wanted[key_found], FOUND)
 
 

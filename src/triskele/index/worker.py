@@ -19,6 +19,7 @@ from triskele.store.values import EMBED, NAMES, Heads
 from triskele.store.vector_bytes import row_of
 
 BATCH = 64
+_NAMES_AT_ONCE = 1024
 # Longer than a batch takes: what a killed process had claimed waits as long.
 LEASE_S = 15.0
 _POLL_S = 0.05
@@ -259,7 +260,9 @@ class Worker:
                 while not self._stop.is_set() and (semantic := self._semantic()) is not None:
                     self._queue_for(semantic.embedder.fingerprint)
                     done = embed_waiting(self._store, semantic, limit=BATCH)
-                    done += read_names(self._store, self._lexical, limit=BATCH)
+                    # Together they cost half as much: each new name is looked for in older texts.
+                    if done < BATCH or self._store.jobs.count(NAMES) >= _NAMES_AT_ONCE:
+                        done += read_names(self._store, self._lexical, limit=_NAMES_AT_ONCE)
                     done = done or restore_tokens(self._store, semantic, limit=BATCH)
                     done = done or self._advanced()
                     # A hosted model may take long: what can be done here is done first.

@@ -234,9 +234,9 @@ class Match(NamedTuple):
 class Gazetteer:
     """A set of names to find in texts: the longest match at word boundaries, in one pass, for any number of names.
 
-    `find` reads a new memory for all known names. For a new name the lexical index returns the memories that hold all
-    of its words (an AND of its rarest terms), and `holds` checks each of them, so that the work grows with the number
-    of matches. A name whose words match more memories than a hub may link is not checked: it links nothing.
+    `find` reads a new memory for all known names. For a new name the lexical index returns the memories that hold its
+    words, and `keys` reads each of them once, so that the work grows with the number of matches. A name whose words
+    match more memories than a hub may link is not checked: it links nothing.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -286,10 +286,9 @@ class Gazetteer:
             position += match[1] if match else 1
         return matches
 
-    def holds(self, text: str, name: str) -> bool:
-        """Whether a text holds a name that no longer known name covers."""
-        wanted = key(name)
-        return any(match.key == wanted for match in self.find(text))
+    def keys(self, text: str) -> set[str]:
+        """The keys of the names that a text holds, each unless a longer known name covers it."""
+        return {match.key for match in self.find(text)}
 
     def _longest(
         self, text: str, listed: list[Part], texts: list[str], position: int, sizes: Iterable[int]
