@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from triskele.curation.curator import LEAST_A_DAY, Curator
-from triskele.curation.decide import PairDecision, changes_of
+from triskele.curation.decide import NEAREST, PairDecision, changes_of
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput, Conflict, NotFound
 from triskele.replies.rooms import Rationale
@@ -51,6 +51,29 @@ def test_a_new_state_of_things_is_proposed_and_nothing_changes(open_engine: Open
     assert proposal.reasons[0].after == "Kubernetes"
     assert state(engine) == before
     assert curator.follow().proposed == 0
+
+
+def test_follow_encodes_no_text(open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = open_engine(model="bundled")
+    curator = following(engine)
+    engine.remember("I prefer tabs over spaces")
+    engine.remember("I like tabs better than spaces")
+    engine.upkeep.embed()
+    for encode in ("encode_query", "encode_documents"):
+        monkeypatch.setattr(type(engine.embedder), encode, lambda *_: pytest.fail("a text is encoded once"))
+    assert curator.follow().proposed == 1
+    [proposal] = engine.proposals.list()
+    assert proposal.kind is Verdict.NOOP
+
+
+def test_related_leaves_out_replaced_memories_before_the_cut(open_engine: OpenEngine) -> None:
+    engine = open_engine()
+    older = [engine.remember(f"Payroll runs on Nomad, {number} nodes").id for number in range(3 * NEAREST)]
+    for old in older[1:]:
+        engine.link(older[0], "supersedes", old)
+    engine.semantic()
+    [decision] = Curator(engine).related(engine.draft("Payroll runs on Nomad, 0 nodes!"))
+    assert decision.old is not None and decision.old.id == older[0]
 
 
 def test_an_accepted_proposal_supersedes_and_undo_brings_everything_back(open_engine: OpenEngine) -> None:

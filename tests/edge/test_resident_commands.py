@@ -372,28 +372,20 @@ def test_upkeep_opens_the_store_beside_the_resident(run: Run, resident: EngineHo
 # Related memories, about which `add` asks
 
 
-def test_related_by_words_if_recall_hangs(run: Run, resident: EngineHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = threading.Event()
+def test_related_by_the_indexes_if_they_are_open(
+    run: Run, resident: EngineHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run("add", KNOWN)
     connect.store_of(resident.open_engine()).work_in_background()
-    monkeypatch.setattr(Curator, "related", lambda *_: gate.wait(60) and [])
-    told = run("add", "We deploy the shop with Argo CD each Monday!")
-    gate.set()
-    assert "It repeats" in told.out and KNOWN in told.out
-
-
-def test_related_by_recall_if_it_is_quick(run: Run, resident: EngineHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    run("add", KNOWN)
-    connect.store_of(resident.open_engine()).work_in_background()
-    monkeypatch.setattr(local, "RELATED_S", 60.0)
-    monkeypatch.setattr(Curator, "related_by_words", lambda *_: [])
+    monkeypatch.setattr(Curator, "related_by_words", lambda *_: pytest.fail("reading every text takes longer"))
     assert "It repeats" in run("add", "We deploy the shop with Argo CD each Monday!").out
 
 
-def test_related_by_words_only_until_a_model_is_open(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_related_by_words_until_the_indexes_are_open(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.remember(KNOWN)
-    monkeypatch.setattr(Curator, "related", lambda *_: pytest.fail("recall would load a model"))
-    [related] = engine.related(content=f"{KNOWN}!")
+    monkeypatch.setattr(Curator, "related", lambda *_: pytest.fail("it would open the indexes"))
+    with LocalEngine(engine.settings, engine.settings.home) as fresh:
+        [related] = fresh.related(content=f"{KNOWN}!")
     assert (related.memory.content, related.relation) == (KNOWN, "duplicate")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
 from triskele.config import APPLY, OFF
@@ -17,6 +18,7 @@ from triskele.text.ids import new_batch
 from triskele.types import CURATION, Action, Memory, Outcome, Scope, Sort, Verdict, is_secret
 
 if TYPE_CHECKING:
+    from triskele.index.corpus import Floats
     from triskele.store.access import StoreAccess
 
 _KIND, _CURSOR, _DAYS = "curation", "cursor", "curation-day"
@@ -33,7 +35,16 @@ _MOST_SCANNED = 3000
 _MOST_LONGER, _LEAST_LONGEST = 5, 100
 # A larger store is not compared with itself only because a first process runs.
 _MOST_AT_FIRST = 2000
-_QUESTION_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _StoredText:
+    """What a corpus is asked for a memory that it may hold."""
+
+    terms: Sequence[str]
+    vector: Floats | None
+    depth: int
+    is_hybrid: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +72,37 @@ class Curator:
         self.proposals = Proposals(access)
 
     def related(self, memory: Memory) -> list[PairDecision]:
-        """What a memory repeats, extends or contradicts, found by recall."""
+        """What a memory repeats, extends or contradicts, found by the indexes; nothing is encoded."""
         if is_secret(memory) or memory.shared_by:
             return []
-        return related(memory, [near for near in self.nearest(memory) if not near.memory.shared_by])
+        return related(memory, self._nearest(memory))
 
-    def nearest(self, memory: Memory) -> list[NearMemory]:
-        """The memories nearest to one, of its own project."""
-        answer = self._access.answer(
-            memory.content[:_QUESTION_CHARACTERS], limit=NEAREST + 1, local_only=True, project=memory.project
-        )
-        hits = (hit for hit in answer.hits if hit.memory.id != memory.id and not hit.superseded)
-        return [NearMemory(hit.memory, hit.legs["dense"].score if "dense" in hit.legs else None) for hit in hits]
+    def _nearest(self, memory: Memory) -> list[NearMemory]:
+        """The best by words and by vectors in turn; without a vector of this memory only those by words."""
+        # Few commands need it, and they wait for its import.
+        import numpy as np
+
+        sources, depth = self._access.open_sources(), 2 * NEAREST
+        scope = replace(self._access.scope(project=memory.project), projects=frozenset({memory.project}))
+        with sources.snapshot(scope) as corpus:
+            own = [row for row, _ in self._store.versions([memory.id])]
+            vectors = corpus.vectors(np.array(own[-1:], dtype=np.int64))
+            has_vector = vectors.size > 0 and not np.isnan(vectors[0, 0])
+            text = _StoredText(sources.analyzer.query_terms(memory.content), vectors[0] if has_vector else None, depth)
+            corpus = corpus.asking(text)
+            by_words = [hit.row for hit in corpus.search(text.terms, limit=depth)]
+            both = chain.from_iterable(zip_longest(by_words, corpus.nearest(depth)[0].tolist()))
+            rows = [row for row in dict.fromkeys(both) if row is not None and row not in own][:depth]
+            cosines = dict(zip(rows, corpus.cosines(np.array(rows, dtype=np.int64)).tolist(), strict=True))
+            memories = self._store.rows(rows)
+        gone = self._access.superseded([each.id for each in memories.values()]) if memories else set()
+        near = [(memories[row], cosines[row]) for row in rows if row in memories]
+        # NaN differs from itself.
+        pairs = (NearMemory(each, cosine if cosine == cosine else None) for each, cosine in near if each.id not in gone)
+        return [pair for pair in pairs if not pair.memory.shared_by][:NEAREST]
 
     def related_by_words(self, memory: Memory) -> list[PairDecision]:
-        """What a memory repeats, extends or contradicts, found without models."""
+        """What a memory repeats, extends or contradicts, found without indexes."""
         return [] if is_secret(memory) else related(memory, self._nearest_by_words(memory))
 
     def _nearest_by_words(self, memory: Memory) -> list[NearMemory]:

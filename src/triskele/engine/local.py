@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import fields, replace
 from functools import cached_property, partial
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     from triskele.models.embedder import Embedder
     from triskele.models.llm import Llm
     from triskele.recall.hosted.egress_policy import EgressPolicy
+    from triskele.recall.question import Sources
     from triskele.replies import Statistics
     from triskele.replies.rooms import ExportReport, ImportReport
     from triskele.requests import AskOptions, Changes, Details, Draft, ListOptions, RecallOptions
@@ -88,8 +88,6 @@ _FILTERS = requests.Filters.__optional_keys__
 # The recall log keeps plain questions: an evaluation asks them again without filters.
 _NOT_LOGGED_WITH = _FILTERS - {"project", "all_projects", "sensitivities", "origins"} | {"as_of", "known_at"}
 _WHOLE = 2**31
-# The longest time that a write waits for recall to find related memories.
-RELATED_S = 0.15
 
 
 class LocalEngine:
@@ -559,16 +557,15 @@ class LocalEngine:
         return [Related(shown[old.id], each.relation, each.confidence) for each, old in pairs if old.id in shown]
 
     def _pairs(self, memory: Memory) -> list[PairDecision]:
-        """What a memory is to older ones: by recall if that is open and quick, otherwise by words only."""
+        """What a memory is to older ones; opening the indexes only for this would take longer than reading words."""
         from triskele.curation.curator import Curator
 
         curator = Curator(self)
-        if (models := self._models.opened) is not None and models.is_open:
-            from triskele.models.deadlines import within
+        return curator.related_by_words(memory) if self._models.opened is None else curator.related(memory)
 
-            with suppress(TimeoutError):
-                return within(RELATED_S, lambda: curator.related(memory))
-        return curator.related_by_words(memory)
+    def open_sources(self) -> Sources:
+        """What recall reads, with vectors if the model is open; loads none."""
+        return self.models.open_sources()
 
     def semantic(self) -> ModelIndexes | None:
         """The local model and its indexes, opened when first needed; None if there is no model."""

@@ -76,11 +76,6 @@ class Models:
         name, weights = chosen(self._store, self._settings) if has_switched else (self._settings.recall.model, None)
         return (self._earlier_weights(weights) if name == BUNDLED else "") or name
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a recall needs to load no model: one is open, or will be, in a thread of this process."""
-        return self._semantic is not None or self.has_worker
-
     def snapshot(self) -> AbstractContextManager[None]:
         """One snapshot for plan, model and ranking where nothing in a recall writes; otherwise each reads as of now."""
         is_open = self.has_worker and self._semantic is not None
@@ -253,6 +248,10 @@ class Models:
         hosted, problem = services.hosted.nearness(query.text, query.scope)
         missing = (*missing, *((problem,) if problem else ()))
         return replace(sources, rewriter=services.rewriter, hosted=hosted, missing=missing)
+
+    def open_sources(self) -> Sources:
+        """The sources of what is open now; loads no model."""
+        return Sources(self._store, self._corpus(self._semantic, is_in_force=True), self.lexical.analyzer)
 
     def _corpus(self, semantic: ModelIndexes | None, *, is_in_force: bool) -> Callable[[Scope], Corpus]:
         """What opens the corpus of a scope; another model than the one in force is ranked on this machine."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from triskele.models.embedder import Embedder
     from triskele.models.llm import Llm
     from triskele.privacy.clearance import ClearedText
+    from triskele.recall.question import Sources
     from triskele.requests import Details, RecallOptions
     from triskele.store.owner import Maintenance, OwnerStore
     from triskele.store.vault import StoreVault
@@ -93,6 +94,9 @@ class StoreAccess(Protocol):
 
     def answer(self, text: str, *, trusted: frozenset[str] | None = None, **options: Unpack[RecallOptions]) -> Answer:
         """Recall without counting it as use; confidence does not rest on what users outside `trusted` share."""
+
+    def open_sources(self) -> Sources:
+        """Return what recall reads, with vectors if the model is open; loads none."""
 
     def scope(self, *, project: str | None = None, all_projects: bool = False, **filters: Any) -> Scope:
         """Return what a reader may see: of a project and what belongs everywhere, narrowed by filters."""
