@@ -211,7 +211,8 @@ def test_a_request_that_comes_too_late_opens_no_engine(tmp_path: Path) -> None:
 def test_rows_of_other_processes_are_embedded_when_the_journal_grew(tmp_path: Path) -> None:
     class Counted:
         upkeep: Any
-        seq, woken = 3, 0
+        background: Any
+        seq, woken, curated, is_busy = 3, 0, 0, False
         settings = config.load({})
 
         def position(self) -> Cursor:
@@ -220,19 +221,29 @@ def test_rows_of_other_processes_are_embedded_when_the_journal_grew(tmp_path: Pa
         def work_in_background(self) -> None:
             self.woken += 1
 
+        def has_pending(self) -> bool:
+            return self.is_busy
+
         def curate_new(self) -> bool:
+            self.curated += 1
             return True
 
     host = EngineHost(config.load({"TRISKELE_HOME": str(tmp_path)}))
     host.process_new_memories()
     engine = Counted()
-    engine.upkeep = engine
+    engine.upkeep = engine.background = engine
     host._engine = engine  # type: ignore[assignment]
     woken = []
     for engine.seq in (3, 3, 4, 4):
         host.process_new_memories()
         woken.append(engine.woken)
-    assert woken == [1, 1, 2, 2]
+    assert (woken, engine.curated) == ([1, 1, 2, 2], 2)
+    engine.seq, engine.is_busy = 5, True
+    host.process_new_memories()
+    assert engine.curated == 2
+    for _ in range(10):
+        host.process_new_memories()
+    assert engine.curated == 3
     host._engine = None
 
 

@@ -33,7 +33,8 @@ Memory = TypeVar("Memory", bound="Engine")
 
 _CLOSE_S = 2.0
 _INSTALLER_S = 3.0
-
+# How many looks at new memories in a row may wait for their vectors.
+_MOST_WAITED = 5
 # What answers the first hook.
 _ANSWERING = "triskele.agents.respond"
 
@@ -117,6 +118,7 @@ class EngineHost:
         self._engine: Engine | None = None
         self._is_closed = False
         self._seen: Cursor | None = None
+        self._waited = 0
         self._sync: AutomaticSync | None = None
         self._used_at = clock()
 
@@ -186,6 +188,11 @@ class EngineHost:
             engine.upkeep.learn_queued()
         if engine is not None and (position := engine.upkeep.position()) != self._seen:
             engine.work_in_background()
+            if engine.background.has_pending() and self._waited < _MOST_WAITED:
+                # Vectors find more than words: curation follows the worker, unless that takes long.
+                self._waited += 1
+                return
+            self._waited = 0
             # Its own changes come after the position, and need no second look.
             self._seen = position if engine.upkeep.curate_new() else None
 
