@@ -266,6 +266,24 @@ def test_hook_is_silent_after_the_deadline(home: Home, brain: Any) -> None:
     assert (answer.status_code, answer.content) == (204, b"")
 
 
+def test_hook_gives_nothing_to_a_client_that_left(home: Home, brain: Any) -> None:
+    deadlines: list[float | None] = []
+    brain(lambda call: str(deadlines.append(call.deadline_s)))
+    headers = [(name.lower().encode(), value.encode()) for name, value in KNOWN.items()]
+    scope = {"type": "http", "method": "POST", "path": "/hook/stop", "headers": headers, "query_string": b""}
+    messages = iter([{"type": "http.request", "body": b"{}"}])
+
+    async def receive() -> Any:
+        return next(messages, {"type": "http.disconnect"})
+
+    async def write(_: Any) -> None:
+        pass
+
+    asyncio.run(Application(home.house()).for_listener(ListenerRules.local(TOKEN, 8377))(scope, receive, write))
+    [deadline] = deadlines
+    assert deadline is not None and deadline <= 0
+
+
 @pytest.mark.parametrize("said", ["", "soon", "nan", "inf", "-inf", "1e400"])
 def test_hook_ignores_an_invalid_deadline(home: Home, brain: Any, said: str) -> None:
     answer = send(home, "POST", "/hook/stop", json={"prompt": "1"}, headers={**KNOWN, "X-Triskele-Deadline-Ms": said})

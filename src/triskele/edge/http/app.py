@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import anyio
+import anyio.lowlevel
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -182,8 +183,11 @@ class Application:
         if payload is None:
             return refused(400, "the body must be one JSON object")
         left_s = _seconds(request.headers.get("x-triskele-deadline-ms"))
+        # The server reads that a client has left, as while the process was starting, only after its request.
+        await anyio.lowlevel.checkpoint()
+        is_gone = await request.is_disconnected()
         # After that the client has stopped waiting, and nothing counts as given.
-        ends = time.monotonic() + left_s
+        ends = time.monotonic() + (0.0 if is_gone else left_s)
         call = self._call(request, event, payload)
         text = ""
         with anyio.move_on_after(left_s):
