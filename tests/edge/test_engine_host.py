@@ -14,8 +14,12 @@ from residents import OTHER
 from triskele import config
 from triskele.edge.hook import client as hook_client
 from triskele.edge.hook.client import NO_CHOICE
+from triskele.edge.process import connect
 from triskele.edge.process.engine_host import EngineHost, PackageWatch
+from triskele.engine.local import LocalEngine
+from triskele.engine.models import Models
 from triskele.errors import StoreClosed, StoreUnavailable
+from triskele.replies.rooms import HookCall
 from triskele.store.values import Cursor
 
 pytestmark = pytest.mark.slow
@@ -245,6 +249,24 @@ def test_rows_of_other_processes_are_embedded_when_the_journal_grew(tmp_path: Pa
         host.process_new_memories()
     assert engine.curated == 3
     host._engine = None
+
+
+def test_prompts_are_answered_by_words_until_the_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config.load({"TRISKELE_HOME": str(tmp_path), "TRISKELE_PROJECT": "shop"})
+    with LocalEngine(settings, tmp_path) as engine:
+        engine.remember("Mara waters the plants on Mondays")
+    host = EngineHost(settings, read_settings=lambda: settings)
+    call = HookCall(event="user-prompt-submit", prompt="who waters the plants?", project="shop")
+    with monkeypatch.context() as patch:
+        patch.setattr(Models, "semantic", lambda _: pytest.fail("the prompt waits for the model"))
+        patch.setattr(Models, "_opened_as", lambda *_: pytest.fail("the prompt waits for the model"))
+        assert "Mara" in host.open_engine().agents.respond(call).text
+    host.warm_up()
+    answer = connect.store_of(host.open_engine()).answer("who waters the plants?", local_only=True, project="shop")
+    assert "dense" in answer.hits[0].legs
+    host.close()
 
 
 @pytest.mark.parametrize(

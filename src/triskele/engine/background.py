@@ -52,6 +52,8 @@ class BackgroundWork:
         self._settings = settings
         self._lock = threading.Lock()
         self._worker: Worker | None = None
+        self.is_loading = False
+        """whether a thread is loading the model, so that prompts are answered by words"""
 
     def start(self) -> None:
         """Process pending work, now and after every write, in a thread of this process."""

@@ -451,6 +451,8 @@ class LocalEngine:
         more = dict[str, Any](options)
         near, limit, budget = (more.pop(name, None) for name in ("near", "limit", "budget"))
         local_only, _ = more.pop("local_only", False), more.pop("logged", True)
+        if local_only and self.background.is_loading:
+            more["legs"] = ["lexical"]
         # The command line passes None for what was not chosen.
         for name in _CHECKED & {name for name, value in more.items() if value is not None}:
             more[name] = validation.FIELDS[name](more[name], self.settings.memory)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,15 +138,15 @@ class Models:
             self.semantic()
         return done
 
-    def warm_up(self, *others: Callable[[], object]) -> None:
-        """Load in parallel what the first query would wait for, and `others`."""
+    def warm_up(self) -> None:
+        """Load the model and, in parallel, what a query reads with it."""
         from concurrent.futures import ThreadPoolExecutor
 
-        loads: list[Callable[[], object]] = [partial(import_module, "triskele.recall.pipeline"), *others]
-        if (semantic := self.semantic()) is not None:
-            # First the model: most of its loading leaves the interpreter to the others.
-            model = partial(semantic.embedder.encode_query, "anything")
-            loads = [model, semantic.catalog.view, semantic.mentions.view, *loads]
+        if (semantic := self.semantic()) is None:
+            return
+        # First the model: most of its loading leaves the interpreter to the others.
+        model = partial(semantic.embedder.encode_query, "anything")
+        loads: list[Callable[[], object]] = [model, semantic.catalog.view, semantic.mentions.view]
         with ThreadPoolExecutor(len(loads), "triskele-warm-up") as pool:
             for loaded in [pool.submit(load) for load in loads]:
                 loaded.result()

@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,6 +36,7 @@ _INSTALLER_S = 3.0
 _MOST_WAITED = 5
 # What answers the first hook.
 _ANSWERING = "triskele.agents.respond"
+_QUESTION = "what is known"
 
 
 class SettingsWatch:
@@ -119,6 +119,7 @@ class EngineHost:
         self._is_closed = False
         self._seen: Cursor | None = None
         self._waited = 0
+        self._is_warm = False
         self._sync: AutomaticSync | None = None
         self._used_at = clock()
 
@@ -137,6 +138,7 @@ class EngineHost:
                 if (store := connect.local(self._engine)) is not None:
                     # Written with the next prompt, or with the next tick of the service.
                     store.deferred_writes.is_flushed_by_owner = True
+                    store.background.is_loading = not self._is_warm
             return self._engine
 
     def _renew_settings(self) -> None:
@@ -166,14 +168,21 @@ class EngineHost:
         return None if self._engine is None else connect.local(self._engine)
 
     def warm_up(self) -> None:
-        """Load what the first request would wait for, and run one query."""
-        engine = self.open_engine()
-        if (store := self._store) is None:
-            # Its connection is open when the first hook comes.
-            engine.stats()
-            return
-        store.models.warm_up(partial(import_module, _ANSWERING))
-        store.answer("what is known", limit=1, local_only=True)
+        """Load what requests would wait for, first what answers by words, and run one query by each."""
+        try:
+            engine = self.open_engine()
+            if (store := self._store) is None:
+                # Its connection is open when the first hook comes.
+                engine.stats()
+                return
+            import_module(_ANSWERING)
+            store.answer(_QUESTION, limit=1, local_only=True)
+            store.models.warm_up()
+        finally:
+            self._is_warm = True
+            if (store := self._store) is not None:
+                store.background.is_loading = False
+        store.answer(_QUESTION, limit=1, local_only=True)
         import_module("triskele.edge.http.dispatch")
         sync = self._settings.sync
         if sync.url and sync.every_s and self._sync is None:

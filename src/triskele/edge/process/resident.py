@@ -159,6 +159,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imports and indexes make many objects that stay: looking for garbage among them only delays the first answer.
     gc.set_threshold(_NEW_OBJECTS)
+    gc.disable()
     address = client.Address(os.environ)
     try:
         inherited = int(sys.argv[1]) if sys.argv[1:] else None

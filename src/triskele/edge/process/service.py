@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hmac
 import json
 import logging
@@ -174,6 +175,7 @@ class Service:
             self._log(f"the store cannot be opened: {error_place(error)}")
         finally:
             self._is_warm = True
+            gc.enable()
 
     async def _watch(self, lock: ResidentLock, stopping: asyncio.Event) -> None:
         host = self._host
