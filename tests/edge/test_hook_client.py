@@ -351,6 +351,36 @@ def test_started_process_inherits_no_pipe_and_no_prompt(
     assert PROMPT not in repr(start)
 
 
+@pytest.mark.parametrize("deadline_ms", ["", "50"])
+def test_ask_waits_longer_while_a_process_starts_unless_told_otherwise(
+    host: Host, monkeypatch: pytest.MonkeyPatch, deadline_ms: str
+) -> None:
+    begun: list[FakeResident] = []
+    timer = threading.Timer(0.3, lambda: begun.append(FakeResident(host.address)))
+    monkeypatch.setattr(client, "start", lambda *_: timer.is_alive() or timer.start() or True)
+    monkeypatch.setattr(client, "COLD_DEADLINE_MS", 60_000.0)
+    environ = {**host.environ, "TRISKELE_HOOK_DEADLINE_MS": deadline_ms}
+    try:
+        assert client.ask(host.address, "stop", EVENT, time.monotonic() + 0.05, environ) == (b"", False)
+        assert not deadline_ms
+    except client.NoAnswer:
+        assert deadline_ms
+    finally:
+        timer.join()
+        begun[0].close()
+
+
+def test_ask_waits_longer_for_a_process_that_listens_since_a_moment(
+    host: Host, listener: FakeResident, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "COLD_DEADLINE_MS", 60_000.0)
+    path, ends = host.address.socket("http"), time.monotonic() - 1
+    assert client.ask(host.address, "stop", EVENT, ends, host.environ) == (b"", False)
+    os.utime(path, (time.time() - 60,) * 2)
+    with pytest.raises(client.NoAnswer):
+        client.ask(host.address, "stop", EVENT, ends, host.environ)
+
+
 def test_ask_notices_an_outdated_resident(host: Host, listener: FakeResident, started: list[dict[str, Any]]) -> None:
     listener.answers = [said("old but good", more="X-Triskele-Outdated: yes\r\n"), said("new")]
     ends = time.monotonic() + 60

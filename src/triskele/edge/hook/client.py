@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 VERSION = "0.1.0"
 DEADLINE_MS = 300.0
+# The first hook after a boot starts the process, which answers by words in about half a second.
+COLD_DEADLINE_MS = 1000.0
 MAX_INPUT = 1_000_000
 MAX_LOG = 200_000
 # Every platform allows socket paths of 103 bytes.
@@ -30,6 +32,8 @@ HTTP, STREAM = "http", "mcp"
 LOOPBACK = "127.0.0.1"
 
 _PAUSE_S = 0.01
+# A process that has listened for less may still be importing.
+_STARTING_S = 2.0
 _VARIABLES = {
     "--home": "TRISKELE_HOME",
     "--store": "TRISKELE_STORE",
@@ -233,9 +237,10 @@ def _percent_encoded(text: str) -> str:
 
 def ask(address: Address, event: str, body: bytes, ends: float, environ: Mapping[str, str]) -> tuple[bytes, bool]:
     """The answer of the resident process and whether it is outdated; starts a process if none listens."""
-    is_started, headers = False, _headers(address, environ)
+    is_started, is_starting, headers = False, _is_starting(address), _headers(address, environ)
+    extra_s = 0.0 if environ.get("TRISKELE_HOOK_DEADLINE_MS") else (COLD_DEADLINE_MS - DEADLINE_MS) / 1000
     while True:
-        left_s = ends - time.monotonic()
+        left_s = ends + extra_s * is_starting - time.monotonic()
         if left_s <= 0:
             raise NoAnswer(
                 "the background process is still starting: the next prompt is answered"
@@ -246,7 +251,7 @@ def ask(address: Address, event: str, body: bytes, ends: float, environ: Mapping
             deadline = f"X-Triskele-Deadline-Ms: {left_s * 1000:.0f}"
             status, head, text = exchange(address, f"POST /hook/{event}", (*headers, deadline), body, left_s)
         except (FileNotFoundError, ConnectionRefusedError):
-            is_started = is_started or start(address, environ)
+            is_started, is_starting = is_started or start(address, environ), True
         except TimeoutError:
             continue
         except (ConnectionError, BlockingIOError):
@@ -257,7 +262,16 @@ def ask(address: Address, event: str, body: bytes, ends: float, environ: Mapping
                 return text, b"\r\nx-triskele-outdated:" in head.lower()
             if status != 503:
                 raise NoAnswer(_REFUSALS.get(status) or f"the resident process refused the request ({status})")
-        time.sleep(min(_PAUSE_S, max(0.0, ends - time.monotonic())))
+        time.sleep(min(_PAUSE_S, left_s))
+
+
+def _is_starting(address: Address) -> bool:
+    """Whether the process began to listen a moment ago."""
+    try:
+        listens_since = _system.stat(address.file("ports") if address.is_tcp else address.socket(HTTP)).st_mtime
+    except OSError:
+        return False
+    return 0 <= time.time() - listens_since < _STARTING_S
 
 
 def run(arguments: list[str]) -> None:
