@@ -89,34 +89,34 @@ def _wait_for_others(store: OwnerStore) -> bool:
 
 
 def _embed_claimed(texts: Mapping[str, str], store: OwnerStore, semantic: ModelIndexes, *, wait: bool) -> int:
-    """Embed claimed texts and return how many; one that the model refuses does not take the others with it."""
+    """Embed claimed texts and return how many; raise if the model refuses all of them."""
+    try:
+        errors = _embed_accepted(texts, store, semantic, wait=wait)
+    except BaseException:
+        with suppress(StoreUnavailable):
+            store.jobs.release(EMBED, texts)
+        raise
+    for digest, error in errors.items():
+        store.jobs.fail(EMBED, [digest], reason_of(error))
+    if len(errors) == len(texts):
+        raise error
+    return len(texts) - len(errors)
+
+
+def _embed_accepted(
+    texts: Mapping[str, str], store: OwnerStore, semantic: ModelIndexes, *, wait: bool
+) -> dict[str, Exception]:
+    """Embed texts, one by one if the model refuses any of them; returns those that it refuses."""
     try:
         _embed(texts, store, semantic, wait=wait)
-    except BaseException as error:
-        if isinstance(error, _NOT_THE_TEXT) or not isinstance(error, Exception):
-            with suppress(StoreUnavailable):
-                store.jobs.release(EMBED, texts)
-            raise
+    except _NOT_THE_TEXT:
+        raise
+    except Exception as error:
         if len(texts) == 1:
-            store.jobs.fail(EMBED, texts, reason_of(error))
-            raise
-        return _embed_singly(texts, store, semantic, wait=wait)
-    return len(texts)
-
-
-def _embed_singly(texts: Mapping[str, str], store: OwnerStore, semantic: ModelIndexes, *, wait: bool) -> int:
-    """Embed claimed texts one by one; raise if the model refuses all of them."""
-    errors: list[Exception] = []
-    for digest, text in texts.items():
-        try:
-            _embed_claimed({digest: text}, store, semantic, wait=wait)
-        except _NOT_THE_TEXT:
-            raise
-        except Exception as error:
-            errors.append(error)
-    if len(errors) == len(texts):
-        raise errors[-1]
-    return len(texts) - len(errors)
+            return dict.fromkeys(texts, error)
+        single = (_embed_accepted({digest: text}, store, semantic, wait=wait) for digest, text in texts.items())
+        return {digest: error for errors in single for digest, error in errors.items()}
+    return {}
 
 
 def reason_of(error: Exception) -> str:
@@ -145,7 +145,9 @@ def embed_beside(
         with alone(store, f"{EMBED} {fingerprint}", LEASE_S, wait=wait) as is_alone:
             lacking = store.models.lacking(fingerprint, size + len(refused)) if is_alone else []
             batch = dict([(digest, text) for digest, text in lacking if digest not in refused][:size])
-            done += _embed_accepted(batch, store, semantic, refused, wait=wait) if batch else 0
+            errors = _embed_accepted(batch, store, semantic, wait=wait) if batch else {}
+            refused.update(errors)
+            done += len(batch) - len(errors)
         if progress is not None:
             progress(done)
         if not batch and (is_alone or limit is not None or not wait):
@@ -153,23 +155,6 @@ def embed_beside(
         if not is_alone:
             time.sleep(_POLL_S)
     return done
-
-
-def _embed_accepted(
-    texts: Mapping[str, str], store: OwnerStore, semantic: ModelIndexes, refused: set[str], *, wait: bool
-) -> int:
-    """Embed texts, one by one if the model refuses any of them; returns how many it does not refuse."""
-    try:
-        _embed(texts, store, semantic, wait=wait)
-    except _NOT_THE_TEXT:
-        raise
-    except Exception:
-        if len(texts) > 1:
-            single = ({digest: text} for digest, text in texts.items())
-            return sum(_embed_accepted(each, store, semantic, refused, wait=wait) for each in single)
-        refused.update(texts)
-        return 0
-    return len(texts)
 
 
 def restore_tokens(store: OwnerStore, semantic: ModelIndexes, *, limit: int | None = None, wait: bool = True) -> int:
