@@ -10,7 +10,7 @@ import pytest
 
 from triskele.bench.curation_pairs import SPOKEN, load_pairs, measure
 from triskele.curation.compare import Relation, compare
-from triskele.curation.decide import NearMemory, decide, related
+from triskele.curation.decide import NearMemory, related
 from triskele.types import Memory, Origin, Sensitivity, Verdict
 
 MakeMemory = Callable[..., Memory]
@@ -149,14 +149,13 @@ def test_a_judge_that_always_merges_is_seen_by_the_report() -> None:
 
 
 def test_memory_without_relatives_is_added(make_memory: MakeMemory) -> None:
-    decision = decide(make_memory("The kettle is red"), [NearMemory(make_memory("The cat sleeps"))])
-    assert (decision.verdict, decision.old) == (Verdict.ADD, None)
+    assert related(make_memory("The kettle is red"), [NearMemory(make_memory("The cat sleeps"))]) == []
 
 
 def test_the_surest_relative_decides(make_memory: MakeMemory) -> None:
     vague, exact = make_memory("The kettle in the office kitchen is red"), make_memory("The kettle is red")
     new = make_memory("the kettle is red!")
-    decision = decide(new, [NearMemory(vague), NearMemory(exact)])
+    decision, *_ = related(new, [NearMemory(vague), NearMemory(exact)])
     assert (decision.verdict, decision.old) == (Verdict.NOOP, exact)
 
 
@@ -171,22 +170,22 @@ def test_another_project_or_a_secret_is_not_compared(make_memory: MakeMemory, de
 
 def test_only_the_newer_of_two_decides(make_memory: MakeMemory) -> None:
     old, new = make_memory("Payroll runs on Nomad"), make_memory("Payroll runs on Kubernetes")
-    assert decide(new, [NearMemory(old)]).verdict is Verdict.SUPERSEDE
-    assert decide(old, [NearMemory(new)]).verdict is Verdict.ADD
+    assert [each.verdict for each in related(new, [NearMemory(old)])] == [Verdict.SUPERSEDE]
+    assert related(old, [NearMemory(new)]) == []
 
 
 def test_ended_memory_is_history(make_memory: MakeMemory) -> None:
     old = make_memory("Payroll runs on Nomad")
     ended = replace(old, valid_to=old.created_at - timedelta(days=1))
-    assert decide(make_memory("Payroll runs on Kubernetes"), [NearMemory(ended)]).verdict is Verdict.ADD
+    assert related(make_memory("Payroll runs on Kubernetes"), [NearMemory(ended)]) == []
 
 
 def test_trust_never_rises_without_consent(make_memory: MakeMemory) -> None:
     old = make_memory("Payroll runs on Nomad", origin=Origin.USER)
     new = make_memory("Payroll runs on Kubernetes", origin=Origin.WEB)
-    decision = decide(new, [NearMemory(old)])
+    [decision] = related(new, [NearMemory(old)])
     assert decision.is_sure and decision.needs_consent
-    swapped = decide(replace(new, origin=Origin.USER), [NearMemory(replace(old, origin=Origin.WEB))])
+    [swapped] = related(replace(new, origin=Origin.USER), [NearMemory(replace(old, origin=Origin.WEB))])
     assert swapped.is_sure and not swapped.needs_consent
 
 
@@ -195,6 +194,6 @@ def test_other_speakers_and_turns_of_a_conversation_raise_doubts(
     make_memory: MakeMemory, details: dict[str, object]
 ) -> None:
     old = make_memory("I live in Oslo")
-    decision = decide(make_memory("I live in Rome", **details), [NearMemory(old)])
+    [decision] = related(make_memory("I live in Rome", **details), [NearMemory(old)])
     assert decision.verdict is Verdict.SUPERSEDE
     assert not decision.is_sure

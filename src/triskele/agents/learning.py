@@ -18,7 +18,7 @@ from triskele.agents import capture, echo, injection, respond
 from triskele.agents.fact_reader import FactReader
 from triskele.config import APPLY
 from triskele.curation.curator import Curator
-from triskele.curation.wording import content, forms, words
+from triskele.curation.wording import stems
 from triskele.errors import BadInput, TriskeleError
 from triskele.exchange import transcripts
 from triskele.ingest import with_told_period
@@ -227,12 +227,8 @@ class _Learner:
 
 def _not_found(candidates: Sequence[CapturedText], learned: Learned) -> list[CapturedText]:
     """The model's facts that the rules did not find."""
-    before = [_said(each.text) for each in learned.rules.values()]
-    return [each for each in candidates if not any(_said(each.text) <= said for said in before)]
-
-
-def _said(text: str) -> frozenset[str]:
-    return frozenset(forms(content(words(text))))
+    before = [stems(each.text) for each in learned.rules.values()]
+    return [each for each in candidates if not any(stems(each.text) <= said for said in before)]
 
 
 def work_off(access: StoreAccess) -> int:

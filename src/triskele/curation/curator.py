@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from triskele.config import APPLY, OFF
 from triskele.curation.decide import NEAREST, NearMemory, PairDecision, changes_of, related, retired
 from triskele.curation.proposals import Proposals
-from triskele.curation.wording import content, forms, words
+from triskele.curation.wording import stems
 from triskele.errors import Conflict, NotFound
 from triskele.store.values import START, Cursor, Document
 from triskele.text import timestamps
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _KIND, _CURSOR, _DAYS = "curation", "cursor", "curation-day"
 # What a memory replaces comes before the copy that it may be.
-_FIRST = (Verdict.SUPERSEDE, Verdict.UPDATE, Verdict.NOOP, Verdict.FORGET, Verdict.ADD)
+_FIRST = (Verdict.SUPERSEDE, Verdict.UPDATE, Verdict.NOOP, Verdict.FORGET)
 _WRITTEN = frozenset({Action.ADDED, Action.EDITED, Action.RESTORED})
 # This many memories may be changed in a day, whatever their share.
 LEAST_A_DAY = 20
@@ -55,11 +55,6 @@ class Curated:
     proposed: int = 0
     outcomes: tuple[Outcome, ...] = ()
     is_done: bool = True
-
-    @property
-    def batch(self) -> str:
-        """The batch that undoes what was applied; empty if nothing was."""
-        return self.outcomes[0].batch if self.outcomes else ""
 
 
 class Curator:
@@ -107,12 +102,12 @@ class Curator:
 
     def _nearest_by_words(self, memory: Memory) -> list[NearMemory]:
         scope = Scope(owner=self._store.owner, projects=frozenset({memory.project}), as_of=timestamps.now())
-        own, longest = _plain(memory.content), _MOST_LONGER * len(memory.content) + _LEAST_LONGEST
+        own, longest = stems(memory.content), _MOST_LONGER * len(memory.content) + _LEAST_LONGEST
         near = []
         for other in self._store.browse(scope, sort=Sort.RECENCY, limit=_MOST_SCANNED):
             if len(other.content) > longest:
                 continue
-            theirs = _plain(other.content)
+            theirs = stems(other.content)
             shared = len(own & theirs) / max(len(own | theirs), 1)
             if shared >= _LEAST_OVERLAP and other.id != memory.id and not other.shared_by:
                 near.append((shared, other))
@@ -195,8 +190,7 @@ class Curator:
         except (Conflict, NotFound):
             # It changed meanwhile.
             return []
-        if (memory := retired(fresh)) is not None:
-            gone.add(memory.id)
+        gone.add(retired(fresh).id)
         return outcomes
 
     # The brake: what was changed today without a review
@@ -228,10 +222,6 @@ class Curator:
 
 def _today() -> str:
     return timestamps.now().date().isoformat()
-
-
-def _plain(text: str) -> frozenset[str]:
-    return frozenset(forms(content(words(text))))
 
 
 def _ids(decision: PairDecision) -> set[str]:

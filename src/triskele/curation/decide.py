@@ -74,14 +74,9 @@ class PairDecision:
     def needs_consent(self) -> bool:
         """Whether only the user may approve it: trust or sensitivity would change."""
         if self.old is None:
-            return self.verdict is Verdict.FORGET
+            return True
         rises = TRUST.index(self.new.origin) > TRUST.index(self.old.origin)
         return (rises and self.verdict is not Verdict.NOOP) or self.new.sensitivity is not self.old.sensitivity
-
-
-def decide(new: Memory, nearest: Iterable[NearMemory]) -> PairDecision:
-    """The verdict on a new memory: the surest of its relations."""
-    return next(iter(related(new, nearest)), PairDecision(Verdict.ADD, new))
 
 
 def related(new: Memory, nearest: Iterable[NearMemory]) -> list[PairDecision]:
@@ -134,20 +129,16 @@ def _has_ended(old: Memory, new: Memory) -> bool:
 
 
 def changes_of(decision: PairDecision) -> list[Change]:
-    """The changes that carry out a decision; none for an ADD."""
-    if decision.verdict is Verdict.FORGET:
+    """The changes that carry out a decision."""
+    if decision.old is None:
         return [Forget(decision.new.id)]
-    if decision.old is None or decision.verdict is Verdict.ADD:
-        return []
     return _CHANGES[decision.verdict](decision.new, decision.old)
 
 
-def retired(decision: PairDecision) -> Memory | None:
+def retired(decision: PairDecision) -> Memory:
     """The memory that a decision takes out of recall."""
-    if decision.verdict is Verdict.FORGET:
+    if decision.old is None:
         return decision.new
-    if decision.old is None or decision.verdict is Verdict.ADD:
-        return None
     return _copy(decision.new, decision.old) if decision.verdict is Verdict.NOOP else decision.old
 
 

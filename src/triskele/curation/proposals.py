@@ -120,8 +120,6 @@ class Proposals:
         """Queue decisions for a review; those known or rejected before are left out. Returns how many are new."""
         offered = {}
         for decision in decisions:
-            if decision.verdict is Verdict.ADD:
-                continue
             value = _value(decision.verdict, decision.confidence, decision.reasons, new=decision.new, old=decision.old)
             offered[_key_of(decision)] = Document(value, about=[side.id for side in _sides(decision)])
         return self._put(offered)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from triskele.curation.curator import Curator
 from triskele.curation.decide import NEAREST, NearMemory, PairDecision, begins, related
-from triskele.curation.wording import content, forms, words
+from triskele.curation.wording import stems
 from triskele.replies.rooms import Rationale
 from triskele.store.access import StoreAccess
 from triskele.store.values import Document
@@ -124,7 +124,7 @@ class StoreReview:
         self.memories = sorted(
             (memory for memory in live if memory.id not in gone), key=lambda each: (begins(each), each.id)
         )
-        self._terms = {memory.id: frozenset(forms(content(words(memory.content)))) for memory in self.memories}
+        self._terms = {memory.id: stems(memory.content) for memory in self.memories}
         self._by_id = {memory.id: memory for memory in self.memories}
         self._postings = _postings(self._terms)
         # Memories retired during the review: they are no longer compared.

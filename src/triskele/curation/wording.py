@@ -183,6 +183,11 @@ def forms(sequence: Iterable[ComparedWord]) -> list[str]:
     return [word.form for word in sequence]
 
 
+def stems(text: str) -> frozenset[str]:
+    """The comparable forms of the content words of a text."""
+    return frozenset(forms(content(words(text))))
+
+
 def negations(sequence: Words) -> int:
     """How many words deny."""
     return sum(word.kind is WordKind.NEGATION for word in sequence)
