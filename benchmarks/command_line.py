@@ -89,7 +89,7 @@ def _print_cpu(engine: Any, drafts: Sequence[Any]) -> None:
     from triskele.curation.curator import Curator
 
     curator = Curator(engine)
-    for what, search in (("by recall", curator.related), ("by words", curator.related_by_words)):
+    for what, search in (("by the indexes", curator.related), ("by words", curator.related_by_words)):
         search(drafts[0])
         spent = []
         for draft in drafts:
