@@ -5,6 +5,7 @@ A rule that is unsure says so by its confidence: below `SURE` nothing is changed
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -69,11 +70,12 @@ _CHANGE = frozenset(
 _ENDED = frozenset("stopped removed retired disabled dropped abandoned deprecated cancelled ended quit closed".split())
 _ADDITIONS = LINKING | frozenset("(,;:—–.")
 _LONGEST_VALUE = 5
+_NOW = frozenset({"now", "instead", "anymore"})
 # They say that something comes in addition.
 _ALSO = frozenset("also too additionally both".split())
 
 
-def compare(old: str, new: str, cosine: float | None = None) -> Relation:
+def compare(old: str, new: str, cosine: float = math.nan) -> Relation:
     """Compare a newer text with an older one."""
     before, after = words(old), words(new)
     if not content(before) or not content(after):
@@ -92,9 +94,8 @@ def compare(old: str, new: str, cosine: float | None = None) -> Relation:
         best = replace(best, confidence=min(best.confidence, _PASSING))
     if best.confidence >= _LIKELY:
         return best
-    uncertain = [relation for rule in _ASKED if (relation := rule(before, after)) is not None]
-    best = max([*uncertain, best], key=lambda relation: relation.confidence)
-    return max(best, _resembling(before, after, cosine), key=lambda relation: relation.confidence)
+    others = (_unlike(before, after), best, _resembling(before, after, cosine))
+    return max(others, key=lambda relation: relation.confidence)
 
 
 def _is_one_statement(sequence: Words) -> bool:
@@ -102,10 +103,6 @@ def _is_one_statement(sequence: Words) -> bool:
     return not any(
         word.text == "?" or (word.text in ".!" and sequence[place + 1 :]) for place, word in enumerate(sequence)
     )
-
-
-def _jaccard(one: set[str], other: set[str]) -> float:
-    return len(one & other) / max(len(one | other), 1)
 
 
 def _bare(sequence: Words) -> list[ComparedWord]:
@@ -262,7 +259,8 @@ def _changed_value(before: Words, after: Words) -> Relation | None:
     if is_rejected and set(forms(content(rejected))) <= {*forms(difference.old), *forms(difference.suffix)}:
         confidence = 0.95 if content(difference.prefix) else 0.6
     else:
-        confidence = slot_confidence(difference, old, new, is_marked=_says_now(after))
+        is_marked = not _NOW.isdisjoint(fold(word.text) for word in after)
+        confidence = slot_confidence(difference, old, new, is_marked=is_marked)
         confidence = min(confidence, _PASSING) if turns_to_past(before, after) else confidence
     if may_be_one_name(old, new) or any(word.kind is WordKind.PLACE for word in difference.added):
         confidence = min(confidence, 0.5)
@@ -271,11 +269,6 @@ def _changed_value(before: Words, after: Words) -> Relation | None:
 
 def _value(span: Words) -> list[ComparedWord]:
     return [word for word in span if word.kind not in (WordKind.MARK, WordKind.FILLER)]
-
-
-def _says_now(after: Words) -> bool:
-    texts = {fold(word.text) for word in after}
-    return bool(texts & {"now", "instead", "anymore"})
 
 
 def _split_rejected(after: Words) -> tuple[list[ComparedWord], list[ComparedWord]]:
@@ -351,25 +344,22 @@ def _between(after: Words, start: str, ends: tuple[str, ...]) -> list[ComparedWo
     return [] if stop is None else list(after[position + 1 : position + 1 + stop])
 
 
-def _other_amount(before: Words, after: Words) -> Relation | None:
-    """The same thing with another number, in other words."""
-    amounts = other_amount(before, after)
-    return None if amounts is None else Relation(Verdict.SUPERSEDE, _LIKELY, (Rationale("other amount", *amounts),))
+def _unlike(before: Words, after: Words) -> Relation:
+    """The same thing in other words, with another number or denied in one of the texts: never sure."""
+    if (amounts := other_amount(before, after)) is not None:
+        return Relation(Verdict.SUPERSEDE, _LIKELY, (Rationale("other amount", *amounts),))
+    if is_denied(before, after):
+        return Relation(Verdict.SUPERSEDE, _LIKELY, (Rationale("denied", _said(before), _said(after)),))
+    return UNRELATED
 
 
-def _maybe_denied(before: Words, after: Words) -> Relation | None:
-    """The same thing, denied in one of the texts, in other words."""
-    reason = Rationale("denied", _said(before), _said(after))
-    return Relation(Verdict.SUPERSEDE, _LIKELY, (reason,)) if is_denied(before, after) else None
-
-
-def _resembling(before: Words, after: Words, cosine: float | None) -> Relation:
+def _resembling(before: Words, after: Words, cosine: float) -> Relation:
     """Propose a close wording with equal numbers and names as known."""
     old, new = set(forms(content(before))), set(forms(content(after)))
-    alike = _jaccard(old, new)
+    alike = len(old & new) / max(len(old | new), 1)
     if _critical(before) != _critical(after) or negations(before) % 2 != negations(after) % 2:
         return UNRELATED
-    if alike >= 0.6 or (cosine is not None and cosine >= 0.9 and alike >= 0.4):
+    if alike >= 0.6 or (cosine >= 0.9 and alike >= 0.4):
         return Relation(Verdict.NOOP, min(0.85, 0.4 + alike / 2), (Rationale("similar words", f"{alike:.2f}"),))
     return UNRELATED
 
@@ -379,5 +369,3 @@ def _said(sequence: Words) -> str:
 
 
 _RULES = (_reordered, _extended, _denied, _stopped, _changed_value, _moved)
-# They are worth a question, whatever the texts are; none of them is ever sure.
-_ASKED = (_other_amount, _maybe_denied)

@@ -88,13 +88,15 @@ class Curator:
             by_words = [hit.row for hit in corpus.search(text.terms, limit=depth)]
             both = chain.from_iterable(zip_longest(by_words, corpus.nearest(depth)[0].tolist()))
             rows = [row for row in dict.fromkeys(both) if row is not None and row not in own][:depth]
-            cosines = dict(zip(rows, corpus.cosines(np.array(rows, dtype=np.int64)).tolist(), strict=True))
+            cosines = corpus.cosines(np.array(rows, dtype=np.int64)).tolist()
             memories = self._store.rows(rows)
-        gone = self._access.superseded([each.id for each in memories.values()]) if memories else set()
-        near = [(memories[row], cosines[row]) for row in rows if row in memories]
-        # NaN differs from itself.
-        pairs = (NearMemory(each, cosine if cosine == cosine else None) for each, cosine in near if each.id not in gone)
-        return [pair for pair in pairs if not pair.memory.shared_by][:NEAREST]
+        pairs = zip(rows, cosines, strict=True)
+        return self._current([NearMemory(memories[row], cosine) for row, cosine in pairs if row in memories])
+
+    def _current(self, near: Sequence[NearMemory]) -> list[NearMemory]:
+        """The best of the owner's memories that nothing has replaced."""
+        gone = self._access.superseded([each.memory.id for each in near]) if near else set()
+        return [each for each in near if each.memory.id not in gone and not each.memory.shared_by][:NEAREST]
 
     def related_by_words(self, memory: Memory) -> list[PairDecision]:
         """What a memory repeats, extends or contradicts, found without indexes."""
@@ -109,12 +111,10 @@ class Curator:
                 continue
             theirs = stems(other.content)
             shared = len(own & theirs) / max(len(own | theirs), 1)
-            if shared >= _LEAST_OVERLAP and other.id != memory.id and not other.shared_by:
+            if shared >= _LEAST_OVERLAP and other.id != memory.id:
                 near.append((shared, other))
         near.sort(key=lambda pair: (-pair[0], pair[1].id))
-        best = [other for _, other in near[: 2 * NEAREST]]
-        gone = self._access.superseded([other.id for other in best]) if best else set()
-        return [NearMemory(other) for other in best if other.id not in gone][:NEAREST]
+        return self._current([NearMemory(other) for _, other in near[: 2 * NEAREST]])
 
     def follow(self, limit: int = 50) -> Curated:
         """Decide on at most `limit` memories written since the last call.
@@ -147,7 +147,7 @@ class Curator:
         gone: set[str] = set()
         done = 0
         for decision in sorted(decisions, key=lambda each: _FIRST.index(each.verdict)):
-            if _ids(decision) & gone or self.proposals.is_rejected(decision):
+            if _is_over(decision, gone) or self.proposals.is_rejected(decision):
                 continue
             if done < left and decision.is_sure and not decision.needs_consent:
                 outcomes += self.carry_out(decision, batch, gone)
@@ -156,7 +156,7 @@ class Curator:
                 rest.append(decision)
         if done:
             self._count(changed=done)
-        open_ones = [each for each in rest if not _ids(each) & gone]
+        open_ones = [each for each in rest if not _is_over(each, gone)]
         proposed = self.proposals.offer(self._reconsidered(open_ones)) if self._settings.mode != OFF else 0
         return Curated(0, proposed, tuple(outcomes))
 
@@ -180,7 +180,7 @@ class Curator:
 
     def carry_out(self, decision: PairDecision, batch: str, gone: set[str]) -> list[Outcome]:
         """Apply one decision in a transaction, unless its memories changed."""
-        current = self._store.memories(_ids(decision))
+        current = self._store.memories([each.id for each in decision.memories])
         new, old = current.get(decision.new.id), current.get(decision.old.id) if decision.old else None
         if new is None or new.content_hash != decision.new.content_hash or bool(old) is not bool(decision.old):
             return []
@@ -224,5 +224,5 @@ def _today() -> str:
     return timestamps.now().date().isoformat()
 
 
-def _ids(decision: PairDecision) -> set[str]:
-    return {memory.id for memory in (decision.new, decision.old) if memory is not None}
+def _is_over(decision: PairDecision, gone: set[str]) -> bool:
+    return any(memory.id in gone for memory in decision.memories)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -44,10 +45,10 @@ _RELATIONS: Mapping[Verdict, RelationName] = {
 
 
 class NearMemory(NamedTuple):
-    """A memory near to a new one, with their cosine if known."""
+    """A memory near to a new one, with their cosine; NaN if one of them has no vector."""
 
     memory: Memory
-    cosine: float | None = None
+    cosine: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,11 @@ class PairDecision:
     old: Memory | None = None
     confidence: float = 1.0
     reasons: tuple[Rationale, ...] = ()
+
+    @property
+    def memories(self) -> tuple[Memory, ...]:
+        """The newer memory, and the older one if there is one."""
+        return (self.new,) if self.old is None else (self.new, self.old)
 
     @property
     def relation(self) -> RelationName:

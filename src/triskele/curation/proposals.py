@@ -121,7 +121,7 @@ class Proposals:
         offered = {}
         for decision in decisions:
             value = _value(decision.verdict, decision.confidence, decision.reasons, new=decision.new, old=decision.old)
-            offered[_key_of(decision)] = Document(value, about=[side.id for side in _sides(decision)])
+            offered[_key_of(decision)] = Document(value, about=[memory.id for memory in decision.memories])
         return self._put(offered)
 
     def is_rejected(self, decision: PairDecision) -> bool:
@@ -203,12 +203,8 @@ def _value(
     }
 
 
-def _sides(decision: PairDecision) -> Iterable[Memory]:
-    return (side for side in (decision.new, decision.old) if side is not None)
-
-
 def _key_of(decision: PairDecision) -> str:
-    return _key(decision.verdict, *(part for side in _sides(decision) for part in (side.id, side.content_hash)))
+    return _key(decision.verdict, *(part for memory in decision.memories for part in (memory.id, memory.content_hash)))
 
 
 def _key(*parts: str) -> str:
