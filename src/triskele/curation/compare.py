@@ -94,8 +94,8 @@ def compare(old: str, new: str, cosine: float = math.nan) -> Relation:
         best = replace(best, confidence=min(best.confidence, _PASSING))
     if best.confidence >= _LIKELY:
         return best
-    others = (_unlike(before, after), best, _resembling(before, after, cosine))
-    return max(others, key=lambda relation: relation.confidence)
+    doubtful = (_unlike(before, after), best, _resembling(before, after, cosine))
+    return max(doubtful, key=lambda relation: relation.confidence)
 
 
 def _is_one_statement(sequence: Words) -> bool:
