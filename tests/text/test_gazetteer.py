@@ -57,15 +57,6 @@ def test_adding_says_whether_older_texts_may_hold_more() -> None:
     ]
 
 
-def test_gazetteer_drops_only_removed_names() -> None:
-    names = Gazetteer(["Argo CD", "Argo Rollouts", "Argo"])
-    names.remove("Argo CD")
-    names.remove("Argo Rollouts")
-    names.remove("never known")
-    assert [match.key for match in names.find("Argo CD and Argo Rollouts")] == ["argo", "argo"]
-    assert len(names) == 1
-
-
 def test_a_name_covered_by_a_longer_one_is_not_held() -> None:
     names = Gazetteer(["Argo", "Argo CD"])
     assert names.keys("we use Argo CD") == {"argo cd"}

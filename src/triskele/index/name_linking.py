@@ -163,9 +163,7 @@ class _Known:
     def __init__(self, owner: str, texts: _Texts, names: Iterable[Name], akin: Iterable[Name]) -> None:
         self.owner = owner
         self.texts = texts
-        self.gazetteer = Gazetteer()
-        for name in names:
-            self.gazetteer.add(name.text.lower() if name.any_case else name.text)
+        self.gazetteer = Gazetteer(name.text.lower() if name.any_case else name.text for name in names)
         self._names = Names({name.text: name.key for name in akin})
         self._aliases: dict[str, tuple[str, str]] = {}
 

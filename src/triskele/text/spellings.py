@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from functools import cache, lru_cache
@@ -209,11 +208,6 @@ class Names:
                 return concept, reason
         return own, None
 
-    def remove(self, name: str) -> None:
-        """Remove a name."""
-        self._concepts.pop(key(name), None)
-        self._blocks.get(block(name), {}).pop(name, None)
-
 
 class Form(IntEnum):
     """How a name must be written in a text, by how it was first written: any case, a capital, capitals only."""
@@ -240,15 +234,11 @@ class Gazetteer:
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        # For each first word how many keys of each length begin with it.
-        self._sizes: dict[str, Counter[int]] = {}
+        # For each first word the lengths of the keys that begin with it, longest first.
+        self._lengths: dict[str, list[int]] = {}
         self._forms: dict[str, Form] = {}
         for name in names:
             self.add(name)
-
-    def __len__(self) -> int:
-        """The number of names."""
-        return len(self._forms)
 
     def add(self, name: str) -> bool:
         """Add a name; returns whether it may now match texts that it did not match before."""
@@ -262,15 +252,11 @@ class Gazetteer:
             self._forms[own] = min(form, self._forms[own])
             return is_wider
         self._forms[own] = form
-        self._sizes.setdefault(own.split(" ", 1)[0], Counter())[size] += 1
+        sizes = self._lengths.setdefault(own.split(" ", 1)[0], [])
+        if size not in sizes:
+            sizes.append(size)
+            sizes.sort(reverse=True)
         return True
-
-    def remove(self, name: str) -> None:
-        """Remove a name."""
-        own = key(name)
-        if self._forms.pop(own, None) is None:
-            return
-        self._sizes[own.split(" ", 1)[0]] -= Counter([own.count(" ") + 1])
 
     def find(self, text: str) -> list[Match]:
         """The names in a text from left to right, the longest match at each position."""
@@ -279,8 +265,8 @@ class Gazetteer:
         matches: list[Match] = []
         position = 0
         while position < len(texts):
-            sizes = self._sizes.get(texts[position]) or self._sizes.get(single(_written(text, listed[position])))
-            match = self._longest(text, listed, texts, position, sizes) if sizes else None
+            lengths = self._lengths.get(texts[position]) or self._lengths.get(single(_written(text, listed[position])))
+            match = self._longest(text, listed, texts, position, lengths) if lengths else None
             if match:
                 matches.append(match[0])
             position += match[1] if match else 1
@@ -291,9 +277,9 @@ class Gazetteer:
         return {match.key for match in self.find(text)}
 
     def _longest(
-        self, text: str, listed: list[Part], texts: list[str], position: int, sizes: Iterable[int]
+        self, text: str, listed: list[Part], texts: list[str], position: int, lengths: Iterable[int]
     ) -> tuple[Match, int] | None:
-        for size in sorted(sizes, reverse=True):
+        for size in lengths:
             if position + size <= len(texts):
                 run = listed[position : position + size]
                 name = " ".join(texts[position : position + size]) if size > 1 else single(_written(text, run[0]))
