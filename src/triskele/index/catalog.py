@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from triskele.index.corpus import Facts, Ints
 from triskele.index.lifecycle import DerivedIndex
 from triskele.store.owner import OwnerStore
-from triskele.store.values import CatalogRow, Cursor, Heads
+from triskele.store.values import CatalogRow, Cursor
 from triskele.text import timestamps
 from triskele.types import Action, Role, Scope
 
@@ -296,12 +296,11 @@ class _Changes:
 class Catalog(DerivedIndex[_Kept, _Changes, Columns]):
     """The columns of a store, as fresh as its journal and its vectors; in memory only."""
 
+    follows = ("journal", "slot")
+
     def __init__(self, store: OwnerStore, fingerprint: str) -> None:
         super().__init__(store)
         self.fingerprint = fingerprint
-
-    def _position(self, heads: Heads) -> tuple[Cursor, int]:
-        return heads.journal, heads.slot
 
     def _open(self, epoch: str) -> _Kept | None:
         if self._view is None or self._stamp[0] != epoch:

@@ -152,7 +152,7 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
     """Finds versions by the cosines of their sentence vectors."""
 
     kind, format, title, lock_name = "dense", 1, "the index of sentence vectors", "dense.lock"
-
+    follows = ("slot",)
     tail_cap = 256
 
     def __init__(self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int) -> None:
@@ -192,9 +192,6 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
         with self._mutex:
             super().close()
             self._placed = self._floats = None
-
-    def _position(self, heads: Heads) -> int:
-        return heads.slot
 
     def _open(self, epoch: str) -> Records | None:
         return self._file.open(epoch)

@@ -18,7 +18,7 @@ from triskele.errors import IndexUnavailable
 from triskele.index.lifecycle import DiskIndex
 from triskele.index.shard import FIELDS, FileMark, Found, Indexed, Shard, Stamp, damaged_files, memory_document
 from triskele.store.owner import OwnerStore
-from triskele.store.values import START, Cursor, Heads
+from triskele.store.values import START, Cursor
 from triskele.text.analysis import Analyzer
 from triskele.types import Action, JournalEntry, Scope, Sort
 
@@ -96,6 +96,7 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
     """Finds versions of memories by terms, as fresh as the journal."""
 
     kind, format, title, lock_name = "lexical", 1, "the lexical index", "writer.lock"
+    follows = ("journal",)
     writes_at_once = True
     tail_cap = 256
 
@@ -162,9 +163,6 @@ class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
         return (
             shard is not None and shard.stamp.epoch == self._store.epoch() and not self._store.holds(shard.stamp.cursor)
         )
-
-    def _position(self, heads: Heads) -> Cursor:
-        return heads.journal
 
     def _open(self, epoch: str) -> Shard | None:
         shard = Shard.open(self.path, self._whole)

@@ -1,8 +1,8 @@
 """The lifecycle of a derived index: fresh or stale, catch up, damaged, rebuild, close.
 
 A derived index is a copy of something in the store, in another shape. What the index keeps reaches up to a stamp (the
-epoch of the store and a position in it); what came later is the tail, read from the store. A new index implements the
-hooks `_position`, `_open`, `_since` and `_join`, and with files also `_append` and `damaged`; the rest is here.
+epoch of the store and a position in it); what came later is the tail, read from the store. A new index names what it
+`follows`, implements the hooks `_open`, `_since` and `_join`, and with files also `_append` and `damaged`.
 """
 
 from __future__ import annotations
@@ -43,16 +43,14 @@ class DerivedIndex(ABC, Generic[Kept, Tail, View]):
 
     # Of the model whose vectors the index holds or refers to.
     fingerprint = ""
+    # The fields of `Heads` that differ after every change that the index has to read.
+    follows: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, store: OwnerStore) -> None:
         self._store = store
         self._mutex = threading.RLock()
         self._view: View | None = None
         self._stamp: tuple[str, object] = ("", None)
-
-    @abstractmethod
-    def _position(self, heads: Heads) -> object:
-        """The part of the heads that the index follows; it differs after every change of that."""
 
     @abstractmethod
     def _open(self, epoch: str) -> Kept | None:
@@ -93,6 +91,10 @@ class DerivedIndex(ABC, Generic[Kept, Tail, View]):
                 view = self._load(stamp[0])
                 self._view, self._stamp = view, stamp
             return view
+
+    def _position(self, heads: Heads) -> object:
+        """What the index follows, as of these heads."""
+        return tuple([getattr(heads, name) for name in self.follows])
 
     def _load(self, epoch: str) -> View:
         kept = self._open(epoch)

@@ -12,7 +12,7 @@ from triskele.index.append_file import AppendFile, Records
 from triskele.index.corpus import Bools, Ints, Mentions
 from triskele.index.lifecycle import DiskIndex
 from triskele.store.owner import OwnerStore
-from triskele.store.values import Heads, Mentioned
+from triskele.store.values import Mentioned
 
 # Kinds of mention that name the subject of a memory; a lead does where others mention the same.
 _TITLE, _LEAD = 1, 2
@@ -151,7 +151,7 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
     """Which memories mention which concepts, as fresh as the store."""
 
     kind, format, title, lock_name = "mentions", 1, "the index of mentions", "mentions.lock"
-
+    follows = ("mention", "regrouping")
     tail_cap = 20_000
 
     def __init__(self, folder: Path, store: OwnerStore) -> None:
@@ -175,9 +175,6 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
         with self._mutex:
             super().close()
             self._settled = self._tail = self._groups = self._common = None
-
-    def _position(self, heads: Heads) -> tuple[int, int]:
-        return heads.mention, heads.regrouping
 
     def _open(self, epoch: str) -> Records | None:
         return self._file.open(epoch)
