@@ -26,6 +26,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from functools import partial
 from importlib import resources
 from itertools import pairwise
@@ -235,8 +236,8 @@ def random_links(harness: BenchHarness, seed: int) -> Iterator[None]:
     exchanged, links = _exchanged(layers, rows, others), graph.concept_links
 
     def links_of_others(corpus: LocalCorpus, nodes: Ints) -> object:
-        other = corpus._indexes.open_corpus(corpus.scope)
-        other.__dict__["_layers"] = exchanged
+        other = copy(corpus)
+        other._layers = exchanged
         return links(other, nodes)
 
     with patch.object(graph, "concept_links", links_of_others):

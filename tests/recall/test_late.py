@@ -20,7 +20,7 @@ from triskele.recall import evidence, late
 from triskele.recall.legs import _columns
 from triskele.recall.plan import Plan
 from triskele.recall.question import REACH, Question, _word, _words, token_weights
-from triskele.recall.scores import Ranking, Scores, Turns
+from triskele.recall.scores import Ranking, Scores
 from triskele.text import timestamps
 from triskele.text.analysis import Analyzer
 from triskele.types import Query, Scope
@@ -255,9 +255,8 @@ def test_scores_of_more_rows_join_those_before() -> None:
     dense = Ranking("dense", np.array([30]), np.array([0.5]))
     weights, rows = {"lexical": 0.5, "late": 0.5}, talks.rows[1:]
     facts = talks.facts(rows, reach=question.reach)
-    turns = Turns(facts.sessions, facts.neighbours, facts.speakers)
     columns = _columns(rows, words, dense, weights)
-    pool = Scores(rows, columns, (words, dense), weights=weights, turns=turns)
+    pool = Scores(rows, columns, (words, dense), weights=weights, facts=facts)
     # The one without a vector is estimated by its words; the other keeps its score.
     before, after = (
         {each.row: each.score for each in ranked}

@@ -17,7 +17,7 @@ from triskele.recall.confidence import SEARCHED
 from triskele.recall.legs import conversation_share
 from triskele.recall.plan import Plan
 from triskele.recall.question import Question
-from triskele.recall.scores import Scores, Turns
+from triskele.recall.scores import Scores
 from triskele.text import timestamps
 from triskele.types import GOOD_MATCH, Query, Role, Scope
 
@@ -121,8 +121,8 @@ def weights(text: str, said_by: list[int], before: list[int], plan: Plan | None 
     question = Question(query, plan or Plan(), encoding=encoding, token_weights=even)
     corpus: Any = Names()
     facts = facts_of(said_by, before=before)
-    turns, share = Turns(facts.sessions, facts.neighbours, facts.speakers), conversation_share(facts.neighbours)
-    scores = Scores(np.arange(len(said_by)), (), turns=turns, in_conversation=share)
+    share = conversation_share(facts.neighbours)
+    scores = Scores(np.arange(len(said_by)), (), facts=facts, in_conversation=share)
     token_weights = late._without_names(question, corpus, scores)
     return [round(float(weight / token_weights.max()), 3) for weight in token_weights]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.index.corpus import Facts, Ints
+from triskele.index.corpus import Facts, Ints, is_called
 from triskele.index.lifecycle import DerivedIndex
 from triskele.store.owner import OwnerStore
 from triskele.store.values import CatalogRow, Cursor
@@ -172,22 +172,6 @@ class Columns:
             is_known = self.rows.take(at, mode="clip") == rows
         return is_known, at if np.logical_and.reduce(is_known) else at[is_known]
 
-    def facts(self, rows: Ints, view: ScopeView, reach: int) -> Facts:
-        """What is known of some rows in a scope, with the neighbours up to `reach` turns away that it may read."""
-        is_known, at = self.locate(rows)
-        facts = CatalogFacts(self, view, at, reach)
-        return facts if len(at) == len(rows) else _scattered(facts, is_known)
-
-    def beside(self, at: Ints, view: ScopeView, reach: int) -> Ints:
-        """The rows of the neighbours of some entries that the scope may read; −1 for none."""
-        beside = self.neighbours(at, _OFFSETS[: 2 * reach])
-        if not len(self._conversations[0]):
-            return beside
-        has = beside >= 0
-        if view.is_readable is not None:
-            has &= view.is_readable[beside]
-        return np.where(has, self.rows[beside], -1)
-
     @cached_property
     def _conversations(self) -> tuple[Ints, Ints]:
         """The current entries of conversations in their order, and the place of every entry in that order."""
@@ -212,52 +196,54 @@ class Columns:
         return found
 
 
-class CatalogFacts(Facts):
-    """Facts of some entries of a catalog, read on access: most readers need one or two columns."""
+class ScopedColumns:
+    """What a scope shows of the catalog."""
 
-    def __init__(self, columns: Columns, view: ScopeView, at: Ints, reach: int) -> None:
-        # Past the frozen attributes of the parent, all of which are read below.
-        self.__dict__.update(_columns=columns, _view=view, _at=at, _reach=reach)
+    def __init__(self, columns: Columns, scope: Scope) -> None:
+        self.columns = columns
+        self.scope = scope
+        self.is_visible, self.is_readable = columns.scoped(scope)
+        self.size = len(columns.rows)
 
-    _columns: Columns
-    _view: ScopeView
-    _at: Ints
-    _reach: int
+    def facts(self, rows: Ints, *, reach: int = 0) -> Facts:
+        """Visibility, importance, session and speaker of some rows, with the neighbours up to `reach` turns away."""
+        columns = self.columns
+        is_known, at = columns.locate(rows)
+        facts = Facts(
+            self.is_visible[at],
+            columns.importance[at],
+            columns.sessions[at],
+            self._neighbours(at, reach),
+            columns.speakers[at],
+            columns.roles[at],
+            columns.happened[at],
+        )
+        return facts if len(at) == len(rows) else _scattered(facts, is_known)
 
-    @property
-    def is_visible(self) -> NDArray[np.bool_]:
-        """Which entries the scope contains."""
-        return self._view.is_visible[self._at]
+    def _neighbours(self, at: Ints, reach: int) -> Ints:
+        """The rows of the neighbours of some entries that the scope may read; −1 for none."""
+        beside = self.columns.neighbours(at, _OFFSETS[: 2 * reach])
+        has = beside >= 0
+        if not has.any():
+            return beside
+        if self.is_readable is not None:
+            has &= self.is_readable[beside]
+        return np.where(has, self.columns.rows[beside], -1)
 
-    @property
-    def importance(self) -> NDArray[np.float64]:
-        """Importance, 0 to 1."""
-        return self._columns.importance[self._at]
+    def speakers(self, codes: Iterable[int]) -> dict[int, str]:
+        """The names of some speakers."""
+        wanted = set(codes)
+        # A copy: another thread may be adding names.
+        return {code: name for name, code in self.columns.codes.speakers.copy().items() if code in wanted}
 
-    @property
-    def sessions(self) -> Ints:
-        """Codes of conversations."""
-        return self._columns.sessions[self._at]
-
-    @property
-    def neighbours(self) -> Ints:
-        """Rows of the same conversation, the nearest first."""
-        return self._columns.beside(self._at, self._view, self._reach)
-
-    @property
-    def speakers(self) -> Ints:
-        """Codes of speakers."""
-        return self._columns.speakers[self._at]
-
-    @property
-    def roles(self) -> Ints:
-        """Places in `Role`."""
-        return self._columns.roles[self._at]
-
-    @property
-    def times(self) -> Ints:
-        """When it happened or was said."""
-        return self._columns.happened[self._at]
+    def rows_of_speaker(self, name: str, most: int) -> Ints:
+        """The newest rows of those who are called by a name."""
+        columns = self.columns
+        codes = [code for speaker, code in columns.codes.speakers.copy().items() if is_called(speaker, name)]
+        if not codes:
+            return np.empty(0, dtype=np.int64)
+        at = np.flatnonzero(np.isin(columns.speakers, codes) & self.is_visible)
+        return columns.rows[at[np.lexsort((-at, -columns.happened[at]))][:most]]
 
 
 def _scattered(facts: Facts, is_known: NDArray[np.bool_]) -> Facts:

@@ -15,8 +15,8 @@ import numpy as np
 
 from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable, StoreUnavailable
-from triskele.index.catalog import Catalog, Columns, ScopeView
-from triskele.index.corpus import Bits, Bools, CorpusQuestion, Facts, Floats, Ints, LexicalHit, Mentions, is_called
+from triskele.index.catalog import Catalog, Columns, ScopedColumns
+from triskele.index.corpus import Bits, Bools, CorpusQuestion, Floats, Ints, LexicalHit, Mentions
 from triskele.index.dense import EXACT_LIMIT, DenseIndex, PlacedVectors, highest
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
@@ -25,11 +25,9 @@ from triskele.index.token_vectors import TokenIndex, TokenVectors
 from triskele.models.bundled import bundled
 from triskele.models.embedder import Embedder
 from triskele.models.local import local_embedder
+from triskele.store.name_rows import NameStore
 from triskele.store.owner import OwnerStore
-from triskele.store.values import Heads
 from triskele.types import Scope, Sort
-
-_NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,48 +118,31 @@ class LocalIndexes:
 
     def open_corpus(self, scope: Scope) -> LocalCorpus:
         """What a scope may read, from now on unchanged: take it inside a snapshot of the store."""
-        return LocalCorpus(self, scope, self.store.heads(self.catalog.fingerprint))
+        heads = self.store.heads(self.catalog.fingerprint)
+        columns, words, layers = self.catalog.view(heads), self.lexical.view(heads), self.mentions.view(heads)
+        tokens = None if self.tokens is None else self.tokens.view(heads)
+        placed = None if self.dense is None else self.dense.over(columns, heads)
+        return LocalCorpus(columns, scope, placed, words, tokens, layers, self.store.names, heads.unembedded)
 
 
-class LocalVectors:
-    """The cosines of one model between a question and the memories of a scope, as of one moment."""
+class LocalVectors(ScopedColumns):
+    """The cosines of one model between a question and the memories of a scope."""
 
     def __init__(
-        self,
-        catalog: Catalog,
-        dense: DenseIndex | None,
-        scope: Scope,
-        heads: Heads | None = None,
-        vector: Floats | None = None,
+        self, columns: Columns, scope: Scope, placed: PlacedVectors | None, vector: Floats | None = None
     ) -> None:
-        self._catalog = catalog
-        self._dense = dense
-        self._heads = heads
+        super().__init__(columns, scope)
+        self._placed = placed
         self._vector = vector
-        self.scope = scope
-
-    @cached_property
-    def columns(self) -> Columns:
-        """One entry per version."""
-        return self._catalog.view(self._heads)
-
-    @cached_property
-    def _scoped(self) -> ScopeView:
-        return self.columns.scoped(self.scope)
-
-    @cached_property
-    def _placed(self) -> PlacedVectors | None:
-        return None if self._dense is None else self._dense.over(self.columns, self._heads)
 
     def nearest(self, limit: int) -> tuple[Ints, Floats]:
         """The rows with the highest cosines, best first, ties by row; and their cosines."""
         if self._placed is None or self._vector is None:
-            return _NONE, np.empty(0, dtype=np.float32)
-        mask = self._scoped.is_visible
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         if self._scan is None:
-            entries, nearest = self._placed.nearest(self._vector, mask, limit)
+            entries, nearest = self._placed.nearest(self._vector, self.is_visible, limit)
         else:
-            allowed = self._scan if mask.all() else np.where(mask, self._scan, np.float32(np.nan))
+            allowed = self._scan if self.is_visible.all() else np.where(self.is_visible, self._scan, np.float32(np.nan))
             entries, nearest = highest(allowed, limit)
         return self.columns.rows[entries], nearest
 
@@ -195,7 +176,7 @@ class LocalVectors:
             return None
         count = len(self._placed.vectors.slots)
         # The search for a nearer memory elsewhere reads other projects, if there are any.
-        is_most = not self._is_everything or 2 * np.count_nonzero(self._scoped.is_visible) > count
+        is_most = not self._is_everything or 2 * np.count_nonzero(self.is_visible) > count
         return self._placed.scan(self._vector) if count <= EXACT_LIMIT and is_most else None
 
     def vectors(self, rows: Ints) -> Floats:
@@ -210,47 +191,36 @@ class LocalVectors:
 
 
 class LocalCorpus(LocalVectors):
-    """The embedded corpus of one scope; the view of each index is taken when first needed, as of the same heads."""
+    """The embedded corpus of one scope: what every index holds at one moment."""
 
-    def __init__(self, indexes: LocalIndexes, scope: Scope, heads: Heads) -> None:
-        super().__init__(indexes.catalog, indexes.dense, scope, heads)
-        self._indexes = indexes
-        self.waiting = heads.unembedded
-
-    @cached_property
-    def _shards(self) -> Shards:
-        return self._indexes.lexical.view(self._heads)
-
-    @cached_property
-    def _tokens(self) -> TokenVectors | None:
-        return None if self._indexes.tokens is None else self._indexes.tokens.view(self._heads)
-
-    @cached_property
-    def _layers(self) -> Layers:
-        return self._indexes.mentions.view(self._heads)
-
-    @property
-    def size(self) -> int:
-        """The number of versions, inside the scope or not."""
-        return len(self.columns.rows)
+    def __init__(
+        self,
+        columns: Columns,
+        scope: Scope,
+        placed: PlacedVectors | None,
+        words: Shards,
+        tokens: TokenVectors | None,
+        layers: Layers,
+        names: NameStore,
+        waiting: int,
+    ) -> None:
+        super().__init__(columns, scope, placed)
+        self._words = words
+        self._tokens = tokens
+        self._layers = layers
+        self._names = names
+        self.waiting = waiting
+        self.rarity = words.rarity
 
     def asking(self, question: CorpusQuestion) -> LocalCorpus:
         """The same corpus for one question, which scans the vectors once."""
-        if (vector := question.vector) is None:
-            return self
-        # Both share the views of the indexes.
-        _ = self._scoped, self._placed, self._tokens, self._layers
         view = copy(self)
-        view._vector = vector
+        view._vector = question.vector
         return view
 
     def search(self, terms: Sequence[str], *, limit: int, sort: Sort = Sort.RELEVANCE) -> Sequence[LexicalHit]:
         """The rows that contain any of the terms, in the order asked for."""
-        return self._shards.search(terms, self.scope, limit=limit, sort=sort)
-
-    def rarity(self, terms: Iterable[str]) -> dict[str, float]:
-        """The inverse document frequency of each term over the whole corpus."""
-        return self._shards.rarity(terms)
+        return self._words.search(terms, self.scope, limit=limit, sort=sort)
 
     def tokens(self, rows: Ints) -> tuple[Bits, Ints]:
         """The token vectors of some rows in one array, two bits per dimension, and how many each row has."""
@@ -261,43 +231,23 @@ class LocalCorpus(LocalVectors):
         slots[is_known] = self.columns.slots[at]
         return self._tokens.gather(slots)
 
-    def facts(self, rows: Ints, *, reach: int = 0) -> Facts:
-        """Visibility, importance, session and speaker of some rows, with the neighbours up to `reach` turns away."""
-        return self.columns.facts(rows, self._scoped, reach)
-
-    def speakers(self, codes: Iterable[int]) -> dict[int, str]:
-        """The names of some speakers."""
-        wanted = set(codes)
-        # A copy: another thread may be adding names.
-        return {code: name for name, code in self.columns.codes.speakers.copy().items() if code in wanted}
-
-    def rows_of_speaker(self, name: str, most: int) -> Ints:
-        """The newest rows of those who are called by a name."""
-        columns = self.columns
-        codes = [code for speaker, code in columns.codes.speakers.copy().items() if is_called(speaker, name)]
-        if not codes:
-            return _NONE
-        at = np.flatnonzero(np.isin(columns.speakers, codes) & self._scoped.is_visible)
-        return columns.rows[at[np.lexsort((-at, -columns.happened[at]))][:most]]
-
     def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
         """The concepts that some rows mention, up to a limit for each row."""
         return self._layers.mentions(rows, most)
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
         """The place of the concept in the request, a row that mentions it, and whether it is the row's subject."""
-        if self._scoped.is_readable is None:
+        if self.is_readable is None:
             return self._layers.holders(concepts, most)
         holders = self._layers.holders(concepts)
         is_allowed, at = self.columns.locate(holders[1])
-        is_allowed[is_allowed] = self._scoped.is_readable[at]
+        is_allowed[is_allowed] = self.is_readable[at]
         return allowed(holders, is_allowed, most)
 
     def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
         """The concepts known under some keys, and whether the name is written in any case."""
-        found = self._indexes.store.names.find(keys)
-        return {key: (name.concept, name.any_case) for key, name in found.items()}
+        return {key: (name.concept, name.any_case) for key, name in self._names.find(keys).items()}
 
     def names(self, concepts: Iterable[int]) -> dict[int, str]:
         """The names of some concepts."""
-        return {number: name.text for number, name in self._indexes.store.names.numbered(concepts).items()}
+        return {number: name.text for number, name in self._names.numbered(concepts).items()}

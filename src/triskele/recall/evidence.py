@@ -72,7 +72,7 @@ _ALIKE = 3
 def evidence(question: Question, corpus: Corpus, scores: Scores) -> Scores:
     """Step 7: what speaker and time add, a share of the score that a candidate has without them."""
     query, names = question.query, question.plan.evidence
-    if not names or scores.turns is None:
+    if not names or scores.facts is None:
         return scores
     facts = corpus.facts(scores.rows)
     has_speakers = max(facts.speakers.max(initial=-1), facts.roles.max(initial=-1)) >= 0
@@ -114,10 +114,10 @@ def fuse(question: Question, corpus: Corpus, scores: Scores) -> Candidates:
     ranked = scores.ranked()
     if question.plan.fusion != DEFAULT:
         return Candidates(ranked, question.missing)
-    if scores.turns is None:
+    if scores.facts is None:
         return Candidates(_with_speaker_matches(question, corpus, ranked), question.missing)
     ranked = estimate_unembedded(ranked, scores)
-    if scores.turns.sessions.max(initial=-1) >= 0:
+    if scores.facts.sessions.max(initial=-1) >= 0:
         ranked = limit_pieces_per_text(ranked, corpus)
     dense = scores.rankings[1].scores
     nearest = float(dense[0]) if len(dense) else 1.0

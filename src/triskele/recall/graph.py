@@ -98,7 +98,7 @@ def connection_gains(
     rows, matches, weights = scores.rows[places], scores.matches[places], question.token_weights
     gained = link_gains(neighbours, rows, sums, matches) * gate(matches[0], weights)
     # Turns of a conversation are connected by their neighbours already.
-    gained *= 1 - (float(np.mean(scores.turns.sessions >= 0)) if scores.turns is not None else 0.0)
+    gained *= 1 - (float(np.mean(scores.facts.sessions >= 0)) if scores.facts is not None else 0.0)
     total = sums + float(sums.max()) * (gained + by_title(named, rows))
     novelty = novelty_gains(weights, total, matches, gained)
     # Novelty is measured by the best score with the graph, what it adds by the best without.

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from triskele.index.corpus import Bools, Corpus, Floats, Ints
+from triskele.index.corpus import Bools, Corpus, Facts, Floats, Ints
 from triskele.index.token_vectors import best_cosines, distinct
 from triskele.recall import evidence
 from triskele.recall.plan import OFF
 from triskele.recall.question import Question
-from triskele.recall.scores import DENSE, LATE, LEXICAL, SPEAKER, Column, Doubles, Ranking, Scores, Turns, step
+from triskele.recall.scores import DENSE, LATE, LEXICAL, SPEAKER, Column, Doubles, Ranking, Scores, step
 
 # Neighbours in the same conversation, one before, one after, two before, two after: how much of their match counts.
 _DECAY = np.array([0.9, 0.85, 0.75, 0.7], dtype=np.float32)
@@ -43,10 +43,10 @@ class LateScores(NamedTuple):
 @step
 def late(question: Question, corpus: Corpus, scores: Scores) -> Scores:
     """Step 5: score the pool token by token, in a conversation without the names of its speakers."""
-    if question.plan.rerank == OFF or scores.turns is None:
+    if question.plan.rerank == OFF or scores.facts is None:
         return scores
     weights = _without_names(question, corpus, scores)
-    interaction = interact(question, weights, scores.rows, corpus, scores.turns)
+    interaction = interact(question, weights, scores.rows, corpus, scores.facts)
     cosines = scores.columns[1].raw
     column = Column(LATE, _completed(interaction.scores.astype(np.float64), cosines), scores.weights.get(LATE, 0.0))
     columns = (*scores.columns, column)
@@ -56,7 +56,7 @@ def late(question: Question, corpus: Corpus, scores: Scores) -> Scores:
 def _without_names(question: Question, corpus: Corpus, scores: Scores) -> Floats:
     """The token weights for late interaction: in conversations the names of those who speak weigh nothing."""
     share = scores.in_conversation
-    speakers = scores.turns.speakers if scores.turns is not None else np.empty(0, dtype=np.int64)
+    speakers = scores.facts.speakers if scores.facts is not None else np.empty(0, dtype=np.int64)
     if SPEAKER not in question.plan.evidence or not share or speakers.max(initial=-1) < 0:
         return question.token_weights
     spans = evidence.name_spans(question.query.text, corpus.speakers(distinct(speakers).tolist()))
@@ -96,18 +96,18 @@ def _completed(late: Doubles, cosines: Doubles) -> Doubles:
     return late
 
 
-def interact(question: Question, weights: Floats, rows: Ints, corpus: Corpus, turns: Turns | None = None) -> LateScores:
-    """Score rows by the weighted mean, over the tokens, of their best match; turns that are not passed are read."""
+def interact(question: Question, weights: Floats, rows: Ints, corpus: Corpus, facts: Facts | None = None) -> LateScores:
+    """Score rows by the weighted mean, over the tokens, of their best match; facts that are not passed are read."""
     assert question.encoding is not None
     tokens, rules = question.encoding.tokens, question.rule_tokens
     if len(rules):
         tokens = np.concatenate([tokens, rules])
         weights = np.concatenate([(1 - RULE_SHARE) * weights, np.full(len(rules), RULE_SHARE / len(rules), np.float32)])
-    if turns is None:
-        turns = Turns.of(corpus.facts(rows, reach=question.reach))
-    is_next = turns.neighbours >= 0
+    if facts is None:
+        facts = corpus.facts(rows, reach=question.reach)
+    is_next = facts.neighbours >= 0
     if is_next.any():
-        own, best, counts = _with_turns(tokens, rows, turns.neighbours, is_next, corpus)
+        own, best, counts = _with_turns(tokens, rows, facts.neighbours, is_next, corpus)
     else:
         own, counts = best_matches(tokens, rows, corpus)
         best = own
@@ -116,7 +116,7 @@ def interact(question: Question, weights: Floats, rows: Ints, corpus: Corpus, tu
         scores = ((1 - OWN_SHARE) * best + OWN_SHARE * own) @ weights
     scores *= np.minimum(counts / np.float32(FEW_TOKENS), 1) ** np.float32(BREVITY_POWER)
     if question.reach:
-        scores = _with_session(scores, turns.sessions)
+        scores = _with_session(scores, facts.sessions)
     scores[counts == 0] = np.nan
     return LateScores(scores, own[:, : len(question.token_weights)])
 

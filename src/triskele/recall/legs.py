@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from triskele.index.corpus import Corpus, Floats, Ints, Vectors, Words
+from triskele.index.corpus import Corpus, Facts, Floats, Ints, Vectors, Words
 from triskele.index.token_vectors import distinct
 from triskele.recall.fusion import METHODS, FusionConfig, textbook_fusion
 from triskele.recall.plan import DEFAULT, OFF
@@ -22,7 +22,6 @@ from triskele.recall.scores import (
     Doubles,
     Ranking,
     Scores,
-    Turns,
     step,
 )
 from triskele.types import Sort
@@ -158,11 +157,11 @@ def pool(question: Question, corpus: Corpus, lexical: Ranking, dense: Ranking) -
     if DENSE in question.plan.legs and not len(dense.rows):
         return Scores.of_one(lexical)
     lexical = share_with_neighbours(lexical, facts.neighbours[is_visible], corpus)
-    rows, turns = _best(question, corpus, lexical, dense)
-    share = conversation_share(turns.neighbours)
+    rows, facts = _best(question, corpus, lexical, dense)
+    share = conversation_share(facts.neighbours)
     weights = leg_weights(question, share)
     columns = _columns(rows, lexical, dense, weights)
-    return Scores(rows, columns, (lexical, dense), weights=weights, turns=turns, in_conversation=share)
+    return Scores(rows, columns, (lexical, dense), weights=weights, facts=facts, in_conversation=share)
 
 
 def conversation_share(neighbours: Ints) -> float:
@@ -184,15 +183,14 @@ def share_with_neighbours(ranking: Ranking, neighbours: Ints, corpus: Corpus) ->
     return Ranking(ranking.leg, everyone[order], total[order], ranking.ceiling)
 
 
-def _best(question: Question, corpus: Corpus, lexical: Ranking, dense: Ranking) -> tuple[Ints, Turns]:
-    """The best rows of both legs by standard scores, in order of rows, and their turns."""
-    most, reach = question.plan.rescored, question.reach
-    rows = distinct(np.concatenate([lexical.rows, dense.rows]))
-    if len(rows) <= most:
-        return rows, Turns.of(corpus.facts(rows, reach=reach))
-    both = textbook_fusion("zscore", [lexical, dense], FusionConfig(weights=METHODS["zscore"].weights, depth=len(rows)))
-    rows = np.sort(both.rows[both.ordered[0][:most]])
-    return rows, Turns.of(corpus.facts(rows, reach=reach))
+def _best(question: Question, corpus: Corpus, lexical: Ranking, dense: Ranking) -> tuple[Ints, Facts]:
+    """The best rows of both legs by standard scores, in order of rows, and their facts."""
+    most, rows = question.plan.rescored, distinct(np.concatenate([lexical.rows, dense.rows]))
+    if len(rows) > most:
+        config = FusionConfig(weights=METHODS["zscore"].weights, depth=len(rows))
+        both = textbook_fusion("zscore", [lexical, dense], config)
+        rows = np.sort(both.rows[both.ordered[0][:most]])
+    return rows, corpus.facts(rows, reach=question.reach)
 
 
 def _columns(rows: Ints, lexical: Ranking, dense: Ranking, weights: Mapping[str, float]) -> tuple[Column, ...]:

@@ -128,7 +128,7 @@ class Sources:
     open_corpus: Callable[[Scope], Corpus]
     analyzer: Analyzer
     embedder: Embedder | None = None
-    hosted: Vectors | None = None
+    hosted: Callable[[], Vectors] | None = None
     cross_encoder: CandidateReranker | None = None
     scorer: Scorer | None = None
     rewriter: Rewriter | None = None
@@ -237,7 +237,8 @@ def read_wording(
     except ModelUnavailable as error:
         return replace(question, missing=(f"{LEXICAL_ONLY}: {error}",))
     weights = token_weights(text, encoding, analyzer, rarity)
-    question = replace(question, encoding=encoding, token_weights=weights, hosted=sources.hosted)
+    hosted = sources.hosted() if sources.hosted is not None else None
+    question = replace(question, encoding=encoding, token_weights=weights, hosted=hosted)
     if not form.is_request:
         return question
     start = max((match.end() for match in _SENTENCE_END.finditer(text)), default=0)

@@ -114,19 +114,6 @@ class Column:
         return Contribution(rank, self.raw.item(place), normalised, self.weight * normalised)
 
 
-class Turns(NamedTuple):
-    """The conversations of some rows, the turns next to each, and who speaks; as in `Facts`."""
-
-    sessions: Ints
-    neighbours: Ints
-    speakers: Ints
-
-    @staticmethod
-    def of(facts: Facts) -> Turns:
-        """The turns among some facts."""
-        return Turns(facts.sessions, facts.neighbours, facts.speakers)
-
-
 class SpeakerRows(NamedTuple):
     """The rows in the words of the one speaker that a question names; its token weights: 0 for what asks for them."""
 
@@ -139,10 +126,9 @@ class Scores:
     """Columns over the same rows, which ascend; a column of weight 0 is the same as none.
 
     `rankings` come from the lexical and the dense leg. `order` has the places best first if one leg alone ranks.
-    `in_conversation` is the share of the pool with a neighbouring turn, 0 for a request. `matches` and `late_weights`
-    are the best match of each query
-    token per row, and the weight of each token there.
-    `seeds` are the rows whose connections the graph followed.
+    `facts` are those of the pool, without rows that later steps add; `in_conversation` is the share of the pool with a
+    neighbouring turn, 0 for a request. `matches` and `late_weights` are the best match of each query token per row, and
+    the weight of each token there. `seeds` are the rows whose connections the graph followed.
     """
 
     rows: Ints
@@ -150,7 +136,7 @@ class Scores:
     rankings: tuple[Ranking, ...] = ()
     order: Ints | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
-    turns: Turns | None = None
+    facts: Facts | None = None
     in_conversation: float = 0.0
     matches: Floats = field(default_factory=np.empty((0, 0), dtype=np.float32).copy)
     late_weights: Floats | None = None

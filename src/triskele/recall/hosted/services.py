@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from triskele.config import LlmSettings, RerankSettings, ServiceSettings, Settings, is_path
 from triskele.errors import BadInput, ModelUnavailable, Unavailable
 from triskele.index.catalog import Catalog
+from triskele.index.corpus import Floats, Vectors
 from triskele.index.dense import DenseIndex
 from triskele.index.local import LocalVectors
 from triskele.models import llm_replies
@@ -106,8 +108,11 @@ class Hosted:
         dense = DenseIndex(folder, store, mark, texts.dimensions)
         return Hosted(texts, questions, store, egress_policy, Catalog(store, mark), dense)
 
-    def nearness(self, text: str, scope: Scope) -> tuple[LocalVectors | None, str]:
-        """The cosines of this model with a question, or None with the reason; a model without vectors is not used."""
+    def nearness(self, text: str, scope: Scope) -> tuple[Callable[[], Vectors] | None, str]:
+        """What opens the cosines of this model with a question, or None with the reason.
+
+        A model without vectors is not used.
+        """
         if not self.store.heads(self.texts.fingerprint).slot:
             return None, "the hosted model was not used: it has embedded nothing yet (run `triskele reindex`)"
         cleared, kept = self.egress_policy.question(text)
@@ -115,9 +120,13 @@ class Hosted:
             return None, kept
         try:
             vector = self.questions.encode_query(cleared)
-            return LocalVectors(self.catalog, self.dense, scope, vector=vector), ""
+            return partial(self._opened, scope, vector), ""
         except Unavailable as error:
             return None, f"the hosted model was not used: {error}"
+
+    def _opened(self, scope: Scope, vector: Floats) -> LocalVectors:
+        columns = self.catalog.view()
+        return LocalVectors(columns, scope, self.dense.over(columns), vector)
 
     def embed(self, *, limit: int | None = None) -> int:
         """Embed open memories that the model has not read, batch by batch; returns how many."""
