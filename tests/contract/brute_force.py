@@ -43,6 +43,7 @@ class BruteForceCorpus:
     def __init__(self, engine: LocalEngine, encoded: dict[str, Encoding], scope: Scope) -> None:
         self._scope = scope
         self._store = engine.store
+        self.names = engine.store.names
         self._analyzer: Analyzer = engine.lexical.analyzer
         self._memories = dict(engine.store.versions())
         self._encoded = encoded
@@ -276,14 +277,6 @@ class BruteForceCorpus:
             own = [(place, row, is_subject) for row, other, is_subject in self._mentions if other == concept]
             rows_of += [each for each in own if self._reads(each[1])][:most]
         return _columns(rows_of)
-
-    def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
-        names = {name.key: name for name in self._store.names.known()}
-        return {key: (names[key].concept, names[key].any_case) for key in keys if key in names}
-
-    def names(self, concepts: Iterable[int]) -> dict[int, str]:
-        wanted = set(concepts)
-        return {name.name: name.text for name in self._store.names.known() if name.name in wanted}
 
 
 def _holds(start: object, end: object, moment: object) -> bool:

@@ -282,16 +282,16 @@ def test_rows_of_speaker_are_newest_first(open_corpus: Open, rows: dict[str, int
 def test_mentions_lead_from_memory_to_memory(open_corpus: Open, rows: dict[str, int]) -> None:
     corpus = open_corpus()
     mentions = corpus.mentions(some(rows, FAR, BRIDGE))
-    named = corpus.names(mentions.concepts.tolist())
-    marta = next(number for number, text in named.items() if text == "Marta Lindqvist")
+    named = corpus.names.numbered(mentions.concepts.tolist())
+    marta = next(number for number, name in named.items() if name.text == "Marta Lindqvist")
     at = mentions.concepts == marta
     assert mentions.position[at].tolist() == [0, 1] and set(mentions.frequency[at].tolist()) == {2}
     assert (mentions.reach >= mentions.frequency).all() and (mentions.subject_of <= mentions.frequency).all()
     place, holders, is_subject = corpus.holders(np.array([marta]))
     assert place.tolist() == [0, 0] and sorted(holders.tolist()) == sorted(some(rows, BRIDGE, FAR).tolist())
     assert len(corpus.holders(np.array([marta]), 1)[1]) == 1
-    (kestrel,) = corpus.named(["kestrel", "nothing of the kind"]).values()
-    _, owners, is_subject = corpus.holders(np.array([kestrel[0]]))
+    (kestrel,) = corpus.names.find(["kestrel", "nothing of the kind"]).values()
+    _, owners, is_subject = corpus.holders(np.array([kestrel.concept]))
     assert rows[BRIDGE] in owners[is_subject].tolist() and rows[NAMED] in owners.tolist()
 
 

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from triskele.store.name_rows import NameStore
 from triskele.types import Memory, Sort
 
 Ints = NDArray[np.int64]
@@ -135,6 +136,10 @@ class Corpus(Words, Vectors, Protocol):
         """The highest cosine in all projects of the owner; -1 if there are no others, or nothing has a vector."""
 
     @property
+    def names(self) -> NameStore:
+        """The names that memories mention, inside the scope or not."""
+
+    @property
     def waiting(self) -> int:
         """How many contents wait for their vectors."""
 
@@ -165,9 +170,3 @@ class Corpus(Words, Vectors, Protocol):
 
         Rows of other projects and times are included, rows that the scope's reader may not read are not.
         """
-
-    def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
-        """The concepts known under some keys, and whether the name is written in any case."""
-
-    def names(self, concepts: Iterable[int]) -> dict[int, str]:
-        """The names of some concepts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -208,7 +208,7 @@ class LocalCorpus(LocalVectors):
         self._words = words
         self._tokens = tokens
         self._layers = layers
-        self._names = names
+        self.names = names
         self.waiting = waiting
         self.rarity = words.rarity
 
@@ -243,11 +243,3 @@ class LocalCorpus(LocalVectors):
         is_allowed, at = self.columns.locate(holders[1])
         is_allowed[is_allowed] = self.is_readable[at]
         return allowed(holders, is_allowed, most)
-
-    def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
-        """The concepts known under some keys, and whether the name is written in any case."""
-        return {key: (name.concept, name.any_case) for key, name in self._names.find(keys).items()}
-
-    def names(self, concepts: Iterable[int]) -> dict[int, str]:
-        """The names of some concepts."""
-        return {number: name.text for number, name in self._names.numbered(concepts).items()}

@@ -121,12 +121,11 @@ def fuse(question: Question, corpus: Corpus, scores: Scores) -> Candidates:
         ranked = limit_pieces_per_text(ranked, corpus)
     dense = scores.rankings[1].scores
     nearest = float(dense[0]) if len(dense) else 1.0
-    has_late = scores.column(LATE) is not None
     return Candidates(
         _with_speaker_matches(question, corpus, ranked),
         question.missing,
         seeds=scores.seeds,
-        matches=dict(zip(scores.rows.tolist(), scores.matches, strict=True)) if has_late else {},
+        matches=dict(zip(scores.rows.tolist(), scores.matches, strict=True)) if scores.late_weights is not None else {},
         token_weights=question.token_weights,
         nearer_elsewhere=max(0.0, corpus.closest_anywhere() - nearest),
         by_speaker=scores.by_speaker,

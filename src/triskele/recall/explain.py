@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 
+import numpy as np
+
 from triskele.index.corpus import Corpus
 from triskele.recall.confidence import Coverage, confidence
-from triskele.recall.graph import shared_concepts
 from triskele.recall.question import Question, Sources
 from triskele.recall.scores import DENSE, GRAPH, LEXICAL, SPEAKER, TIME, Candidates, Served
 from triskele.recall.supersession import is_allowed
@@ -79,17 +80,37 @@ def _within(scope: Scope) -> Period | None:
 def _paths(served: Sequence[Served], seeds: Sequence[int], corpus: Corpus, store: OwnerStore) -> Mapping[int, Path]:
     """For hits that the graph leg raised, the name that connects them with another one."""
     rows = [own.candidate.row for own in served if GRAPH in own.candidate.parts]
-    shared = shared_concepts(corpus, seeds, rows)
+    shared = _shared_concepts(corpus, seeds, rows)
     if not shared:
         return {}
-    names = corpus.names({concept for _, concept in shared.values()})
+    names = store.names.numbered({concept for _, concept in shared.values()})
     memories = {own.candidate.row: own.matched for own in served}
     memories |= store.rows({seed for seed, _ in shared.values()} - memories.keys())
     return {
-        row: Path(names[concept], memories[seed].id, _opening(memories[seed].content))
+        row: Path(names[concept].text, memories[seed].id, _opening(memories[seed].content))
         for row, (seed, concept) in shared.items()
         if concept in names and seed in memories
     }
+
+
+def _shared_concepts(corpus: Corpus, starts: Sequence[int], rows: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """Per row the first seed that it shares a concept with, and the rarest such concept."""
+    # The best candidate was not found by a link.
+    wanted = [row for row in rows if row != starts[0]] if starts else []
+    if not wanted:
+        return {}
+    mentions = corpus.mentions(np.array([*starts, *wanted], dtype=np.int64))
+    frequency = dict(zip(mentions.concepts.tolist(), mentions.frequency.tolist(), strict=True))
+    concepts: list[set[int]] = [set() for _ in (*starts, *wanted)]
+    for position, concept in zip(mentions.position.tolist(), mentions.concepts.tolist(), strict=True):
+        concepts[position].add(concept)
+    shared: dict[int, tuple[int, int]] = {}
+    for row, own in zip(wanted, concepts[len(starts) :], strict=True):
+        for seed, theirs in zip(starts, concepts, strict=False):
+            if seed != row and (both := own & theirs):
+                shared[row] = seed, min(both, key=lambda concept: (frequency[concept], concept))
+                break
+    return shared
 
 
 def _opening(text: str) -> str:
@@ -107,6 +128,8 @@ def _resolutions(
         for link in links
         if link.kind is LinkKind.RESOLVED_BY and link.source in shown and link.target not in shown
     ]
+    if not ids:
+        return ()
     memories = store.memories(ids, known_at=scope.known_at)
     allowed = [memories[id] for id in dict.fromkeys(ids) if id in memories and is_allowed(memories[id], scope)]
     return tuple(allowed[:MAX_RESOLUTIONS])

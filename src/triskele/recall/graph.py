@@ -200,17 +200,17 @@ def titles(text: str, corpus: Corpus) -> list[Title]:
     runs = [
         [words[begin : end - 1] for end in ends[at + 1 : at + 1 + MAX_PARTS]] for at, begin in enumerate(ends[:count])
     ]
-    concepts = corpus.named({run for each in runs for run in each if len(run) >= _SHORTEST_TITLE} - COMMON_WORDS)
+    names = corpus.names.find({run for each in runs for run in each if len(run) >= _SHORTEST_TITLE} - COMMON_WORDS)
     # The longest from each place: they come in order of length.
-    longest = {at: at + size for at, each in enumerate(runs) for size, run in enumerate(each, 1) if run in concepts}
+    longest = {at: at + size for at, each in enumerate(runs) for size, run in enumerate(each, 1) if run in names}
     spans, at = list[tuple[int, int, int]](), 0
     while longest and at < count:
         if (end := longest.get(at)) is not None:
             start, stop = listed[at].start, listed[end - 1].end
-            concept, any_case = concepts[runs[at][end - at - 1]]
+            name = names[runs[at][end - at - 1]]
             # The query may write a common word alike.
-            if any_case or not all(word[0].islower() for word in text[start:stop].split()):
-                spans.append((concept, start, stop))
+            if name.any_case or not all(word[0].islower() for word in text[start:stop].split()):
+                spans.append((name.concept, start, stop))
         at = end or at + 1
     owners = _owners(corpus, [concept for concept, _, _ in spans]) if spans else ()
     return [(row, *spans[position][1:]) for row, position in owners]
@@ -344,23 +344,3 @@ def by_title(named: Mapping[int, float], rows: Ints) -> Doubles:
     for row, cover in named.items():
         added[rows == row] = BY_TITLE * cover
     return added
-
-
-def shared_concepts(corpus: Corpus, starts: Sequence[int], rows: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Per row the first seed that it shares a concept with, and the rarest such concept."""
-    # The best candidate was not found by a link.
-    wanted = [row for row in rows if row != starts[0]] if starts else []
-    if not wanted:
-        return {}
-    mentions = corpus.mentions(np.array([*starts, *wanted], dtype=np.int64))
-    frequency = dict(zip(mentions.concepts.tolist(), mentions.frequency.tolist(), strict=True))
-    concepts: list[set[int]] = [set() for _ in (*starts, *wanted)]
-    for position, concept in zip(mentions.position.tolist(), mentions.concepts.tolist(), strict=True):
-        concepts[position].add(concept)
-    shared: dict[int, tuple[int, int]] = {}
-    for row, own in zip(wanted, concepts[len(starts) :], strict=True):
-        for seed, theirs in zip(starts, concepts, strict=False):
-            if seed != row and (both := own & theirs):
-                shared[row] = seed, min(both, key=lambda concept: (frequency[concept], concept))
-                break
-    return shared

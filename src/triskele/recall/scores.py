@@ -151,10 +151,6 @@ class Scores:
         column = Column(ranking.leg, scores, 1.0, shares=scores, places=by_row)
         return Scores(ranking.rows[by_row], (column,), (ranking,), np.argsort(by_row))
 
-    def column(self, name: str) -> Column | None:
-        """The column of a leg."""
-        return next((column for column in self.columns if column.name == name), None)
-
     @cached_property
     def ordered(self) -> tuple[Ints, Doubles]:
         """The places of the rows that any leg has scored, best first, and their sums; ties by best rank, then row."""

@@ -141,6 +141,7 @@ class DatabaseCorpus:
         self._rows = indexes.rows
         self._heads = heads
         self.scope = scope
+        self.names = indexes.store.names
         self.waiting = heads.unembedded
         self._documents = -1
         self._lengths = (0, 0)
@@ -397,15 +398,6 @@ class DatabaseCorpus:
         facts = [self._facts[row][1] for row in rows]
         is_allowed = np.array([fact is not None and fact.is_readable for fact in facts], dtype=np.bool_)
         return allowed(holders, is_allowed, most)
-
-    def named(self, keys: Iterable[str]) -> dict[str, tuple[int, bool]]:
-        """The concepts known under some keys, and whether the name is written in any case."""
-        names = self._indexes.store.names.find(keys)
-        return {key: (name.concept, name.any_case) for key, name in names.items()}
-
-    def names(self, concepts: Iterable[int]) -> dict[int, str]:
-        """The names of some concepts."""
-        return {number: name.text for number, name in self._indexes.store.names.numbered(concepts).items()}
 
 
 def is_quicker_exactly(size: ScopeSize, limit: int) -> bool:
