@@ -205,6 +205,16 @@ class MemoryOwnerStore:
         touching = [each for each in self.all_links() if {each.source, each.target} & wanted]
         return [each for each in touching if _stands(each, known_at) and kind in (None, each.kind)]
 
+    def succession(self, ids: Iterable[str], depth: int, *, known_at: datetime | None = None) -> list[Link]:
+        links: list[Link] = []
+        fringe, seen = set(ids), set[str]()
+        for _ in range(depth + 1):
+            near = self.links(sorted(fringe), kind=LinkKind.SUPERSEDES, known_at=known_at)
+            links += [link for link in near if link not in links]
+            seen |= fringe
+            fringe = {end for link in near for end in (link.source, link.target)} - seen
+        return links
+
     def all_links(self) -> Iterator[Link]:
         yield from self._now.links.values()
 

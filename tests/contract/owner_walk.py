@@ -258,6 +258,7 @@ TRUTH: Calls = {
     ],
     "history": [lambda store, known: store.history(known.id)],
     "rows": [lambda store, known: store.rows(known.rows)],
+    "succession": [lambda store, known: store.succession([known.id], 3)],
     "superseding_ids": [lambda store, known: store.superseding_ids(known.rows)],
     "versions": [lambda store, _: store.versions(), lambda store, known: store.versions([known.id])],
     "links": [lambda store, known: store.links([known.id])],

@@ -48,6 +48,24 @@ def test_rows_tell_which_memories_replace_or_were_replaced(store: OwnerStore, do
     assert store.superseding_ids([]) == {}
 
 
+def test_succession_reads_the_links_of_a_chain_nearest_first(store: OwnerStore, do: Do, add: Make) -> None:
+    chain, other, friend = [add() for _ in range(6)], add(), add()
+    links = [_link(newer, older) for older, newer in pairwise(chain)]
+    branch = _link(other, chain[2])
+    do(*map(Connect, [*links, branch, _link(friend, chain[2], LinkKind.SEE_ALSO)]))
+    assert store.succession([chain[0].id], 0) == links[:1]
+    assert store.succession([chain[0].id], 2) == [*links[:3], branch]
+    assert store.succession([chain[3].id], 1) == [links[2], links[3], links[1], links[4], branch]
+    assert store.succession([chain[0].id, chain[5].id], 1) == [links[0], links[4], links[1], links[3]]
+    assert set(store.succession([other.id], 9)) == {*links, branch}
+    assert store.succession([friend.id, "nobody"], 9) == store.succession([], 9) == []
+    stood = timestamps.now()
+    do(Disconnect(links[1]))
+    assert store.succession([chain[0].id], 9) == links[:1]
+    assert store.succession([chain[0].id], 1, known_at=stood)[1].source == chain[2].id
+    assert store.succession([chain[0].id], 9, known_at=LONG_AGO) == []
+
+
 def test_links_filters_by_kind(store: OwnerStore, do: Do, add: Make) -> None:
     one, other = add(), add()
     links = [_link(one, other, kind) for kind in LinkKind]

@@ -16,7 +16,7 @@ from triskele.recall.question import Question, Sources
 from triskele.recall.scores import Candidate, Candidates, Doubles, Served
 from triskele.store.owner import OwnerStore
 from triskele.text.periods import memory_time
-from triskele.types import Link, LinkKind, Memory, Query, Scope, Sort
+from triskele.types import Memory, Query, Scope, Sort
 
 MAX_DEPTH = 10
 SUPERSEDED_IMPORTANCE = 0.3
@@ -28,11 +28,14 @@ class Succession:
 
     def __init__(self, ids: Iterable[str], store: OwnerStore, scope: Scope) -> None:
         self._as_of = scope.as_of
-        self._known_at = scope.known_at
         self._newer: dict[str, list[str]] = {}
         self._older: dict[str, list[str]] = {}
-        self.memories: dict[str, Memory] = {}
-        self._load(set(ids), store)
+        # One further than is followed: the last one served may have a successor too.
+        for link in store.succession(ids, MAX_DEPTH, known_at=scope.known_at):
+            self._newer.setdefault(link.target, []).append(link.source)
+            self._older.setdefault(link.source, []).append(link.target)
+        chained = {*self._newer, *self._older}
+        self.memories = store.memories(sorted(chained), known_at=scope.known_at)
 
     def head(self, id: str) -> str:
         """The memory to serve for this one: its newest successor in force, or the one that it will replace."""
@@ -70,24 +73,6 @@ class Succession:
     def _has_ended(self, id: str) -> bool:
         ended = self.memories[id].valid_to
         return ended is not None and ended <= self._as_of
-
-    def _load(self, fringe: set[str], store: OwnerStore) -> None:
-        seen: set[str] = set()
-        # One further than is followed: the last one served may have a successor too.
-        for _ in range(MAX_DEPTH + 1):
-            links = store.links(sorted(fringe), kind=LinkKind.SUPERSEDES, known_at=self._known_at)
-            seen |= fringe
-            self._note(links)
-            fringe = {end for link in links for end in (link.source, link.target)} - seen
-            if not fringe:
-                break
-        chained = {*self._newer, *self._older}
-        self.memories = store.memories(sorted(chained), known_at=self._known_at)
-
-    def _note(self, links: Iterable[Link]) -> None:
-        for link in links:
-            self._newer.setdefault(link.target, []).append(link.source)
-            self._older.setdefault(link.source, []).append(link.target)
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,7 +239,22 @@ class OwnerStore(ABC):
         self, ids: Sequence[str], *, kind: LinkKind | None = None, known_at: datetime | None = None
     ) -> list[Link]:
         """The links of any of these memories that are open now, or were at a moment."""
-        if not (ids := self._owner_database.may_have_links(ids, kind)):
+        ids = self._owner_database.may_have_links(ids, kind)
+        return [to_link(row) for row in self._link_rows(ids, kind, known_at)]
+
+    def succession(self, ids: Iterable[str], depth: int, *, known_at: datetime | None = None) -> list[Link]:
+        """The supersedes links of memories and of those up to a depth away, the nearest first."""
+        links: dict[Any, None] = {}
+        fringe, seen = set(ids), set[str]()
+        for _ in range(depth + 1):
+            rows = self._link_rows(sorted(fringe), LinkKind.SUPERSEDES, known_at)
+            links |= dict.fromkeys(rows)
+            seen |= fringe
+            fringe = {end for source, _, target, *_ in rows for end in (source, target)} - seen
+        return [to_link(row) for row in links]
+
+    def _link_rows(self, ids: Sequence[str], kind: LinkKind | None, known_at: datetime | None) -> list[Any]:
+        if not ids:
             return []
         condition, bindings = standing(known_at)
         if kind is not None:
@@ -251,8 +266,7 @@ class OwnerStore(ABC):
             f"SELECT {LINK_COLUMNS} FROM links WHERE {self._dialect.unindexed}owner = ? AND row IN ({ends})"
             f" AND {condition} ORDER BY row"
         )
-        rows = self._owner_database.all(sql, self.owner, value, self.owner, value, *bindings)
-        return [to_link(row) for row in rows]
+        return self._owner_database.all(sql, self.owner, value, self.owner, value, *bindings)
 
     def all_links(self) -> Iterator[Link]:
         """Every link ever made, closed ones too, oldest first."""
