@@ -29,7 +29,7 @@ WINDOWS_LACKS = {
     "edge/hook/client.py": {"AF_UNIX", "geteuid", "_exit"},  # the type checker does not know nt._exit
     "edge/install/config_files.py": {"getuid", "getgid", "chown"},
     "edge/process/listener.py": {"AF_UNIX", "geteuid"},
-    "index/append_file.py": {"pread"},
+    "index/lifecycle.py": {"pread"},
     "models/llm.py": {"killpg", "SIGKILL"},
     "privacy/key_sources.py": {"getuid"},
     "server/demo.py": {"geteuid", "SIGQUIT"},
@@ -59,13 +59,13 @@ PLACES: dict[str, set[str]] = {
     # Hard links: not on every file system.
     r"os\.link\(": {"models/bundled.py", "privacy/key_sources.py", "store/sqlite/store_file.py"},
     # Maps keep a file from being replaced on Windows.
-    r"\bmmap\b|memmap": {"index/append_file.py"},
+    r"\bmmap\b|memmap": {"index/lifecycle.py"},
     # A descriptor that translates line ends on Windows if no file object takes it over.
     r"os\.(read|write)\(": {
         "__main__.py",
         "edge/cli/start.py",
         "edge/hook/client.py",
-        "index/append_file.py",
+        "index/lifecycle.py",
         "privacy/key_sources.py",
         "text/folders.py",
     },

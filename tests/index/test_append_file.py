@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from triskele.index.append_file import AppendFile, Records
+from triskele.index.lifecycle import AppendFile, Records
 
 EPOCH, WIDTH = "first-epoch", 3
 

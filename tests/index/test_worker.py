@@ -14,7 +14,7 @@ from toy_model import DIMENSIONS, TOKEN_DIMENSIONS, Toy, _unit, assert_whole, fi
 from triskele.engine.local import LocalEngine
 from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index import local, worker
-from triskele.index.append_file import AppendFile
+from triskele.index.lifecycle import AppendFile
 from triskele.index.token_vectors import TokenIndex
 from triskele.index.worker import embed_waiting
 from triskele.models.embedder import Encoding

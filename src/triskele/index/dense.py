@@ -19,10 +19,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.index.append_file import AppendFile, Records
 from triskele.index.catalog import Columns
 from triskele.index.corpus import Bits, Floats, Ints
-from triskele.index.lifecycle import DiskIndex
+from triskele.index.lifecycle import AppendFile, ArrayIndex, Records
 from triskele.store.owner import OwnerStore
 from triskele.store.values import Heads
 from triskele.store.vector_bytes import cosines, restored, row_bytes, sound_rows
@@ -148,7 +147,7 @@ class PlacedVectors:
         return vectors
 
 
-class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
+class DenseIndex(ArrayIndex[dict[int, Bits], _Vectors]):
     """Finds versions by the cosines of their sentence vectors."""
 
     kind, format, title, lock_name = "dense", 1, "the index of sentence vectors", "dense.lock"
@@ -156,10 +155,9 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
     tail_cap = 256
 
     def __init__(self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int) -> None:
-        super().__init__(folder, store, fingerprint)
+        super().__init__(folder, store, "u1", row_bytes(dimensions), fingerprint)
         self.fingerprint = fingerprint
         self._dimensions = dimensions
-        self._file = AppendFile(self.path, "u1", row_bytes(dimensions))
         self._bit_file = AppendFile(self.path / "bits", "u1", -(-dimensions // 8))
         self._floats: tuple[object, Floats] | None = None
         self._placed: tuple[Columns, PlacedVectors] | None = None
@@ -180,8 +178,8 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
 
     def damaged(self) -> int:
         """The number of records that differ from what was written, and of unsound vectors in the store."""
-        epoch = self._store.epoch()
-        return len(self._read_past(0)[1]) + self._file.damaged(epoch) + self._bit_file.damaged(epoch)
+        unsound = len(self._read_past(0)[1])
+        return unsound + super().damaged() + self._bit_file.damaged(self._store.epoch())
 
     def orphans(self, slots: Ints) -> int:
         """The number of records that belong to none of the store's slots: an erasure was interrupted."""
@@ -192,9 +190,6 @@ class DenseIndex(DiskIndex[Records, dict[int, Bits], _Vectors]):
         with self._mutex:
             super().close()
             self._placed = self._floats = None
-
-    def _open(self, epoch: str) -> Records | None:
-        return self._file.open(epoch)
 
     def _since(self, records: Records | None) -> dict[int, Bits]:
         return self._read_past(records.last_slot if records else 0)[0]

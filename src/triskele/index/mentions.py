@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from triskele.index.append_file import AppendFile, Records
 from triskele.index.corpus import Bools, Ints, Mentions
-from triskele.index.lifecycle import DiskIndex
+from triskele.index.lifecycle import ArrayIndex, Records
 from triskele.store.owner import OwnerStore
 from triskele.store.values import Mentioned
 
@@ -147,7 +146,7 @@ class _Tail:
         return len(self.triples)
 
 
-class MentionIndex(DiskIndex[Records, _Tail, Layers]):
+class MentionIndex(ArrayIndex[_Tail, Layers]):
     """Which memories mention which concepts, as fresh as the store."""
 
     kind, format, title, lock_name = "mentions", 1, "the index of mentions", "mentions.lock"
@@ -155,8 +154,7 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
     tail_cap = 20_000
 
     def __init__(self, folder: Path, store: OwnerStore) -> None:
-        super().__init__(folder, store)
-        self._file = AppendFile(self.path, "<i4", _FILE_COLUMNS)
+        super().__init__(folder, store, "<i4", _FILE_COLUMNS)
         self._settled: _Settled | None = None
         self._tail: _Tail | None = None
         self._groups: tuple[tuple[str, int], Ints] | None = None
@@ -166,18 +164,11 @@ class MentionIndex(DiskIndex[Records, _Tail, Layers]):
         """The size of the files."""
         return sum(part.stat().st_size for part in self.path.glob("*"))
 
-    def damaged(self) -> int:
-        """The number of records that differ from what was written."""
-        return self._file.damaged(self._store.epoch())
-
     def close(self) -> None:
         """Release files and memory; the next read opens them again."""
         with self._mutex:
             super().close()
             self._settled = self._tail = self._groups = self._common = None
-
-    def _open(self, epoch: str) -> Records | None:
-        return self._file.open(epoch)
 
     def _since(self, kept: Records | None) -> _Tail:
         """What came after the file; what was read of it before is kept."""

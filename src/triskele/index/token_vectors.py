@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from triskele.index.append_file import AppendFile, Records, sound_records
 from triskele.index.corpus import Bits, Floats, Ints
-from triskele.index.lifecycle import DiskIndex
+from triskele.index.lifecycle import ArrayIndex, Records, sound_records
 from triskele.models.embedder import Encoding
 from triskele.store.owner import OwnerStore
 from triskele.store.values import Heads
@@ -60,7 +59,7 @@ class TokenVectors:
         return records.read(position[is_there]), counts
 
 
-class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
+class TokenIndex(ArrayIndex[dict[int, Bits], TokenVectors]):
     """The token vectors of every embedded content.
 
     A store that keeps them is followed like any other. If it does not, there is no tail: the worker adds them, and
@@ -68,12 +67,13 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
     """
 
     kind, format, title, lock_name = "tokens", 1, "the index of token vectors", "tokens.lock"
+    follows = ("slot",)
+    watches_files = True
 
     def __init__(self, folder: Path, store: OwnerStore, fingerprint: str, dimensions: int) -> None:
-        super().__init__(folder, store, fingerprint)
+        super().__init__(folder, store, "u1", bytes_of(dimensions), fingerprint)
         self.fingerprint = fingerprint
         self._dimensions = dimensions
-        self._file = AppendFile(self.path, "u1", bytes_of(dimensions))
         self._whole: tuple[Ints, Records | None] | None = None
 
     def add(self, encodings: Mapping[int, Bits], *, wait: bool = True) -> None:
@@ -108,10 +108,6 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
         self._whole = (slots, records) if not len(lost) else None
         return lost
 
-    def damaged(self) -> int:
-        """The number of records that differ from what was written."""
-        return self._file.damaged(self._store.epoch())
-
     def orphans(self, slots: Ints) -> int:
         """The number of records that belong to none of the store's slots: an erasure was interrupted."""
         return self._file.others(self._store.epoch(), slots)
@@ -127,12 +123,6 @@ class TokenIndex(DiskIndex[Records, dict[int, Bits], TokenVectors]):
         kept = {slot: np.array(bits) for slot, bits in sound_records(records, slots)}
         self._remove_files()
         self._file.append(epoch, kept)
-
-    def _position(self, heads: Heads) -> object:
-        return self._file.state(), heads.slot if self._store.vectors.keeps_tokens else 0
-
-    def _open(self, epoch: str) -> Records | None:
-        return self._file.open(epoch)
 
     def _since(self, kept: Records | None) -> dict[int, Bits]:
         found: dict[int, Bits] = {}

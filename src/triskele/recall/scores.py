@@ -126,7 +126,7 @@ class Scores:
     """Columns over the same rows, which ascend; a column of weight 0 is the same as none.
 
     `rankings` come from the lexical and the dense leg. `order` has the places best first if one leg alone ranks.
-    `facts` are those of the pool, without rows that later steps add; `in_conversation` is the share of the pool with a
+    `facts` describe the pool, without rows that later steps add; `in_conversation` is the share of the pool with a
     neighbouring turn, 0 for a request. `matches` and `late_weights` are the best match of each query token per row, and
     the weight of each token there. `seeds` are the rows whose connections the graph followed.
     """
