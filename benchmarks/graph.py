@@ -237,7 +237,7 @@ def random_links(harness: BenchHarness, seed: int) -> Iterator[None]:
 
     def links_of_others(corpus: LocalCorpus, nodes: Ints) -> object:
         other = copy(corpus)
-        other._layers = exchanged
+        other._layers, other.mentions = exchanged, exchanged.mentions
         return links(other, nodes)
 
     with patch.object(graph, "concept_links", links_of_others):

@@ -16,7 +16,7 @@ import numpy as np
 from triskele.config import BUNDLED
 from triskele.errors import ModelUnavailable, StoreUnavailable
 from triskele.index.catalog import Catalog, Columns, ScopedColumns
-from triskele.index.corpus import Bits, Bools, CorpusQuestion, Floats, Ints, LexicalHit, Mentions
+from triskele.index.corpus import Bits, Bools, CorpusQuestion, Floats, Ints, LexicalHit
 from triskele.index.dense import EXACT_LIMIT, DenseIndex, PlacedVectors, highest
 from triskele.index.lexical import LexicalIndex, Shards
 from triskele.index.lifecycle import DerivedIndex, DiskIndex
@@ -210,7 +210,7 @@ class LocalCorpus(LocalVectors):
         self._layers = layers
         self.names = names
         self.waiting = waiting
-        self.rarity = words.rarity
+        self.rarity, self.mentions = words.rarity, layers.mentions
 
     def asking(self, question: CorpusQuestion) -> LocalCorpus:
         """The same corpus for one question, which scans the vectors once."""
@@ -230,10 +230,6 @@ class LocalCorpus(LocalVectors):
         is_known, at = self.columns.locate(rows)
         slots[is_known] = self.columns.slots[at]
         return self._tokens.gather(slots)
-
-    def mentions(self, rows: Ints, most: int | None = None) -> Mentions:
-        """The concepts that some rows mention, up to a limit for each row."""
-        return self._layers.mentions(rows, most)
 
     def holders(self, concepts: Ints, most: int | None = None) -> tuple[Ints, Ints, Bools]:
         """The place of the concept in the request, a row that mentions it, and whether it is the row's subject."""

@@ -23,7 +23,8 @@ from triskele.types import Answer, Query
 def recall(query: Query, plan: Plan, sources: Sources) -> Answer:
     """Answer a query; if the answer is unsure and a language model is allowed, in other words too."""
     started = time.perf_counter()
-    with sources.snapshot(query.scope) as corpus:
+    with sources.store.snapshot():
+        corpus = sources.open_corpus(query.scope)
         question = read(query, plan, corpus, sources)  # 1
         candidates = rank(question, corpus, sources)
         answer = serve(question, corpus, candidates, sources, started)
@@ -35,7 +36,8 @@ def recall(query: Query, plan: Plan, sources: Sources) -> Answer:
     wordings, problems = reword(question, answer, sources.rewriter)
     if not wordings:
         return replace(answer, missing=(*answer.missing, *problems))
-    with sources.snapshot(query.scope) as corpus:
+    with sources.store.snapshot():
+        corpus = sources.open_corpus(query.scope)
         others = [rank(other, corpus, sources) for other in read_wordings(question, wordings, corpus, sources)]
         reworded = serve(question, corpus, joined(candidates, others), sources, started)
     # The confidence is that of the question as it was asked.

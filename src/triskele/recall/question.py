@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -134,12 +133,6 @@ class Sources:
     rewriter: Rewriter | None = None
     missing: tuple[str, ...] = ()
     half_life_days: float = 0.0
-
-    @contextmanager
-    def snapshot(self, scope: Scope) -> Iterator[Corpus]:
-        """The corpus of a scope, inside one snapshot of the store."""
-        with self.store.snapshot():
-            yield self.open_corpus(scope)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -73,7 +73,8 @@ class Recall:
 
 def leg_ranks(id: str, query: Query, plan: Plan, sources: Sources) -> dict[str, int | None]:
     """The rank of a memory in each retrieving leg of a plan, within the query's depth; None if a leg lacks it."""
-    with sources.snapshot(query.scope) as corpus:
+    with sources.store.snapshot():
+        corpus = sources.open_corpus(query.scope)
         question = read(query, plan, corpus, sources)
         corpus = corpus.asking(question)
         by_words = lexical(question, corpus)
