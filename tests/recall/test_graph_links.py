@@ -12,7 +12,8 @@ import pytest
 from triskele.index.corpus import Bools, Ints, Mentions
 from triskele.index.mentions import COMMON_FROM, Bipartite, Layers
 from triskele.recall import graph
-from triskele.recall.graph import MAX_OWNERS, Links, SeedNeighbours, concept_links, passed_on
+from triskele.recall.graph import Links, SeedNeighbours, concept_links, passed_on
+from triskele.recall.question import MAX_OWNERS
 
 MEMORIES = 100
 Triple = tuple[int, int, bool]

@@ -10,9 +10,8 @@ best candidate matches the question (docs/decisions/0007).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 import numpy as np
 
@@ -21,12 +20,9 @@ from triskele.index.mentions import COMMON_FROM
 from triskele.recall.fusion import FusionConfig, textbook_fusion
 from triskele.recall.late import with_rows
 from triskele.recall.plan import DEFAULT
-from triskele.recall.question import Question
+from triskele.recall.question import MAX_OWNERS, Question, titles
 from triskele.recall.scores import GRAPH, Column, Doubles, Ranking, Scores, step
-from triskele.text.spellings import MAX_PARTS, parts
-from triskele.text.words import COMMON_WORDS
 
-MAX_OWNERS = 10
 _HUB = 0.01
 _MOST_HOLDERS = 200
 _MOST_CONCEPTS = 64
@@ -45,12 +41,9 @@ _LEAD = 0.001
 # The gate: the mean match of the best candidate below which links add nothing, and the one from which they add all.
 GATE = (0.3, 0.5)
 _MOST_NEIGHBOURS = 30
-_SHORTEST_TITLE = 3
 
 # The place of a seed, the row that it is linked with, and the weight of the link.
 Links = tuple[Ints, Ints, Floats]
-# A memory whose subject occurs in a query, and where it starts and ends there.
-Title = tuple[int, int, int]
 _NO_LINKS: Links = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
 
 
@@ -189,39 +182,6 @@ def graph_ranking(question: Question, corpus: Corpus, rankings: Sequence[Ranking
     rows, mass = _added(np.concatenate([seeds, linked]), np.concatenate([start_mass, passed]))
     order = np.lexsort((rows, -mass))[: question.query.depth]
     return Ranking(GRAPH, rows[order], mass[order].astype(np.float64))
-
-
-def titles(text: str, corpus: Corpus) -> list[Title]:
-    """The memories whose subject occurs in a query."""
-    listed = parts(text)
-    words = " ".join([part.text for part in listed])
-    ends = list(accumulate([len(part.text) + 1 for part in listed], initial=0))
-    count = len(listed)
-    runs = [
-        [words[begin : end - 1] for end in ends[at + 1 : at + 1 + MAX_PARTS]] for at, begin in enumerate(ends[:count])
-    ]
-    names = corpus.names.find({run for each in runs for run in each if len(run) >= _SHORTEST_TITLE} - COMMON_WORDS)
-    # The longest from each place: they come in order of length.
-    longest = {at: at + size for at, each in enumerate(runs) for size, run in enumerate(each, 1) if run in names}
-    spans, at = list[tuple[int, int, int]](), 0
-    while longest and at < count:
-        if (end := longest.get(at)) is not None:
-            start, stop = listed[at].start, listed[end - 1].end
-            name = names[runs[at][end - at - 1]]
-            # The query may write a common word alike.
-            if name.any_case or not all(word[0].islower() for word in text[start:stop].split()):
-                spans.append((name.concept, start, stop))
-        at = end or at + 1
-    owners = _owners(corpus, [concept for concept, _, _ in spans]) if spans else ()
-    return [(row, *spans[position][1:]) for row, position in owners]
-
-
-def _owners(corpus: Corpus, concepts: Sequence[int]) -> Iterable[tuple[int, int]]:
-    """The visible memories that concepts of few owners are the subject of, each with the place of the concept."""
-    position, rows, is_subject = corpus.holders(np.array(concepts, dtype=np.int64))
-    is_wanted = is_subject & (np.bincount(position, is_subject, len(concepts)) <= MAX_OWNERS)[position]
-    is_wanted[is_wanted] = corpus.facts(rows[is_wanted]).is_visible
-    return zip(rows[is_wanted].tolist(), position[is_wanted].tolist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

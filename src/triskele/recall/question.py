@@ -1,10 +1,11 @@
-"""Step 1: a question as the legs read it, with terms, rarity and encoding; and the sources that a recall reads."""
+"""Step 1: a question as the legs read it, with terms, rarity, encoding and titles; and the sources of a recall."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -18,8 +19,9 @@ from triskele.recall.scores import DENSE, LEXICAL, step
 from triskele.store.owner import OwnerStore
 from triskele.text.analysis import Analyzer, identifiers, spellings
 from triskele.text.periods import question_period
+from triskele.text.spellings import MAX_PARTS, parts
 from triskele.text.time_grammar import TIME_HINT
-from triskele.text.words import STOP_WORDS
+from triskele.text.words import COMMON_WORDS, STOP_WORDS
 from triskele.types import Memory, Query, Scope, Sort
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ WITHOUT_MODEL = f"{LEXICAL_ONLY}: no model is installed"
 REACH = 2
 # What a rule or a preference is written with.
 RULE_WORDS = ("always", "never", "prefer", "usually", "avoid")
+# A name that is the subject of more memories than this is no title.
+MAX_OWNERS = 10
+_SHORTEST_TITLE = 3
 # The last sentence of a request says what is wanted; the others give context.
 LAST_SENTENCE = 3.0
 _IN_NO_TEXT = "\0"
@@ -42,6 +47,8 @@ _HAS_IDENTIFIER = re.compile(r"[\d_]").search
 _LETTERS = re.compile(r"\w*")
 _RUNS = re.compile(r"\w+").finditer
 _HAS_LETTER = re.compile(r"[^\W_]").search
+# A memory whose subject occurs in a query, and where it starts and ends there.
+Title = tuple[int, int, int]
 _rule_tokens: dict[str, Floats] = {}
 
 _BARE_WORDS = 3
@@ -328,3 +335,36 @@ def _run(text: str) -> str:
     """The letters that a text begins with."""
     letters = _LETTERS.match(text)
     return letters.group() if letters else ""
+
+
+def titles(text: str, corpus: Corpus) -> list[Title]:
+    """The memories whose subject occurs in a query."""
+    listed = parts(text)
+    words = " ".join([part.text for part in listed])
+    ends = list(accumulate([len(part.text) + 1 for part in listed], initial=0))
+    count = len(listed)
+    runs = [
+        [words[begin : end - 1] for end in ends[at + 1 : at + 1 + MAX_PARTS]] for at, begin in enumerate(ends[:count])
+    ]
+    names = corpus.names.find({run for each in runs for run in each if len(run) >= _SHORTEST_TITLE} - COMMON_WORDS)
+    # The longest from each place: they come in order of length.
+    longest = {at: at + size for at, each in enumerate(runs) for size, run in enumerate(each, 1) if run in names}
+    spans, at = list[tuple[int, int, int]](), 0
+    while longest and at < count:
+        if (end := longest.get(at)) is not None:
+            start, stop = listed[at].start, listed[end - 1].end
+            name = names[runs[at][end - at - 1]]
+            # The query may write a common word alike.
+            if name.any_case or not all(word[0].islower() for word in text[start:stop].split()):
+                spans.append((name.concept, start, stop))
+        at = end or at + 1
+    owners = _owners(corpus, [concept for concept, _, _ in spans]) if spans else ()
+    return [(row, *spans[position][1:]) for row, position in owners]
+
+
+def _owners(corpus: Corpus, concepts: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """The visible memories that concepts of few owners are the subject of, each with the place of the concept."""
+    position, rows, is_subject = corpus.holders(np.array(concepts, dtype=np.int64))
+    is_wanted = is_subject & (np.bincount(position, is_subject, len(concepts)) <= MAX_OWNERS)[position]
+    is_wanted[is_wanted] = corpus.facts(rows[is_wanted]).is_visible
+    return zip(rows[is_wanted].tolist(), position[is_wanted].tolist(), strict=True)
