@@ -133,19 +133,15 @@ def _summed(position: Ints, ends: Ints, weights: Floats, by: np.ufunc) -> Links:
     Weights are a few powers of two apart: in double precision their sums are exact, so that equal ones stay equal
     whatever the order of their terms.
     """
-    order, begins = _runs(position * (int(ends.max(initial=-1)) + 1) + ends)
+    pairs = position * (int(ends.max(initial=-1)) + 1) + ends
+    order = pairs.argsort(kind="stable")
+    pairs = pairs[order]
+    is_first = np.empty(len(pairs), dtype=np.bool_)
+    is_first[:1] = True
+    np.not_equal(pairs[1:], pairs[:-1], out=is_first[1:])
+    begins = is_first.nonzero()[0]
     firsts = order[begins]
     return position[firsts], ends[firsts], by.reduceat(weights[order], begins, dtype=np.float64).astype(np.float32)
-
-
-def _runs(values: Ints) -> tuple[Ints, Ints]:
-    """The places of some values in the order of the values, and where in it each value begins."""
-    order = values.argsort(kind="stable")
-    values = values[order]
-    is_first = np.empty(len(values), dtype=np.bool_)
-    is_first[:1] = True
-    np.not_equal(values[1:], values[:-1], out=is_first[1:])
-    return order, is_first.nonzero()[0]
 
 
 def passed_on(links: Links, mass: Floats) -> tuple[Ints, Floats]:
@@ -235,7 +231,9 @@ def link_gains(neighbours: SeedNeighbours, rows: Ints, scores: Doubles, matches:
     more = np.maximum(matches[:, None, :] - matches[None, places, :], 0).mean(axis=2) * claims
     beyond = np.zeros(len(rows), dtype=np.float32)
     seeds, ends, _ = neighbours.links
-    is_there, linked = _known(ends, ordered, order)
+    at = ordered.searchsorted(ends)
+    is_there = ordered.take(at, mode="clip") == ends
+    linked = order[at[is_there]]
     # The most that a candidate matches beyond a seed that is linked with it.
     np.maximum.at(beyond, linked, more[linked, seeds[is_there]])
     first = places[:FIRST_SEEDS]
@@ -289,13 +287,6 @@ def gate(matches: Floats, weights: Floats) -> float:
     """From 0 to 1, how far the best candidate matches the question."""
     low, high = GATE
     return min(max((float(matches @ weights) - low) / (high - low), 0.0), 1.0)
-
-
-def _known(wanted: Ints, ordered: Ints, order: Ints) -> tuple[Bools, Ints]:
-    """Which of some rows are among the candidates, and the places of these; the candidates are in order of rows."""
-    at = ordered.searchsorted(wanted)
-    is_there = ordered.take(at, mode="clip") == wanted
-    return is_there, order[at[is_there]]
 
 
 def by_title(named: Mapping[int, float], rows: Ints) -> Doubles:
