@@ -41,9 +41,7 @@ BY_NAME = 0.4
 EMBEDDED_MEAN, EMBEDDED_MEAN_BY_WORDS = 0.35, 0.5
 # A long text is stored as several memories: how many of them keep their scores, the factor of the others, and the
 # number of candidates that are checked.
-MOST_PIECES = 2
-REPEATED_SHARE = 0.5
-_CHECKED = 30
+MOST_PIECES, REPEATED_SHARE, _CHECKED = 2, 0.5, 30
 # People write about events days before and after they happen: outside the period evidence falls to 1/e within a week.
 _WEEK = 7 * 86_400_000_000
 

@@ -28,14 +28,10 @@ _MOST_HOLDERS = 200
 _MOST_CONCEPTS = 64
 # How many candidates are seeds, and how many of these pass on mass along their links.
 SEEDS, FIRST_SEEDS = 3, 2
-# What a title in the query adds to a score, and to a candidate's claim to be a seed.
-BY_TITLE = 0.3
-BY_TITLE_AS_SEED = 1.0
-# What links add, and what a linked memory matches beyond its seed.
-BY_LINK = 0.7
-BY_GAIN = 4.0
-# Novelty: its weight, how many candidates are looked at, and how many are placed by it.
-BY_NEWS = 3.0
+# What the graph adds, in shares of the best score: for a title in the query, which adds more to a candidate's claim to
+# be a seed, for links, for what a linked memory matches beyond its seed, and for novelty.
+GAINS: Mapping[str, float] = {"title": 0.3, "title as seed": 1.0, "link": 0.7, "match": 4.0, "novelty": 3.0}
+# How many candidates novelty looks at, and how many it places.
 _LOOKED_AT, _PLACED = 30, 10
 _LEAD = 0.001
 # The gate: the mean match of the best candidate below which links add nothing, and the one from which they add all.
@@ -218,7 +214,7 @@ class SeedNeighbours:
 def best_seeds(rows: Ints, scores: Doubles, named: Mapping[int, float]) -> Ints:
     """The best candidates, those first whose subject the query names."""
     worth = scores / max(float(scores.max()), 1e-9)
-    worth += BY_TITLE_AS_SEED / BY_TITLE * by_title(named, rows)
+    worth += GAINS["title as seed"] / GAINS["title"] * by_title(named, rows)
     return rows[np.lexsort((rows, -worth))[:SEEDS]]
 
 
@@ -238,7 +234,7 @@ def link_gains(neighbours: SeedNeighbours, rows: Ints, scores: Doubles, matches:
     np.maximum.at(beyond, linked, more[linked, seeds[is_there]])
     first = places[:FIRST_SEEDS]
     received = [np.sqrt(_received(links, rows, len(first))) for links in (neighbours.by_title, neighbours.links)]
-    gained: Floats = (BY_GAIN * beyond + BY_LINK * sum(received)).astype(np.float32)
+    gained: Floats = (GAINS["match"] * beyond + GAINS["link"] * sum(received)).astype(np.float32)
     # They must not lose by being found first.
     gained[first] = np.delete(gained, first).max(initial=0.0)
     return gained
@@ -268,7 +264,7 @@ def novelty_gains(weights: Floats, scores: Doubles, matches: Floats, gained: Flo
     if best <= 0 or not gained[order[1:]].any():
         return added
     first, left = order[0], order[1:]
-    weight = BY_NEWS * gate(matches[first], weights)
+    weight = GAINS["novelty"] * gate(matches[first], weights)
     covered, highest = matches[first], 0.0
     is_connected, alone = gained[left] > 0, scores[left] / best
     for _ in range(min(_PLACED - 1, len(left))):
@@ -293,5 +289,5 @@ def by_title(named: Mapping[int, float], rows: Ints) -> Doubles:
     """What titles in the query add to some rows."""
     added = np.zeros(len(rows))
     for row, cover in named.items():
-        added[rows == row] = BY_TITLE * cover
+        added[rows == row] = GAINS["title"] * cover
     return added

@@ -23,8 +23,7 @@ OWN_SHARE = 0.2
 # A request matches the words of rules too; together they count this share.
 RULE_SHARE = 0.4
 # A match of few tokens is weak evidence: below this many tokens it counts less.
-FEW_TOKENS = 14
-BREVITY_POWER = 0.1
+FEW_TOKENS, BREVITY_POWER = 14, 0.1
 
 
 class LateScores(NamedTuple):
