@@ -88,8 +88,8 @@ class Shards:
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         """The number of texts that contain each term."""
-        counts = [shard.frequencies(terms, ("content",)) for shard in self.filled]
-        return [sum(count for (count,) in each) for each in zip(*counts, strict=True)] if counts else [0] * len(terms)
+        shards = self.filled
+        return [sum([shard.frequency("content", term) for shard in shards]) for term in terms]
 
 
 class LexicalIndex(DiskIndex[Shard, _Changes, Shards]):
@@ -236,9 +236,9 @@ def _weights(terms: Sequence[str], shards: Sequence[Shard]) -> list[list[tuple[s
     """Per shard the (field, term, weight) to ask for, corrected to the rarity over all shards."""
     total = sum(shard.live for shard in shards)
     chosen: list[tuple[int, str, str, list[int]]] = []
-    counts = [shard.frequencies(terms, FIELDS) for shard in shards]
-    for position, term in enumerate(terms):
-        for field, *frequencies in zip(FIELDS, *(each[position] for each in counts), strict=True):
+    for term in terms:
+        for field in FIELDS:
+            frequencies = [shard.frequency(field, term) for shard in shards]
             if any(frequencies):
                 chosen.append((sum(frequencies), term, field, frequencies))
     if len(chosen) > MAX_TERMS:

@@ -7,7 +7,7 @@ import math
 import shutil
 import struct
 import zlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
@@ -106,7 +106,8 @@ class Shard:
         self.stamp = Stamp(str(anchor.get_first("epoch")), Cursor(anchor.get_first("cursor")))
         self.statistics = self._read_statistics()
         # Words of questions come again, and every leg asks for the words of one question.
-        self._frequency = lru_cache(maxsize=_MOST_FREQUENCIES)(self._searcher.doc_freq)
+        self.frequency = lru_cache(maxsize=_MOST_FREQUENCIES)(self._searcher.doc_freq)
+        """the number of documents that contain a term in a field"""
         self._fillers = self._searcher.doc_freq("content", _ANCHOR)
         self.live = self._searcher.num_docs - self._fillers
         # Whether it was written at once: updates leave traces in the average length, and so in the scores.
@@ -160,10 +161,6 @@ class Shard:
             writer.wait_merging_threads()
         except ValueError as error:
             raise IndexUnavailable(f"cannot write the lexical index: {error}") from error
-
-    def frequencies(self, terms: Iterable[str], fields: Collection[str]) -> list[tuple[int, ...]]:
-        """The number of documents that contain each term in each field."""
-        return [tuple([self._frequency(field, term) for field in fields]) for term in terms]
 
     def search(
         self,
