@@ -53,7 +53,7 @@ class LexicalHit(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is known of some rows: one entry per row, in the order of the request. A corpus may read it on access.
+    """What is known of some rows: one entry per row, in the order of the request.
 
     A row outside the scope, or unknown, is not visible. `sessions` are codes, -1 outside conversations. `neighbours`
     are rows of the same conversation, the nearest first: one before, one after, two before, …; -1 for no row.

@@ -128,7 +128,10 @@ class Rewriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The store, corpus and models of a recall; without an embedder only the lexical leg runs."""
+    """The store, corpus and models of a recall; without an embedder only the lexical leg runs.
+
+    `open_corpus` and `hosted`, which opens the cosines of a hosted model, are called inside a snapshot of the store.
+    """
 
     store: OwnerStore
     open_corpus: Callable[[Scope], Corpus]
