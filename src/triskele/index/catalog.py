@@ -202,8 +202,9 @@ class ScopedColumns:
     def __init__(self, columns: Columns, scope: Scope) -> None:
         self.columns = columns
         self.scope = scope
-        self.is_visible, self.is_readable = columns.scoped(scope)
         self.size = len(columns.rows)
+        self.is_everything = columns.is_everything(scope)
+        self.is_visible, self.is_readable = columns.scoped(scope)
 
     def facts(self, rows: Ints, *, reach: int = 0) -> Facts:
         """Visibility, importance, session and speaker of some rows, with the neighbours up to `reach` turns away."""

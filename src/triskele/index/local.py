@@ -157,7 +157,7 @@ class LocalVectors(ScopedColumns):
 
     def closest_anywhere(self) -> float:
         """The highest cosine in all projects of the owner; -1 if there are no others, or nothing has a vector."""
-        if self._placed is None or self._vector is None or self._is_everything:
+        if self._placed is None or self._vector is None or self.is_everything:
             return -1.0
         anywhere = self.columns.scoped(replace(self.scope, projects=None)).is_visible
         if self._scan is None:
@@ -166,17 +166,13 @@ class LocalVectors(ScopedColumns):
         return float(np.fmax.reduce(self._scan, where=anywhere, initial=-1.0))
 
     @cached_property
-    def _is_everything(self) -> bool:
-        return self.columns.is_everything(self.scope)
-
-    @cached_property
     def _scan(self) -> Floats | None:
         """The cosines of all entries; None if it is cheaper to read a part of the vectors."""
         if self._placed is None or self._vector is None:
             return None
         count = len(self._placed.vectors.slots)
         # The search for a nearer memory elsewhere reads other projects, if there are any.
-        is_most = not self._is_everything or 2 * np.count_nonzero(self.is_visible) > count
+        is_most = not self.is_everything or 2 * np.count_nonzero(self.is_visible) > count
         return self._placed.scan(self._vector) if count <= EXACT_LIMIT and is_most else None
 
     def vectors(self, rows: Ints) -> Floats:
