@@ -79,7 +79,8 @@ class Curator:
 
         sources, depth = self._access.open_sources(), 2 * NEAREST
         scope = replace(self._access.scope(project=memory.project), projects=frozenset({memory.project}))
-        with sources.snapshot(scope) as corpus:
+        with self._store.snapshot():
+            corpus = sources.open_corpus(scope)
             own = [row for row, _ in self._store.versions([memory.id])]
             vectors = corpus.vectors(np.array(own[-1:], dtype=np.int64))
             has_vector = vectors.size > 0 and not np.isnan(vectors[0, 0])
