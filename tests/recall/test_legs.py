@@ -1,4 +1,4 @@
-"""The dense leg: a ranking of what the corpus finds, completed by what another leg found."""
+"""The dense leg: a ranking of what the corpus finds."""
 
 from __future__ import annotations
 
@@ -56,19 +56,6 @@ def test_the_nearest_are_ranked_to_the_depth_asked_for() -> None:
 def test_what_is_not_similar_counts_only_where_its_words_match() -> None:
     assert dense(50).rows.tolist() == [20, 50, 40, 10]
     assert dense(50, also=(60,)).rows.tolist() == [20, 50, 40, 10, 60]
-
-
-def test_what_another_leg_found_gets_a_cosine_too() -> None:
-    completed = legs.completed(dense(1), np.array([10, 20, 30, 50, 60]))
-    # Equal ones in the order of rows; the one without a vector stays out.
-    assert completed.rows.tolist() == [20, 50, 10, 60]
-    assert completed.scores == pytest.approx((0.9, 0.9, 0.1, -0.2))
-
-
-def test_a_ranking_that_has_everything_stays_as_it_is() -> None:
-    ranking = dense(2)
-    assert legs.completed(ranking, ranking.rows[::-1]) is ranking
-    assert legs.completed(ranking, np.array([], dtype=np.int64)) is ranking
 
 
 def test_hosted_cosines_count_half_on_the_scale_of_the_local_ones() -> None:

@@ -90,17 +90,6 @@ def dense(question: Question, corpus: Vectors, lexical: Ranking) -> Ranking:
     return ranking.restricted_to((ranking.scores >= LEAST_SIMILARITY) | np.isin(ranking.rows, lexical.rows))
 
 
-def completed(ranking: Ranking, rows: Ints) -> Ranking:
-    """A dense ranking with the cosines of more rows, which another leg returned."""
-    more = rows[~np.isin(rows, ranking.rows)]
-    if ranking.nearness is None or not len(more):
-        return ranking
-    cosines = ranking.nearness(more)
-    has_vector = ~np.isnan(cosines)
-    rows = np.concatenate([ranking.rows, more[has_vector]])
-    return _by_cosine(rows, np.concatenate([ranking.scores, cosines[has_vector]]))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedCosines:
     """The mean of local and hosted cosines.
