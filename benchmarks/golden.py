@@ -93,7 +93,7 @@ VARIANTS = (
     DEFAULT,
     recall("limit 5", limit=5),
     recall("limit 100", limit=100),
-    recall("hurried", hurried=True),
+    recall("local only", local_only=True),
     *(recall(fusion, fusion=fusion, rerank="off", legs=BOTH) for fusion in FUSIONS),
     *(recall(f"{fusion} late", fusion=fusion, rerank="late", legs=BOTH) for fusion in FUSIONS),
     recall("rrf graph", fusion="rrf", rerank="off"),
