@@ -89,7 +89,7 @@ def test_the_table_names_what_exists() -> None:
     from triskele.edge.mcp import registry
     from triskele.engine.local import LocalEngine
 
-    _, _, table = TEXTS["terminal.md"].partition("| in words |")
+    _, _, table = TEXTS["terminal.md"].partition("| task |")
     rows = [line.split(" | ") for line in table.partition("\n\n")[0].splitlines()[2:]]
     assert len(rows) >= 12
     tools = Path(registry.__file__).read_text(encoding="utf-8")
