@@ -14,7 +14,7 @@ from triskele.privacy import detect
 from triskele.privacy.findings import Finding
 from triskele.text import periods, timestamps
 from triskele.text.ids import IdMaker, content_hash
-from triskele.text.words import stated_category
+from triskele.text.statements import stated_category
 from triskele.types import Memory, Origin, SecretDraft, Sensitivity
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from triskele.curation.wording import WordKind, content, words
 from triskele.privacy.findings import Finding, lowered
-from triskele.text.words import POINTING, REPORTED, SENTENCE_END, is_statement, statement
+from triskele.text.statements import POINTING, REPORTED, is_statement, statement
+from triskele.text.words import SENTENCE_END
 from triskele.types import SpokenTurn
 
 # The dial: from which confidence on a candidate is stored, and from which on it waits for a review.

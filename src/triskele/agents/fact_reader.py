@@ -18,7 +18,7 @@ from triskele.curation.wording import content, forms, negations, words
 from triskele.errors import Unavailable
 from triskele.models.llm_replies import MOST_TURNS, ReadFact, ShownTurn, read_facts
 from triskele.privacy.findings import looks_strong
-from triskele.text.words import is_statement
+from triskele.text.statements import is_statement
 from triskele.types import SpokenTurn
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from triskele.privacy.findings import Finding, merge
 from triskele.replies.rooms import HookCall, Rationale
 from triskele.store.values import Document
 from triskele.text import timestamps
-from triskele.text.words import ASKED
+from triskele.text.statements import ASKED
 from triskele.types import CURATION, Add, Memory, Origin, Role, Sensitivity, SpokenTurn, Verdict, is_secret
 
 if TYPE_CHECKING:

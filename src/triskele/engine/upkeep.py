@@ -1,4 +1,4 @@
-"""Upkeep by the owner of a store: files, indexes, models, projects, curation, sync, and erasing texts."""
+"""Upkeep by the owner of a store: files, indexes, models, keys, projects, curation, learning, relations, sync."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps 7 and 8: speaker and time as evidence besides the legs, and one list of candidates."""
+"""Steps 7 and 8: add what speaker and time say, fuse the columns, and limit the pieces of one text."""
 
 from __future__ import annotations
 

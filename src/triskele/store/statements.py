@@ -1,4 +1,4 @@
-"""Statements over the rows of one owner, written once for every database.
+"""Base classes of both databases: the dialect, and statements over the rows of one owner.
 
 A value is marked by `?`, or by `?1` where it occurs several times; a database with other marks translates.
 """

@@ -1,4 +1,4 @@
-"""Commands for the users of a server: users, keys, shares."""
+"""Commands for the users of a server: users, keys, shares, groups, trust."""
 
 from __future__ import annotations
 
