@@ -281,6 +281,8 @@ TIMELESS = [
     "What changed since the release?",
     "who came before Anna?",
     "Was the trip in May or the one in July longer?",
+    "May I change the export tonight?",
+    "can we deploy this week?",
     "",
 ]
 
@@ -299,6 +301,7 @@ def test_a_question_without_a_time_has_none(question: str) -> None:
         ("Anything planned for July 2027?", True),
         ("what happened to the pump in July?", False),
         ("which plants did we buy in July?", False),
+        ("can we still read what I said yesterday?", False),
         ("what did the newsletter say in July?", False),
     ],
 )

@@ -74,6 +74,7 @@ _PAST = re.compile(r"\b(?:was|were|had|did|used\s+to|(?:we|i|they|he|she|it)\s+\
 _ON_DAY = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bend )(?<!\bends )(?<!\bdue )\bon\s.*\d", re.IGNORECASE)
 _HAPPENED = re.compile(rf"{_PAST.pattern}|\b(?:\w\w+ed|went|came|took|got|paid|met|left|began|broke|fell|lost|chose)\b")
 _NEAR = timedelta(days=92)
+_ASKS_LEAVE = re.compile(r"\W*(?:may|can|could|should|shall|must)\s+(?:i|we)\b", re.IGNORECASE)
 # What is asked of any time: such words tell no memories apart.
 _ASKS_WHAT = re.compile(r"\b(?:happen(?:s|ed)?|decided?|agreed?|planned|changed?|went|broken?|news?|events?)\b")
 
@@ -81,7 +82,12 @@ _ASKS_WHAT = re.compile(r"\b(?:happen(?:s|ed)?|decided?|agreed?|planned|changed?
 def question_period(text: str, now: datetime, zone: tzinfo | None = None) -> Period | None:
     """The period that a question asks for; None without one, or with several that exclude each other."""
     points = _nested(_joined(text, list(_points(text, _today(now, zone)))))
-    return _period(points[0].span, text[points[0].begin : points[0].end], zone) if len(points) == 1 else None
+    if len(points) != 1:
+        return None
+    period = _period(points[0].span, text[points[0].begin : points[0].end], zone)
+    # "May we deploy tonight?" names the time of an act to come, not of a memory.
+    is_of_act = _ASKS_LEAVE.match(text) and (period.end is None or period.end > now)
+    return None if is_of_act else period
 
 
 def names_only(text: str, period: Period) -> bool:
