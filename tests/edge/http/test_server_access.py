@@ -45,7 +45,7 @@ def _routes() -> list[tuple[str, str]]:
     described = openapi.document(OPERATIONS)["paths"]
     routes = [(method.upper(), path.replace("{id}", "abcdefgh")) for path in described for method in described[path]]
     assert len(routes) >= len(OPERATIONS)
-    beside = ("/openapi.json", "/docs", "/metrics", "/health", "/v1/nothing", "/nothing", "/")
+    beside = ("/openapi.json", "/docs", "/metrics", "/health", "/v1/nothing", "/nothing")
     posted = ("/mcp", "/mcp/", "/hook/user-prompt-submit", "/command-line")
     return [*routes, *(("GET", path) for path in beside), *(("POST", path) for path in posted)]
 

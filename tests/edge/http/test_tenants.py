@@ -314,8 +314,9 @@ def test_revoke_key_ends_a_key_at_once(server: Server) -> None:
 def test_only_metadata_needs_no_key(server: Server) -> None:
     told = httpx.get(f"{server.url}/.well-known/oauth-protected-resource/mcp").json()
     assert told["resource"] == "http://memory.example.com/mcp" and told["scopes_supported"] == list(SCOPES)
-    for path in ("/health", "/metrics", "/openapi.json", "/docs", "/v1/health", "/mcp", "/.well-known/other", "/"):
+    for path in ("/health", "/metrics", "/openapi.json", "/docs", "/v1/health", "/mcp", "/.well-known/other"):
         assert httpx.get(server.url + path).status_code == 401, path
+    assert httpx.get(server.url).headers["location"] == "/ui"
     key = server.user("ada")
     for host, status in (("memory.example.com", 200), ("evil.example", 421)):
         assert server.ask(key, "GET", "/v1/health", headers={"Host": host}).status_code == status

@@ -97,11 +97,12 @@ def test_key_signs_in_and_pages_name_the_user(team: Team) -> None:
     assert signed_out.status_code == 401 and 'type="password"' in signed_out.text
     given = browser.sign_in(team.key("ada"))
     cookie = given.headers["set-cookie"].lower()
-    assert given.status_code == 204 and all(part in cookie for part in ("httponly", "samesite=strict", "path=/ui"))
+    assert given.status_code == 204 and all(part in cookie for part in ("httponly", "samesite=strict", "path=/"))
     for path in ("", "/browse", "/graph", "/review", "/quality", "/health", "/new", "/nowhere"):
         page = browser.get(f"/ui{path}").text
         assert "Memory of </span>ada</span>" in page, path
         assert "Code</a>" not in page and "Users</a>" not in page and "of-the-server" not in page, path
+    assert browser.get("/docs").status_code == 200 and browser.get("/v1/me").status_code == 401
     assert [line.operation for line in team.tenants.accounts.audit()][-1] == "sign_in"
 
 

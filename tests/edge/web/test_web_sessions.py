@@ -12,6 +12,7 @@ from triskele.edge.http.access import OWNER
 from triskele.edge.web import site
 from triskele.edge.web.sessions import CODE_S, POLICY, SESSION_S, Sessions, is_page
 
+DOCUMENTS = ("/docs", "/docs/style.css", "/openapi.json")
 PATHS = [(each.method, each.path.replace("{id}", "1abc")) for each in site.ROUTES]
 
 
@@ -37,7 +38,7 @@ def test_sign_in_code_works_once(stranger: Browser) -> None:
     first = stranger.ask("POST", "/ui/session", content=code, headers=OWN)
     assert first.status_code == 204
     cookie = first.headers["set-cookie"].lower()
-    assert all(word in cookie for word in ("httponly", "samesite=strict", "path=/ui", "triskele_8377="))
+    assert all(word in cookie for word in ("httponly", "samesite=strict", "path=/", "triskele_8377="))
     assert stranger.get("/ui").status_code == 200
     assert stranger.ask("POST", "/ui/session", content=code, headers=OWN).status_code == 401
 
@@ -74,9 +75,26 @@ def test_sign_out_ends_the_session(browser: Browser) -> None:
     assert browser.get("/ui").status_code == 401
 
 
-def test_session_opens_only_pages(browser: Browser) -> None:
-    assert browser.get("/health").status_code == 401
-    assert browser.ask("POST", "/mcp", content="{}", headers=OWN).status_code == 401
+def test_session_opens_only_pages_and_the_documents_of_the_api(browser: Browser) -> None:
+    for path in DOCUMENTS:
+        assert browser.get(path).status_code == 200, path
+    for path in ("/v1/me", "/v1/memories", "/docs/nowhere", "/docs/"):
+        assert browser.get(path).status_code == 401, path
+    for path in ("/mcp", *DOCUMENTS):
+        assert browser.ask("POST", path, content="{}", headers=OWN).status_code == 401, path
+    assert browser.get("/docs", headers={"Authorization": "Bearer wrong"}).status_code == 401
+    browser.post("/ui/sign-out")
+    for path in DOCUMENTS:
+        refused = browser.get(path)
+        assert refused.status_code == 401 and refused.headers["www-authenticate"] == "Bearer", path
+
+
+def test_root_leads_to_the_pages(stranger: Browser) -> None:
+    for method in ("GET", "HEAD"):
+        answer = stranger.ask(method, "/")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/ui")
+    assert stranger.ask("POST", "/").status_code == 401
+    assert stranger.get("/", headers={"Host": "evil.example"}).status_code == 421
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -337,7 +337,10 @@ MAX_BODY, MAX_IMPORT, _IMPORT = 1_000_000, 32 * 1024 * 1024, "/v1/import"
 _NO_TOKEN = "a token is required: send it as Authorization: Bearer TOKEN"
 _UNKNOWN_TOKEN = "unknown token: check it, or ask for another one"
 _BEARER = "bearer "
+_READING = ("GET", "HEAD")
 SIGN_IN = "/sign-in"
+# The session of a browser opens them too; they hold nothing of a memory.
+_DOCUMENTS = ("/openapi.json", "/docs", "/docs/style.css")
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
@@ -383,9 +386,8 @@ class Guard:
         if scope["type"] != "http":
             return
         request = Request(scope)
-        if self._rules.metadata and scope["path"].startswith(METADATA_PATH) and request.method in ("GET", "HEAD"):
-            # What a client needs to know before it has a key (RFC 9728).
-            response = self._refusal(request, 0) or JSONResponse(self._rules.metadata)
+        if (public := self._public(request)) is not None:
+            response = self._refusal(request, 0) or public
             await response(scope, receive, send)
             return
         most = MAX_IMPORT if scope["path"] == _IMPORT else MAX_BODY
@@ -411,6 +413,16 @@ class Guard:
         finally:
             self._note_use()
 
+    def _public(self, request: Request) -> Response | None:
+        """The response to a request that needs no key."""
+        if request.method not in _READING:
+            return None
+        path = request.scope["path"]
+        if self._rules.metadata and path.startswith(METADATA_PATH):
+            # What a client needs to know before it has a key (RFC 9728).
+            return JSONResponse(self._rules.metadata)
+        return RedirectResponse(PREFIX, 303) if path == "/" else None
+
     def _refusal(self, request: Request, most: int) -> Response | None:
         if request.headers.getlist("host") not in ([host] for host in self._rules.hosts):
             return refused(
@@ -425,13 +437,16 @@ class Guard:
 
     async def _admitted(self, request: Request) -> tuple[Response | None, Principal | None]:
         """The sender of a request, or a refusal without key or session."""
-        if is_page(request.scope["path"]):
+        path = request.scope["path"]
+        if is_page(path):
             return await self._sessions.admitted(request)
         headers, rules, principal = request.headers.getlist("authorization"), self._rules, None
         if rules.verify is None:
             principal = OWNER if rules.token is None or _holds(headers, rules.token) else None
         elif len(headers) == 1 and headers[0].lower().startswith(_BEARER):
             principal = await to_thread.run_sync(rules.verify, headers[0][len(_BEARER) :])
+        if not headers and path in _DOCUMENTS and request.method in _READING:
+            principal = principal or await self._sessions.principal(request)
         if principal is not None:
             return None, principal
         reason = _UNKNOWN_TOKEN if request.headers.get("authorization") else _NO_TOKEN

@@ -79,8 +79,12 @@ class Sessions:
             return Response("This request does not come from a page of triskele.", 403, HEADERS), None
         if path.startswith(_STATIC) or path == _EXCHANGE:
             return None, None
-        principal = await to_thread.run_sync(self._principal, request.cookies.get(_cookie(request), ""))
+        principal = await self.principal(request)
         return (self._signed_out(), None) if principal is None else (None, principal)
+
+    async def principal(self, request: Request) -> Principal | None:
+        """The user whose session a request names."""
+        return await to_thread.run_sync(self._principal, request.cookies.get(_cookie(request), ""))
 
     async def exchange(self, request: Request, proof: str) -> Response:
         """Exchange a valid code or key for a session cookie."""
@@ -95,7 +99,6 @@ class Sessions:
             _cookie(request),
             session.value,
             max_age=int(session.lasts_s),
-            path=PREFIX,
             httponly=True,
             samesite="strict",
             secure=is_secure,
@@ -106,7 +109,7 @@ class Sessions:
         """Close the session of a request."""
         await to_thread.run_sync(self._close, request.cookies.get(_cookie(request), ""))
         response = Response(status_code=204, headers={**HEADERS, "HX-Redirect": PREFIX})
-        response.delete_cookie(_cookie(request), path=PREFIX, httponly=True, samesite="strict")
+        response.delete_cookie(_cookie(request), httponly=True, samesite="strict")
         return response
 
     def _open(self, proof: str, address: str) -> OpenedSession | None:
