@@ -35,7 +35,7 @@ VARIABLES = {"store.url": "TRISKELE_STORE", "store.read_url": "TRISKELE_READ_STO
 # The variables that choose a store, an owner and a server.
 _CHOICE = ("TRISKELE_STORE", "TRISKELE_MEMORY_OWNER", "TRISKELE_SERVER")
 # Settings that may hold a path.
-_PATHS = (".model", ".key", ".certificate_file", ".private_key_file")
+_PATHS = (".model", ".key", "_file")
 # Settings that are a command with its arguments.
 COMMANDS = ("llm.command", "privacy.key_command")
 _TRUTH = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
@@ -198,7 +198,7 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """A server for others: host names, proxies, TLS files, quotas (0: none).
+    """A server for others: host names, proxies, TLS files, key of probes, quotas (0: none).
 
     `url` points commands, hooks and agents of this machine at such a server.
     """
@@ -208,6 +208,7 @@ class ServerSettings:
     trusted_proxies: tuple[str, ...] = ()
     certificate_file: str = ""
     private_key_file: str = ""
+    metrics_key_file: str = ""
     open_memories: int = _within(1, 10_000, 64)
     requests_per_minute: int = _within(0, 1_000_000, 1200)
     memories_per_user: int = _within(0, 1_000_000_000, 1_000_000)

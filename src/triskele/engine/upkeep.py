@@ -26,7 +26,7 @@ from triskele.ingest import classified
 from triskele.recall.hosted import egress_log
 from triskele.replies import NameCounts
 from triskele.store.owner import Maintenance, OwnerStore
-from triskele.store.values import EMBED, Cursor
+from triskele.store.values import Cursor
 from triskele.store.vault import Rotation, StoreVault, row_of
 from triskele.sync.loop import Sync, SyncReport, SyncServer
 from triskele.sync.notes import Notes
@@ -180,10 +180,6 @@ class Upkeep:
     def model_in_force(self) -> str:
         """Name the local model that embeds, by the settings or the last switch."""
         return self._engine.models.model
-
-    def count_unembedded(self) -> int:
-        """Count the contents that wait for their vectors."""
-        return self._store.jobs.count(EMBED)
 
     def is_embedding(self) -> bool:
         """Whether this process embeds new memories in the background."""

@@ -177,15 +177,10 @@ class Tenants(AccessPolicy):
             address=access.address,
         )
 
-    def waiting(self) -> int:
-        """How many contents of the open memories wait for their vectors."""
+    def open_memories(self) -> list[LocalEngine]:
+        """The memories of users that are open now."""
         with self._mutex:
-            engines = list(self._engines.values())
-        return sum(engine.upkeep.count_unembedded() for engine in engines)
-
-    def open_engines(self) -> int:
-        """How many memories are open."""
-        return len(self._engines)
+            return list(self._engines.values())
 
     def drop(self, user: str) -> None:
         """Close the memory of a user that is erased."""

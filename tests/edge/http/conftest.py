@@ -11,7 +11,6 @@ from starlette.testclient import TestClient
 
 from triskele.edge.http.app import AppContext, Application, ListenerRules
 from triskele.engine.local import LocalEngine
-from triskele.store.values import EMBED
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -43,7 +42,7 @@ def application(engine: LocalEngine, lines: list[str], requests_logged: list[dic
             lambda: None,
             lambda _: None,
             log_request=requests_logged.append,
-            waiting=lambda: engine.store.jobs.count(EMBED),
+            open_memories=lambda: [engine],
         )
     )
 

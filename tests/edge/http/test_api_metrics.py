@@ -15,9 +15,13 @@ from starlette.testclient import TestClient
 from starlette.types import Message
 
 from triskele import config
+from triskele.config import ServerSettings
+from triskele.edge.http.access import OWNER
 from triskele.edge.http.app import Application, ListenerRules
 from triskele.edge.http.metrics import Metrics
+from triskele.edge.process.service import metrics_key
 from triskele.engine.local import LocalEngine
+from triskele.errors import BadInput, StoreUnavailable
 from triskele.recall.scores import timed
 
 LINE = re.compile(r'[a-z_]+(\{[a-z_]+="([^"\\\n]|\\.)*"(,[a-z_]+="([^"\\\n]|\\.)*")*\})? [0-9.e+-]+(nan)?')
@@ -45,12 +49,105 @@ def test_metrics_time_recalls_by_leg_and_writes(api: TestClient) -> None:
     assert found["triskele_store_seconds_count"] == 1
     assert found['triskele_requests_total{operation="get",status="404"}'] == 1
     assert found['triskele_errors_total{kind="NotFound"}'] == 1
-    assert found["triskele_embed_waiting"] == 1
+    assert found["triskele_embed_waiting"] == found["triskele_names_waiting"] == found["triskele_memories"] == 1
+    assert found["triskele_store_bytes"] > 1000
 
 
-def test_metrics_time_hooks(api: TestClient) -> None:
+def test_metrics_of_a_store_that_cannot_be_read_leave_its_numbers_out(
+    api: TestClient, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise StoreUnavailable("the disk is gone")
+
+    monkeypatch.setattr(engine, "stats", fail)
+    assert series(api)["triskele_engines_open"] == 1 and "triskele_memories" not in series(api)
+
+
+def test_metrics_count_the_confidence_of_answers(api: TestClient) -> None:
+    api.post("/v1/memories", json={"content": "Argo CD deploys the shop"})
+    shares = [api.post("/v1/recall", json={"text": text}).json()["confidence"] for text in ("Argo CD", "herons")]
+    found = series(api)
+    name = "triskele_recall_confidence"
+    assert found[f"{name}_count"] == 2 and found[f"{name}_sum"] == pytest.approx(sum(shares), abs=0.001)
+    assert found[f'{name}_bucket{{le="0.5"}}'] == sum(share <= 0.5 for share in shares) == 1
+    assert found[f'{name}_bucket{{le="1.0"}}'] == 2
+
+
+def test_metrics_time_hooks_and_count_silent_prompts(api: TestClient) -> None:
     api.post("/hook/stop", json={})
-    assert series(api)["triskele_inject_seconds_count"] == 1
+    api.post("/v1/memories", json={"content": "Argo CD deploys the shop", "project": ""})
+    for prompt in ("which tool deploys the shop, Argo CD?", "what do herons eat in winter?"):
+        api.post("/hook/user-prompt-submit", json={"prompt": prompt, "session_id": "s"})
+    found = series(api)
+    assert found["triskele_inject_seconds_count"] == 3
+    assert found['triskele_prompts_total{result="memories"}'] == found['triskele_prompts_total{result="nothing"}'] == 1
+
+
+PROBED = ("/health", "/metrics")
+METRICS_KEY = "a-key-for-metrics"
+
+
+def probe(application: Application, path: str, client: str = "127.0.0.1", method: str = "GET", **headers: str) -> Any:
+    """The answer of a server with users to a request of a probe."""
+    rules = ListenerRules(
+        frozenset({"localhost", "memory.example.com"}),
+        verify=lambda key: OWNER if key == TOKEN else None,
+        proxies=frozenset({"127.0.0.1"}),
+        metrics_key=METRICS_KEY,
+    )
+    sent = {name.replace("_", "-"): text for name, text in headers.items()}
+    asking = TestClient(application.for_listener(rules), base_url="http://localhost", client=(client, 5000))
+    return asking.request(method, path, headers=sent)
+
+
+@pytest.mark.parametrize("path", PROBED)
+def test_probes_on_this_machine_need_no_key(application: Application, path: str) -> None:
+    for client in ("127.0.0.1", "::1"):
+        assert probe(application, path, client).status_code == 200
+    for refused in (
+        {"client": "10.0.0.1"},
+        {"method": "POST"},
+        {"authorization": "Bearer wrong"},
+        {"host": "memory.example.com"},
+        # A proxy on this machine passes on what others ask.
+        {"x_forwarded_for": "127.0.0.1"},
+        {"forwarded": "for=10.0.0.1"},
+    ):
+        assert probe(application, path, **refused).status_code == 401, refused
+    assert probe(application, path, origin="https://evil.example").status_code == 403
+    assert probe(application, path, host="evil.example").status_code == 421
+
+
+@pytest.mark.parametrize("path", PROBED)
+def test_metrics_key_opens_health_and_metrics_from_everywhere(application: Application, path: str) -> None:
+    key = f"Bearer {METRICS_KEY}"
+    assert probe(application, path, "10.0.0.1", authorization=key).status_code == 200
+    # Prometheus names a server by its address.
+    assert probe(application, path, "10.0.0.1", authorization=key, host="10.0.0.9:8080").status_code == 200
+    assert probe(application, path, "10.0.0.1", authorization=key, method="POST").status_code == 401
+    for other in ("/v1/me", "/v1/memories", "/openapi.json", "/health/"):
+        assert probe(application, other, "10.0.0.1", authorization=key).status_code == 401, other
+
+
+def test_health_names_store_and_process_only_to_a_key(application: Application) -> None:
+    assert set(probe(application, "/health").json()) == {"status", "version"}
+    assert set(probe(application, "/health", authorization=f"Bearer {TOKEN}").json()) >= {"status", "version", "pid"}
+
+
+def test_metrics_key_file_is_refused_if_others_can_read_it(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.key"
+    settings = ServerSettings(metrics_key_file=str(file))
+    with pytest.raises(BadInput, match="cannot read"):
+        metrics_key(settings)
+    file.write_text(f"{METRICS_KEY}\n")
+    file.chmod(0o644)
+    with pytest.raises(BadInput, match="chmod 600"):
+        metrics_key(settings)
+    file.chmod(0o600)
+    assert metrics_key(settings) == METRICS_KEY and metrics_key(ServerSettings()) == ""
+    file.write_text("\n")
+    with pytest.raises(BadInput, match="empty"):
+        metrics_key(settings)
 
 
 def test_metrics_buckets_add_up_and_labels_are_escaped() -> None:

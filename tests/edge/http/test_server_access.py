@@ -55,6 +55,8 @@ def test_every_route_needs_key_host_and_origin(server: Server) -> None:  # noqa:
     with httpx.Client(base_url=server.url) as client:
         for method, path in _routes():
             for kind, said in KEYS.items():
+                if kind == "none" and path in ("/health", "/metrics"):
+                    continue
                 refused = client.request(method, path, headers={"Authorization": said} if said else {})
                 assert refused.status_code == 401, (method, path, kind)
                 assert "resource_metadata=" in refused.headers["WWW-Authenticate"]

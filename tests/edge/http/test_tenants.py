@@ -84,8 +84,7 @@ def server(settings: Settings) -> Iterator[Server]:
             lambda: None,
             lambda _: None,
             users=tenants,
-            waiting=tenants.waiting,
-            open_engines=tenants.open_engines,
+            open_memories=tenants.open_memories,
         )
     )
     try:
@@ -311,12 +310,15 @@ def test_revoke_key_ends_a_key_at_once(server: Server) -> None:
     assert "/.well-known/oauth-protected-resource/mcp" in refused.headers["WWW-Authenticate"]
 
 
-def test_only_metadata_needs_no_key(server: Server) -> None:
+def test_only_metadata_and_probes_need_no_key(server: Server) -> None:
     told = httpx.get(f"{server.url}/.well-known/oauth-protected-resource/mcp").json()
     assert told["resource"] == "http://memory.example.com/mcp" and told["scopes_supported"] == list(SCOPES)
-    for path in ("/health", "/metrics", "/openapi.json", "/docs", "/v1/health", "/mcp", "/.well-known/other"):
+    for path in ("/openapi.json", "/docs", "/v1/health", "/mcp", "/.well-known/other"):
         assert httpx.get(server.url + path).status_code == 401, path
     assert httpx.get(server.url).headers["location"] == "/ui"
+    for path in ("/health", "/metrics"):
+        assert httpx.get(server.url + path).status_code == 200, path
+        assert httpx.get(server.url + path, headers={"Host": "memory.example.com"}).status_code == 401, path
     key = server.user("ada")
     for host, status in (("memory.example.com", 200), ("evil.example", 421)):
         assert server.ask(key, "GET", "/v1/health", headers={"Host": host}).status_code == status
@@ -443,7 +445,7 @@ def test_least_recently_used_engines_are_closed(server: Server) -> None:
     for number, key in enumerate(keys):
         with triskele.connect(server.url, key) as memory:
             memory.remember(f"fact {number}")
-    assert server.tenants.open_engines() == 2
+    assert len(server.tenants.open_memories()) == 2
     with triskele.connect(server.url, keys[0]) as memory:
         assert [each.content for each in memory.browse().memories] == ["fact 0"]
 

@@ -52,6 +52,8 @@ class Principal:
 # The owner of a personal machine, who proved it with the token or by reaching an owner-only socket.
 OWNER = Principal(None, "owner", frozenset(SCOPES))
 ANONYMOUS = Principal(None, "", frozenset())
+# What watches a server: it reads /health and /metrics, nothing of a memory.
+PROBE = Principal(None, "probe", frozenset())
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from triskele.edge.http.access import (
     IS_OWNER,
     OWNER,
     PRINCIPAL,
+    PROBE,
     READ,
     Access,
     AccessPolicy,
@@ -49,13 +50,14 @@ from triskele.replies.rooms import HookCall
 from triskele.text import timestamps
 
 if TYPE_CHECKING:
+    from triskele.engine.local import LocalEngine
     from triskele.engine.protocol import Engine
 
 # More hooks at once only compete for the processor.
 _HOOKS_AT_ONCE = 4
 MAX_ABANDONED = 32
 _MAX_DEADLINE_S = 30.0
-_HOOK = "/hook/"
+_HOOK, _PROMPT = "/hook/", "user-prompt-submit"
 # The principal of the request that is served, for resources of MCP, which do not get it.
 SENDER: ContextVar[Principal] = ContextVar("triskele.sender")
 _API_PATHS = ("/v1/{rest:path}", "/openapi.json", "/docs", "/docs/{rest:path}", "/metrics")
@@ -80,9 +82,8 @@ class AppContext:
     sessions: Sessions | None = None
     """how users sign in to the pages of a server with users"""
     log_request: Callable[[dict[str, Any]], None] | None = None
-    waiting: Callable[[], int] = lambda: 0
-    """how many contents of the open memories wait for their vectors"""
-    open_engines: Callable[[], int] = lambda: 0
+    open_memories: Callable[[], Sequence[LocalEngine]] = tuple
+    """the memories that this process has open"""
     metrics: Metrics = field(default_factory=Metrics)
 
     @property
@@ -164,8 +165,10 @@ class Application:
         else:
             await self._routes(scope, receive, send)
 
-    async def _health(self, _: Request) -> Response:
-        return JSONResponse({"status": "ok", "version": __version__, "pid": os.getpid(), **self._context.state()})
+    async def _health(self, request: Request) -> Response:
+        is_probe = request.scope[PRINCIPAL] is PROBE
+        details = {} if is_probe else {"pid": os.getpid(), **self._context.state()}
+        return JSONResponse({"status": "ok", "version": __version__, **details})
 
     async def _hook(self, request: Request) -> Response:
         event = request.scope["path"].removeprefix(_HOOK)
@@ -260,6 +263,9 @@ class Application:
         try:
             agents = self._engine_of(scope[PRINCIPAL]).agents
             injection = agents.respond(replace(call, deadline_s=ends - time.monotonic()))
+            if call.event == _PROMPT:
+                result = "memories" if injection.text else "nothing"
+                self._context.metrics.count("triskele_prompts_total", result=result)
             if injection.note and scope.get(IS_OWNER):
                 self._context.log(f"{call.event} gave nothing: {injection.note}")
             return injection.text
@@ -341,6 +347,8 @@ _READING = ("GET", "HEAD")
 SIGN_IN = "/sign-in"
 # The session of a browser opens them too; they hold nothing of a memory.
 _DOCUMENTS = ("/openapi.json", "/docs", "/docs/style.css")
+_PROBED = ("/health", "/metrics")
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
@@ -357,6 +365,8 @@ class ListenerRules:
     origins: frozenset[str] = frozenset()
     proxies: frozenset[str] = frozenset()
     """the addresses of proxies whose X-Forwarded-For is trusted"""
+    metrics_key: str = ""
+    """what opens /health and /metrics to probes of other machines"""
     challenge: str = "Bearer"
     metadata: dict[str, Any] | None = None
     """the metadata of the protected resource, for requests without a key"""
@@ -391,8 +401,9 @@ class Guard:
             await response(scope, receive, send)
             return
         most = MAX_IMPORT if scope["path"] == _IMPORT else MAX_BODY
-        refusal, principal = self._refusal(request, most), None
-        if refusal is None:
+        principal = PROBE if self._is_probe(request) else None
+        refusal = self._refusal(request, most) if principal is None else None
+        if refusal is None and principal is None:
             refusal, principal = await self._admitted(request)
         if refusal is not None:
             await refusal(scope, receive, send)
@@ -422,6 +433,20 @@ class Guard:
             # What a client needs to know before it has a key (RFC 9728).
             return JSONResponse(self._rules.metadata)
         return RedirectResponse(PREFIX, 303) if path == "/" else None
+
+    def _is_probe(self, request: Request) -> bool:
+        """Whether a probe asks, with the key of probes or from this machine."""
+        if request.scope["path"] not in _PROBED or request.method not in _READING:
+            return False
+        headers, rules = request.headers.getlist("authorization"), self._rules
+        if rules.metrics_key and _holds(headers, rules.metrics_key):
+            # Its host is free: a probe names a server by its address, and no page of a browser has the key.
+            return True
+        # A proxy on this machine passes on requests of others, and names them or the public host.
+        is_direct = not headers and {"forwarded", "x-forwarded-for"}.isdisjoint(request.headers)
+        hosts = {request.url.hostname, request.client.host if request.client else ""}
+        is_near = rules.verify is not None and hosts <= _LOOPBACK
+        return is_direct and is_near and self._refusal(request, 0) is None
 
     def _refusal(self, request: Request, most: int) -> Response | None:
         if request.headers.getlist("host") not in ([host] for host in self._rules.hosts):

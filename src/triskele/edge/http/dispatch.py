@@ -22,10 +22,10 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from triskele.edge.http import codec, openapi, operations, problems
-from triskele.edge.http.access import ADMIN, IS_OWNER, PRINCIPAL, READ, REVEAL, WRITE, AccessPolicy, Principal
+from triskele.edge.http.access import ADMIN, IS_OWNER, PRINCIPAL, PROBE, READ, REVEAL, WRITE, AccessPolicy, Principal
 from triskele.edge.http.app import MAX_IMPORT, AppContext, error_place
 from triskele.edge.http.connections import CLIENT_HEADER, POSITION_HEADER, PRIVATE_HEADER, PROJECT_HEADER, REPORT_HEADER
-from triskele.edge.http.metrics import MEDIA_TYPE
+from triskele.edge.http.metrics import CONFIDENCE, MEDIA_TYPE, Gauges
 from triskele.edge.http.operations import JSON, NDJSON, Operation
 from triskele.edge.process import connect
 from triskele.edge.process.command_line import CommandLine
@@ -92,13 +92,13 @@ class Call:
 def http_app(context: AppContext) -> Starlette:
     """The application of all operations, their document, and the metrics."""
 
-    def measured() -> str:
-        gauges = {"triskele_embed_waiting": context.waiting(), "triskele_engines_open": context.open_engines()}
-        return context.metrics.render(gauges)
+    gauges = Gauges(context.open_memories)
 
     async def metrics(request: Request) -> Response:
-        request.scope[PRINCIPAL].require(READ)
-        return PlainTextResponse(await to_thread.run_sync(measured), media_type=MEDIA_TYPE)
+        if (principal := request.scope[PRINCIPAL]) is not PROBE:
+            principal.require(READ)
+        text = await to_thread.run_sync(lambda: context.metrics.render(gauges.read()))
+        return PlainTextResponse(text, media_type=MEDIA_TYPE)
 
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS:
@@ -207,6 +207,7 @@ class _Served:
         with timed() as seconds_of:
             value = method(*ids, **options)
         if isinstance(value, Answer):
+            self._context.metrics.observe(CONFIDENCE, value.confidence)
             for leg, seconds in {**seconds_of, "all": value.took_ms / 1000}.items():
                 self._context.metrics.observe("triskele_recall_seconds", seconds, leg=leg)
         return value

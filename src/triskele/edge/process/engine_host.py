@@ -256,13 +256,9 @@ class EngineHost:
         """The part of /health that describes the engine."""
         return {"store": connect.address_of(self._settings), "engine": "opening" if self._engine is None else "open"}
 
-    def waiting(self) -> int:
-        """How many contents wait for their vectors; 0 before the engine is open."""
-        return 0 if (store := self._store) is None else store.upkeep.count_unembedded()
-
-    def open_engines(self) -> int:
-        """Whether the engine is open, as a number."""
-        return int(self._engine is not None)
+    def open_memories(self) -> list[LocalEngine]:
+        """The memory of this process, if its store is open."""
+        return [] if (store := self._store) is None else [store]
 
     def client_of(self, token: str) -> str | None:
         """The client that a token was installed for."""

@@ -27,10 +27,11 @@ from triskele.edge.hook import client
 from triskele.edge.hook.client import LOOPBACK, Address
 from triskele.edge.http.access import SCOPES, Principal
 from triskele.edge.http.app import METADATA_PATH, AppContext, Application, ListenerRules, error_place
+from triskele.edge.process import connect
 from triskele.edge.process.engine_host import EngineHost
 from triskele.edge.process.listener import ExtraListener, Listener, Socket, is_owner, standing_token, tcp_socket
 from triskele.edge.web.sessions import KeySessions
-from triskele.errors import StoreClosed
+from triskele.errors import BadInput, StoreClosed
 from triskele.text.files import expanded
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Service:
     ) -> None:
         self._settings = settings
         self._tenants = tenants
+        self._metrics_key = metrics_key(settings) if tenants is not None else ""
         self._address = address
         self._host = host
         self._listener = listener
@@ -110,8 +112,7 @@ class Service:
                 users=tenants,
                 sessions=None if tenants is None else KeySessions(tenants),
                 log_request=None if tenants is None else _log_request,
-                waiting=memories.waiting,
-                open_engines=memories.open_engines,
+                open_memories=memories.open_memories,
             )
         )
         with _errors_logged(self._log):
@@ -138,7 +139,7 @@ class Service:
         port = extra.socket.getsockname()[1]
         if self._tenants is None:
             return ListenerRules.local(standing_token(Path(self._address.file("token"))), port)
-        return server_rules(self._settings, self._tenants.verify, port)
+        return replace(server_rules(self._settings, self._tenants.verify, port), metrics_key=self._metrics_key)
 
     def _tls(self) -> dict[str, Any]:
         """The TLS files, if configured; otherwise a proxy may terminate TLS."""
@@ -209,6 +210,16 @@ class Service:
 def _log_request(line: dict[str, Any]) -> None:
     sys.stderr.write(json.dumps(line) + "\n")
     sys.stderr.flush()
+
+
+def metrics_key(settings: ServerSettings) -> str:
+    """The key of probes in a file that only this user can read; empty without one."""
+    if not settings.metrics_key_file:
+        return ""
+    path = Path(expanded(settings.metrics_key_file))
+    if not (key := connect.read_key(path, "/metrics")):
+        raise BadInput(f"the key of /metrics in {path} is empty: write one there")
+    return key
 
 
 def server_rules(settings: ServerSettings, verify: Callable[[str], Principal | None], port: int) -> ListenerRules:
