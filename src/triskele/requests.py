@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal, Required, TypedDict
 
@@ -11,6 +11,8 @@ from triskele.types import Origin, Role, Sensitivity, Sort
 # The most memories that one request over HTTP may name or store, and the parameter that names them.
 MAX_BATCH = 100
 IDS = "ids"
+# What other programs call a keyword.
+_SYNONYMS = {"text": "content", "body": "content", "query": "text", "question": "text"}
 
 Moment = datetime | str
 # Callers may give names instead of enums.
@@ -146,11 +148,16 @@ def refuse_unknown(method: str, names: Iterable[str], request: Any) -> None:
     keywords = [*request.__required_keys__, *request.__optional_keys__]
     for name in names:
         if name not in keywords:
-            from difflib import get_close_matches
+            raise TypeError(f"{method}() has no keyword {name!r}{nearest(name, keywords)[1]}")
 
-            near = get_close_matches(name, keywords, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f": choose from {', '.join(sorted(keywords))}"
-            raise TypeError(f"{method}() has no keyword {name!r}{hint}")
+
+def nearest(name: str, keywords: Collection[str]) -> tuple[str, str]:
+    """The keyword that an unknown one probably means, if any, and a hint for a message."""
+    from difflib import get_close_matches
+
+    synonym = _SYNONYMS.get(name, "")
+    near = synonym if synonym in keywords else "".join(get_close_matches(name, keywords, n=1))
+    return near, f"; did you mean {near!r}?" if near else f": choose from {', '.join(sorted(keywords)) or 'none'}"
 
 
 def is_request(kind: object) -> bool:

@@ -172,6 +172,12 @@ def test_erase_leaves_no_history(api: TestClient) -> None:
         ("POST", "/v1/recall", {"json": {"text": "x", "limit": "5"}}, 422),
         ("POST", "/v1/recall", {"json": []}, 422),
         ("POST", "/v1/recall", {"content": b"{", "headers": {"Content-Type": "application/json"}}, 400),
+        (
+            "POST",
+            "/v1/recall",
+            {"content": b'{"text": "\\ud800"}', "headers": {"Content-Type": "application/json"}},
+            422,
+        ),
         ("POST", "/v1/recall", {"content": b"query=x"}, 415),
         ("POST", "/v1/batch", {"json": {"drafts": [{"content": "x"}] * 101}}, 422),
         ("POST", "/v1/batch", {"json": {"drafts": []}}, 422),
@@ -204,6 +210,51 @@ def test_bad_requests_are_problem_documents(
 
 def test_problem_documents_name_the_remedy(api: TestClient) -> None:
     assert api.post("/v1/memories", json={"content": "x " * 2000}).json()["remedy"] == "split"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "wrong", "near"),
+    [
+        ("POST", "/v1/memories", {"text": "Argo CD deploys"}, "text", "content"),
+        ("POST", "/v1/memories", {"content": "x", "tag": ["a"]}, "tag", "tags"),
+        ("PATCH", "/v1/memories/abcd1234", {"text": "Flux deploys"}, "text", "content"),
+        ("POST", "/v1/recall", {"query": "who deploys?"}, "query", "text"),
+        ("POST", "/v1/recall", {"text": "x", "lmit": 5}, "lmit", "limit"),
+        ("POST", "/v1/batch", {"drafts": [{"text": "x"}]}, "text", "content"),
+        ("GET", "/v1/memories?ofset=5", None, "ofset", "offset"),
+    ],
+)
+def test_unknown_field_names_the_nearest(
+    api: TestClient, method: str, path: str, body: Any, wrong: str, near: str
+) -> None:
+    problem = api.request(method, path, json=body).json()
+    assert problem["status"] == 422 and problem["type"].endswith("bad-input")
+    field = "drafts.0.text" if "batch" in path else wrong
+    assert problem["detail"] == f"{field}: unknown field; did you mean {near!r}?"
+    assert problem["remedy"] == f"send {near!r} instead of {wrong!r}"
+
+
+def test_unknown_field_without_a_near_one_lists_the_fields(api: TestClient) -> None:
+    problem = api.post("/v1/links", json={"xyzzy": 1, "source": "a", "kind": "see-also", "target": "b"}).json()
+    assert problem["detail"].startswith("xyzzy: unknown field: choose from kind, source, target")
+    # A field that is absent is no other one misspelt.
+    problem = api.post("/v1/memories", json={"tags": ["a"]}).json()
+    assert problem["detail"] == "content: Field required" and problem["remedy"] == "send 'content'"
+
+
+@pytest.mark.parametrize(
+    ("path", "details", "remedy"),
+    [
+        ("/v1/nothing", {}, "/openapi.json"),
+        ("/v1/memories/abcd1234/erase", {"content": b"x" * 10}, "application/json"),
+        ("/v1/stats", {}, "/openapi.json"),
+        ("/v1/recall", {"headers": {"Authorization": "Bearer no"}}, "Bearer KEY"),
+        ("/v1/recall", {"headers": {"Host": "other.example"}}, "server.allowed_hosts"),
+        ("/v1/recall", {"json": {"text": "x" * 70_000}}, "less"),
+    ],
+)
+def test_refused_requests_name_the_remedy(api: TestClient, path: str, details: dict[str, Any], remedy: str) -> None:
+    assert remedy in api.post(path, **details).json()["remedy"]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)

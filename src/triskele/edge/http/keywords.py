@@ -47,7 +47,38 @@ class Request:
             # In the mode of JSON, so that a text can be an enum or a time.
             return self.adapter.validate_json(json.dumps({**parameters, **in_path}))
         except ValidationError as error:
-            raise BadInput(sentence(error)) from None
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: ValidationError) -> BadInput:
+        """Explain invalid values, in the words of the engine if possible, and what to send instead."""
+        remedies: dict[str, str] = {}
+        complaints = error.errors(include_url=False, include_context=False)
+        for complaint in sorted(complaints, key=lambda each: each["type"] == "missing"):
+            # Pydantic gives text that it cannot read as JSON no location.
+            location = complaint["loc"] or ("",)
+            name, fields = str(location[-1])[:40], self._fields_around(location)
+            text, remedy = _complaint(complaint), ""
+            if complaint["type"] == "missing":
+                remedy = f"send {name!r}"
+                # An unknown field that means this one explains both.
+                if any(each.startswith(remedy) for each in remedies.values()):
+                    continue
+            elif complaint["type"] == "extra_forbidden" and name not in fields:
+                near, hint = requests.nearest(name, fields)
+                text = f"{_path(location)}: unknown field{hint}"
+                remedy = f"send {near!r} instead of {name!r}" if near else ""
+            remedies[text] = remedy
+        shown = dict(list(remedies.items())[:_COMPLAINTS])
+        return BadInput("; ".join(shown), remedy="; ".join(filter(None, dict.fromkeys(shown.values()))))
+
+    def _fields_around(self, location: tuple[int | str, ...]) -> Mapping[str, Any]:
+        """The fields of the object that holds a value of the request."""
+        fields: Mapping[str, Any] = self._fields
+        kind: Any = None
+        for part in location[:-1]:
+            kind = _plain(fields.get(part) if isinstance(part, str) else next(iter(get_args(kind)), None))
+            fields = getattr(kind, "__annotations__", {})
+        return fields
 
     def from_query(self, texts: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """The parameters of a query string, by the types of their keywords."""
@@ -82,14 +113,8 @@ def _parameters(operation: Operation) -> Iterable[tuple[str, Any]]:
             yield name, NotRequired[_wire(kind)]
 
 
-def sentence(error: ValidationError) -> str:
-    """Explain invalid values, in the words of the engine if possible."""
-    complaints = error.errors(include_url=False, include_context=False)
-    return "; ".join(dict.fromkeys(map(_complaint, complaints[:_COMPLAINTS])))
-
-
 def _complaint(complaint: ErrorDetails) -> str:
-    location = complaint["loc"][:6]
+    location = complaint["loc"]
     field = next((part for part in reversed(location) if isinstance(part, str) and part in validation.FIELDS), "")
     if field and complaint["type"] != "missing":
         try:
@@ -99,7 +124,11 @@ def _complaint(complaint: ErrorDetails) -> str:
         except (TypeError, ValueError, AttributeError):
             # Of another type than the engine ever sees.
             pass
-    return f"{'.'.join(str(part)[:40] for part in location)}: {complaint['msg']}"
+    return f"{_path(location)}: {complaint['msg']}"
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part)[:40] for part in location[:6])
 
 
 def _keywords(request: Any) -> Iterable[tuple[str, Any]]:

@@ -17,6 +17,15 @@ from triskele.errors import QuotaExceeded, TriskeleError
 
 MEDIA_TYPE = "application/problem+json"
 BLANK = "about:blank"
+_ROUTES = "look it up in /openapi.json: it lists the routes and their verbs"
+_REMEDIES = {
+    401: "send Authorization: Bearer KEY with a key that is valid",
+    404: _ROUTES,
+    405: _ROUTES,
+    413: "send less in one request",
+    415: "send JSON with Content-Type: application/json",
+    421: "use a name of this machine, or add yours to server.allowed_hosts",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +76,8 @@ def refused(status: int, message: str, headers: Mapping[str, str] | None = None)
 
 
 def _blank(status: int, detail: str) -> ProblemDetails:
-    return ProblemDetails(type=BLANK, title=HTTPStatus(status).phrase, status=status, detail=detail)
+    title, remedy = HTTPStatus(status).phrase, _REMEDIES.get(status, "")
+    return ProblemDetails(type=BLANK, title=title, status=status, detail=detail, remedy=remedy)
 
 
 def _response(problem: ProblemDetails, headers: Mapping[str, str] | None = None) -> Response:
