@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from triskele import __version__, validation
-from triskele.edge.http.access import ADMIN, SCOPES, WRITE, AccessPolicy, Principal, Quotas
+from triskele.edge.http.access import ADMIN, SCOPES, WRITE, AccessPolicy, Principal, Quotas, check_expiry
 from triskele.edge.http.operations import Operation
 from triskele.engine.local import LocalEngine
 from triskele.errors import NotFound
@@ -106,13 +106,17 @@ class Administration:
         return self._tenants.accounts.keys(user)
 
     def create_key(
-        self, user: str, scopes: Sequence[ScopeName], *, label: str = "", expires_at: Moment | None = None
+        self,
+        user: str,
+        scopes: Sequence[ScopeName],
+        *,
+        label: str = "",
+        days: int | None = None,
+        expires_at: Moment | None = None,
     ) -> NewKey:
         """Create a key; it is shown only once."""
-        text, key = self._tenants.accounts.create_key(
-            user, label=label, scopes=tuple(scopes), expires_at=validation.check_when(expires_at)
-        )
-        return NewKey(text, key)
+        ends = check_expiry(days, expires_at)
+        return NewKey(*self._tenants.accounts.create_key(user, label=label, scopes=tuple(scopes), expires_at=ends))
 
     def revoke_key(self, id: str) -> AccessKey:
         """Revoke a key at once."""

@@ -47,6 +47,10 @@ def test_keys_create_prints_only_the_key(store: str) -> None:
         assert found is not None and found.user.is_admin and "admin" in found.key.scopes
         second = json.loads(run("keys", "create", "ada", "--label", "laptop", "--days", "90", "--json").stdout)
         assert second["scopes"] == ["read", "write"] and second["expires_at"] is not None
+        ending = ("keys", "create", "ada", "--expires-at", "2099-05-01")
+        assert json.loads(run(*ending, "--json").stdout)["expires_at"].startswith("2099-0")
+        both = run(*ending, "--days", "90")
+        assert both.exit_code == 2 and "days or expires_at, not both" in both.stderr
         listed = run("keys", "list")
         assert second["id"] in listed.stdout and "laptop" in listed.stdout and key not in listed.stdout
         assert run("keys", "revoke", second["id"]).exit_code == 0

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -295,7 +296,14 @@ def test_scopes_hold_for_routes_and_tools(server: Server) -> None:
 def test_revoke_key_ends_a_key_at_once(server: Server) -> None:
     root = server.user("root", is_admin=True, scopes=SCOPES)
     assert server.ask(root, "POST", "/v1/users", json={"name": "ada", "memories": 2}).status_code == 200
-    made = server.ask(root, "POST", "/v1/keys", json={"user": "ada", "scopes": ["read", "write"]}).json()
+    details = {"user": "ada", "scopes": ["read", "write"]}
+    made = server.ask(root, "POST", "/v1/keys", json=details).json()
+    assert made["details"]["expires_at"] is None
+    ending = server.ask(root, "POST", "/v1/keys", json={**details, "days": 90}).json()["details"]
+    lasts = datetime.fromisoformat(ending["expires_at"]) - datetime.fromisoformat(ending["created_at"])
+    assert round(lasts / timedelta(days=1)) == 90
+    for wrong in ({"days": 90, "expires_at": "2099-01-01"}, {"days": 0}, {"days": 40_000}, {"days": "soon"}):
+        assert server.ask(root, "POST", "/v1/keys", json={**details, **wrong}).status_code == 422, wrong
     key, id = made["key"], made["details"]["id"]
     assert server.ask(key, "GET", "/v1/me").json() == {
         "user": "ada",

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +16,10 @@ from triskele.edge.cli.documents import picked, shown
 from triskele.edge.cli.invocation import Invocation
 from triskele.edge.cli.options import FilePath, together
 from triskele.edge.cli.view import plural
-from triskele.edge.http.access import SCOPES, Quotas
+from triskele.edge.http.access import SCOPES, Quotas, check_expiry
 from triskele.edge.process import connect
 from triskele.edge.wording import excerpt, share_line, shown_content
 from triskele.errors import BadInput
-from triskele.text import timestamps
 from triskele.validation import check_share
 
 if TYPE_CHECKING:
@@ -102,13 +100,15 @@ def keys() -> None:
 @click.argument("user")
 @click.option("--label", default="", help="What the key is for.")
 @click.option("--scopes", default="read,write", show_default=True, help="Any of read, write, reveal and admin.")
-@click.option("--days", type=click.IntRange(1, 36500), help="The key expires after this many days.")
-def create_key(invocation: Invocation, user: str, label: str, scopes: str, days: int | None) -> None:
+@click.option("--days", type=int, help="The key expires after this many days.")
+@click.option("--expires-at", metavar="DATE", help="The key expires then.")
+def create_key(
+    invocation: Invocation, user: str, label: str, scopes: str, days: int | None, expires_at: str | None
+) -> None:
     """Create a key and print it, once."""
-    expires_at = None if days is None else timestamps.now() + timedelta(days=days)
     wanted = tuple(filter(None, (scope.strip() for scope in scopes.split(","))))
     with open_accounts(invocation) as accounts:
-        key, details = accounts.create_key(user, label=label, scopes=wanted, expires_at=expires_at)
+        key, details = accounts.create_key(user, label=label, scopes=wanted, expires_at=check_expiry(days, expires_at))
     if not invocation.as_json:
         click.echo(f"{_ONCE} ({details.id}, {', '.join(details.scopes)})", err=True)
     invocation.emit(details, lambda: key, key=key, project=None)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from triskele.errors import AccessDenied
+from triskele.errors import AccessDenied, BadInput
+from triskele.text import timestamps
+from triskele.validation import check_when, check_whole
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from triskele.engine.protocol import Engine
+    from triskele.requests import Moment
 
 READ, WRITE, REVEAL, ADMIN = "read", "write", "reveal", "admin"
 SCOPES = (READ, WRITE, REVEAL, ADMIN)
+_MAX_DAYS = 36_500
 # Where the guard puts the principal of a request, and whether only processes of this user reach the listener.
 PRINCIPAL, IS_OWNER = "triskele.principal", "triskele.is_owner"
 
@@ -70,6 +77,15 @@ class Access:
     def is_refused(self) -> bool:
         """Whether the key or a quota did not allow the request."""
         return self.status in (403, 429)
+
+
+def check_expiry(days: int | None, expires_at: Moment | None) -> datetime | None:
+    """The moment at which a new key ends; None without end."""
+    if days is None:
+        return check_when(expires_at)
+    if expires_at is not None:
+        raise BadInput("a key ends by days or expires_at, not both: leave one out")
+    return timestamps.now() + timedelta(days=check_whole(days, "days", least=1, most=_MAX_DAYS))
 
 
 class AccessPolicy:
