@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from triskele import __version__, validation
 from triskele.edge.http.access import ADMIN, SCOPES, WRITE, AccessPolicy, Principal, Quotas, check_expiry
 from triskele.edge.http.operations import Operation
 from triskele.engine.local import LocalEngine
-from triskele.errors import NotFound
 from triskele.replies.rooms import UserGroup
 from triskele.requests import Moment
 from triskele.server import sync_receiver
@@ -18,6 +17,9 @@ from triskele.server.keys import AccessKey, AuditEntry, User
 from triskele.server.sync_receiver import SyncItem
 from triskele.server.tenants import Tenants, quotas_in_force
 from triskele.sync.states import PulledPage, PushReply
+
+if TYPE_CHECKING:
+    from triskele.server.accounts import Accounts
 
 ScopeName = Literal["read", "write", "reveal", "admin"]
 
@@ -56,9 +58,11 @@ class Deleted:
 
 
 class Process:
-    """The process that serves."""
+    """The process that serves, and what it knows of the sender of a request."""
 
-    def __init__(self, engine: Callable[[], LocalEngine]) -> None:
+    def __init__(self, policy: AccessPolicy, principal: Principal, engine: Callable[[], LocalEngine]) -> None:
+        self._policy = policy
+        self._principal = principal
         self._engine = engine
 
     def health(self) -> Ready:
@@ -70,23 +74,22 @@ class Process:
         self._engine().upkeep.position()
         return Ready("ready", __version__)
 
-
-class Administration:
-    """The users of a server, their keys and groups, and the audit log."""
-
-    def __init__(self, policy: AccessPolicy, principal: Principal) -> None:
-        self._policy = policy
-        self._principal = principal
-
     def me(self) -> Me:
         """Show who sends the request, and what the key allows."""
         principal, policy = self._principal, self._policy
         quotas = quotas_in_force(principal.quotas, policy.limits) if isinstance(policy, Tenants) else {}
         return Me(principal.user, principal.key, tuple(each for each in SCOPES if each in principal.scopes), quotas)
 
+
+class Administration:
+    """The users of a server, their keys and groups, and the audit log."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+
     def users(self) -> list[User]:
         """List all users."""
-        return self._tenants.accounts.users()
+        return self._accounts.users()
 
     def create_user(
         self,
@@ -99,11 +102,11 @@ class Administration:
     ) -> User:
         """Add a user; quotas that are null are those of the server, 0 is no limit."""
         quotas = Quotas(memories, requests_per_minute, model_tokens_per_day)
-        return self._tenants.accounts.create_user(name, is_admin=is_admin, quotas=quotas)
+        return self._accounts.create_user(name, is_admin=is_admin, quotas=quotas)
 
     def keys(self, user: str | None = None) -> list[AccessKey]:
         """List the keys of one user, or of all."""
-        return self._tenants.accounts.keys(user)
+        return self._accounts.keys(user)
 
     def create_key(
         self,
@@ -116,38 +119,32 @@ class Administration:
     ) -> NewKey:
         """Create a key; it is shown only once."""
         ends = check_expiry(days, expires_at)
-        return NewKey(*self._tenants.accounts.create_key(user, label=label, scopes=tuple(scopes), expires_at=ends))
+        return NewKey(*self._accounts.create_key(user, label=label, scopes=tuple(scopes), expires_at=ends))
 
     def revoke_key(self, id: str) -> AccessKey:
         """Revoke a key at once."""
-        return self._tenants.accounts.revoke_key(id)
+        return self._accounts.revoke_key(id)
 
     def audit(self, *, user: str | None = None, before: int = 2**62, limit: int = 100) -> list[AuditEntry]:
         """List the newest lines of the audit log, newest first; only those with a lower number than `before`."""
-        return self._tenants.accounts.audit(user=user, before=before, limit=validation.check_limit(limit))
+        return self._accounts.audit(user=user, before=before, limit=validation.check_limit(limit))
 
     def create_group(self, name: str) -> UserGroup:
         """Add a group without members."""
-        return self._tenants.accounts.groups.create(name)
+        return self._accounts.groups.create(name)
 
     def delete_group(self, name: str) -> Deleted:
         """Remove a group, and end all shares with it."""
-        self._tenants.accounts.groups.delete(name)
+        self._accounts.groups.delete(name)
         return Deleted(name)
 
     def add_member(self, name: str, user: str) -> UserGroup:
         """Add a user to a group."""
-        return self._tenants.accounts.groups.add(name, user)
+        return self._accounts.groups.add(name, user)
 
     def remove_member(self, name: str, user: str) -> UserGroup:
         """Remove a user from a group."""
-        return self._tenants.accounts.groups.remove(name, user)
-
-    @property
-    def _tenants(self) -> Tenants:
-        if not isinstance(self._policy, Tenants):
-            raise NotFound("this memory has one owner and no users: users need a Postgres store")
-        return self._policy
+        return self._accounts.groups.remove(name, user)
 
 
 class SyncRoom:
@@ -171,7 +168,7 @@ _MEMBER = f"{_GROUP}/members/{{user}}"
 OPERATIONS: Sequence[Operation] = (
     Operation(Process.health, "GET", "/v1/health"),
     Operation(Process.ready, "GET", "/v1/ready"),
-    Operation(Administration.me, "GET", "/v1/me"),
+    Operation(Process.me, "GET", "/v1/me"),
     Operation(Administration.users, "GET", "/v1/users", ADMIN, command="users list"),
     Operation(Administration.create_user, "POST", "/v1/users", ADMIN, command="users create"),
     Operation(Administration.keys, "GET", _KEYS, ADMIN, command="keys list"),

@@ -6,6 +6,7 @@ import getpass
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,10 +15,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from test_tenants import Server, server, settings  # noqa: F401
 
 import triskele
 from triskele import config
+from triskele.config import Settings
 from triskele.edge.cli.main import cli
+from triskele.edge.http.access import SCOPES
 from triskele.engine.local import LocalEngine
 from triskele.errors import BadInput
 from triskele.server import demo
@@ -62,6 +66,68 @@ def test_keys_create_prints_only_the_key(store: str) -> None:
     assert run("users", "create", "ada").exit_code == 1
     assert run("keys", "revoke", "nothing").exit_code == 1
     assert run("keys", "create", "ada", "--scopes", "all").exit_code == 2
+
+
+def _administer(name: str) -> list[tuple[int, str, str]]:
+    """What the commands of an admin print about a user, without what differs by chance."""
+    outputs: list[tuple[int, str, str]] = []
+
+    def plain(text: str) -> str:
+        without_keys = re.sub(r"\b[0-9a-f]{12}\b|tsk_[\w-]+", "KEY", text.replace(name, "NAME"))
+        return re.sub(r"\d\d:\d\d:\d\d\S*Z", "TIME", without_keys)
+
+    def ask(*arguments: str) -> Result:
+        ran = run(*arguments)
+        outputs.append((ran.exit_code, plain(ran.stdout), plain(ran.stderr)))
+        return ran
+
+    ask("users", "create", name, "--memories", "5", "--requests", "0", "--json")
+    ask("users", "create", name)
+    ask("users", "list")
+    key = json.loads(ask("keys", "create", name, "--label", "laptop", "--days", "90", "--json").stdout)["id"]
+    for line in (
+        f"keys create {name} --expires-at 2099-05-01",
+        f"keys create {name} --scopes read,admin",
+        "keys create nobody",
+        f"keys list --user {name}",
+        f"keys list --user {name} --json",
+        f"keys revoke {key}",
+        f"keys revoke {key} --json",
+        "keys revoke 0123456789ab",
+        "shares groups create crew",
+        "shares groups create crew",
+        f"shares groups add crew {name}",
+        "shares groups add crew nobody",
+        "shares groups list --json",
+        f"shares groups remove crew {name} --json",
+        "shares groups delete crew",
+    ):
+        ask(*line.split())
+    return outputs
+
+
+@pytest.mark.slow
+def test_admin_commands_over_a_server_print_what_they_print_at_the_store(
+    server: Server,  # noqa: F811
+    settings: Settings,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root, reader = server.user("root", is_admin=True, scopes=SCOPES), server.user("reader")
+    monkeypatch.setenv("TRISKELE_HOME", str(tmp_path / "laptop"))
+    with monkeypatch.context() as at_store:
+        at_store.setenv("TRISKELE_STORE", settings.store.url)
+        expected = _administer("ada")
+        server.tenants.accounts.erase_user("ada")
+    monkeypatch.setenv("TRISKELE_SERVER", server.url)
+    monkeypatch.setenv("TRISKELE_KEY", root)
+    assert _administer("amy") == expected
+    assert [code for code, _, _ in expected] == [0, 1, 0, 0, 0, 2, 1, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 0, 0]
+    deleted = run("users", "delete", "amy", "--export", str(tmp_path / "amy.jsonl"), "--yes")
+    assert deleted.exit_code == 2 and "only where the store is" in deleted.stderr
+    monkeypatch.setenv("TRISKELE_KEY", reader)
+    refused = run("users", "list")
+    assert refused.exit_code == 3 and "lacks the scope admin" in refused.stderr
 
 
 def test_users_delete_exports_everything_first(store: str, tmp_path: Path) -> None:

@@ -445,5 +445,5 @@ def test_sharing_is_refused_without_users(run: Callable[..., Any], arguments: tu
     run("add", FACT)
     answer = run("shares", *arguments)
     assert answer.exit_code == 2
-    assert "sharing needs a server with a Postgres store" in answer.output
+    assert "a Postgres store" in answer.output
     assert len(answer.output.strip().splitlines()) == 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,7 @@ from triskele.edge.cli.documents import picked, shown
 from triskele.edge.cli.invocation import Invocation
 from triskele.edge.cli.options import FilePath, together
 from triskele.edge.cli.view import plural
-from triskele.edge.http.access import SCOPES, Quotas, check_expiry
+from triskele.edge.http.access import SCOPES
 from triskele.edge.process import connect
 from triskele.edge.wording import excerpt, share_line, shown_content
 from triskele.errors import BadInput
@@ -24,9 +24,12 @@ from triskele.validation import check_share
 
 if TYPE_CHECKING:
     from triskele.config import Settings
+    from triskele.edge.http.client import RemoteEngine
+    from triskele.edge.http.operations import Operation
     from triskele.engine.protocol import Engine
     from triskele.replies.rooms import UserGroup
     from triskele.server.accounts import Accounts
+    from triskele.server.operations import Administration
 
 _COUNT = click.IntRange(0, 10**12)
 _ONCE = "Keep the key now: it is not shown again."
@@ -49,19 +52,20 @@ def users() -> None:
 )
 def create_user(invocation: Invocation, name: str, admin: bool, **quotas: int | None) -> None:
     """Add a user and print the first key, once."""
-    with open_accounts(invocation) as accounts:
-        user = accounts.create_user(name, is_admin=admin, quotas=Quotas(**quotas))
-        key, details = accounts.create_key(name, label="first key", scopes=SCOPES if admin else SCOPES[:3])
+    scopes: Any = SCOPES if admin else SCOPES[:3]
+    with open_administration(invocation) as administration:
+        user = administration.create_user(name, is_admin=admin, **quotas)
+        new = administration.create_key(name, scopes, label="first key")
     if not invocation.as_json:
-        click.echo(f"{_ONCE} ({name}, {', '.join(details.scopes)})", err=True)
-    invocation.emit(user, lambda: key, key=key, scopes=details.scopes, project=None)
+        click.echo(f"{_ONCE} ({name}, {', '.join(new.details.scopes)})", err=True)
+    invocation.emit(user, lambda: new.key, key=new.key, scopes=new.details.scopes, project=None)
 
 
 @users.subcommand("triskele users list --json", name="list")
 def list_users(invocation: Invocation) -> None:
     """List the users."""
-    with open_accounts(invocation) as accounts:
-        users = accounts.users()
+    with open_administration(invocation) as administration:
+        users = administration.users()
     lines = [f"{user.name}{'  admin' if user.is_admin else ''}  since {user.created_at:%Y-%m-%d}" for user in users]
     none_yet = "No users yet: `triskele users create NAME --admin` adds the first."
     invocation.emit({"users": users, "project": None}, lambda: "\n".join(lines) or none_yet)
@@ -73,15 +77,15 @@ def list_users(invocation: Invocation) -> None:
 @click.option("--yes", is_flag=True, help="Erase without asking.")
 def delete_user(invocation: Invocation, name: str, target: Path, yes: bool) -> None:
     """Export the memories of a user, secrets included, then erase the user."""
+    settings = invocation.stores.chosen()
+    connect.require_store(settings)
     if target.exists():
         raise BadInput(f"{target} exists: choose another name")
     with open_accounts(invocation) as accounts:
         accounts.user(name)
         if not yes and not click.confirm(f"Erase {name} with all memories?", err=True):
             raise BadInput("not confirmed: nothing was erased")
-        settings = invocation.stores.settings()
-        server = replace(settings.server, url="")
-        own = replace(settings, memory=replace(settings.memory, owner=name), server=server)
+        own = replace(settings, memory=replace(settings.memory, owner=name))
         with connect.open_store(own, Path(Path.cwd().anchor)) as engine:
             report = engine.export_memories(target, private=True, with_secrets=True)
         accounts.erase_user(name)
@@ -106,20 +110,20 @@ def create_key(
     invocation: Invocation, user: str, label: str, scopes: str, days: int | None, expires_at: str | None
 ) -> None:
     """Create a key and print it, once."""
-    wanted = tuple(filter(None, (scope.strip() for scope in scopes.split(","))))
-    with open_accounts(invocation) as accounts:
-        key, details = accounts.create_key(user, label=label, scopes=wanted, expires_at=check_expiry(days, expires_at))
+    wanted: Any = tuple(filter(None, (scope.strip() for scope in scopes.split(","))))
+    with open_administration(invocation) as administration:
+        new = administration.create_key(user, wanted, label=label, days=days, expires_at=expires_at)
     if not invocation.as_json:
-        click.echo(f"{_ONCE} ({details.id}, {', '.join(details.scopes)})", err=True)
-    invocation.emit(details, lambda: key, key=key, project=None)
+        click.echo(f"{_ONCE} ({new.details.id}, {', '.join(new.details.scopes)})", err=True)
+    invocation.emit(new.details, lambda: new.key, key=new.key, project=None)
 
 
 @keys.subcommand("triskele keys list", "triskele keys list --user ada --json", name="list")
 @click.option("--user", help="Only of this user.")
 def list_keys(invocation: Invocation, user: str | None) -> None:
     """List keys without their secret parts."""
-    with open_accounts(invocation) as accounts:
-        keys = accounts.keys(user)
+    with open_administration(invocation) as administration:
+        keys = administration.keys(user)
     lines = []
     for key in keys:
         expires = f"expires {key.expires_at:%Y-%m-%d}" if key.expires_at else ""
@@ -132,9 +136,36 @@ def list_keys(invocation: Invocation, user: str | None) -> None:
 @click.argument("id")
 def revoke_key(invocation: Invocation, id: str) -> None:
     """Revoke a key at once."""
-    with open_accounts(invocation) as accounts:
-        key = accounts.revoke_key(id)
+    with open_administration(invocation) as administration:
+        key = administration.revoke_key(id)
     invocation.emit(key, lambda: f"Revoked {key.id} of {key.user}.", project=None)
+
+
+class _RemoteAdministration:
+    """The users, keys and groups of a server, over HTTP."""
+
+    def __init__(self, server: RemoteEngine, operations: Iterable[Operation]) -> None:
+        self._server = server
+        self._operations = {operation.method.__name__: operation for operation in operations}
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        operation = self._operations[method]
+        return lambda *arguments, **options: self._server.send(operation, operation.named(*arguments, **options))
+
+
+@contextmanager
+def open_administration(invocation: Invocation) -> Iterator[Administration]:
+    """Open the users, keys and groups of the server in the settings, or of the store."""
+    from triskele.server.operations import OPERATIONS, Administration
+
+    settings = invocation.stores.chosen()
+    if connect.server_of(settings):
+        with connect.open_server(settings, os.environ, Path.cwd()) as server:
+            remote: Any = _RemoteAdministration(server, OPERATIONS)
+            yield remote
+    else:
+        with open_accounts(invocation) as accounts:
+            yield Administration(accounts)
 
 
 @contextmanager
@@ -263,22 +294,13 @@ def list_groups(invocation: Invocation) -> None:
 
 
 def _add_group_command(action: str, example: str, help: str, *arguments: str) -> None:
-    """Add a command that changes the groups at the store, or on the server that this machine uses."""
+    """Add a command that changes the groups."""
 
     @groups.subcommand(f"triskele shares groups {action} {example}", name=action, help=help)
     @together(*map(click.argument, arguments))
     def run(invocation: Invocation, **names: str) -> None:
-        if connect.server_of(invocation.stores.chosen()):
-            from triskele.server.operations import BY_METHOD, Administration
-
-            method = getattr(Administration, f"{action}_{'member' if 'user' in names else 'group'}")
-            with connect.open_server(invocation.stores.chosen(), os.environ, Path.cwd()) as server:
-                group = server.send(BY_METHOD[method], names)
-        elif invocation.stores.settings().store.is_file:
-            raise BadInput("this memory belongs to one person: sharing needs a server with a Postgres store")
-        else:
-            with open_accounts(invocation) as accounts:
-                group = getattr(accounts.groups, action)(*names.values())
+        with open_administration(invocation) as administration:
+            group = getattr(administration, f"{action}_{'member' if 'user' in names else 'group'}")(**names)
         if action == "delete":
             name = names["name"]
             return invocation.emit({"name": name, "project": None}, lambda: f"Removed the group {name}.")

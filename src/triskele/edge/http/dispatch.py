@@ -31,11 +31,12 @@ from triskele.edge.process import connect
 from triskele.edge.process.command_line import CommandLine
 from triskele.engine.local import LocalEngine
 from triskele.engine.protocol import Engine
-from triskele.errors import AccessDenied, BadInput, Unavailable
+from triskele.errors import AccessDenied, BadInput, NotFound, Unavailable
 from triskele.recall.scores import timed
 from triskele.replies import Undone
 from triskele.server import operations as server_operations
 from triskele.server.operations import Administration, Process, SyncRoom
+from triskele.server.tenants import Tenants
 from triskele.types import Answer, Erasure, Memory, Outcome, client_actor
 
 MAX_BODY = 64 * 1024
@@ -75,8 +76,10 @@ class Call:
 
     @property
     def administration(self) -> Administration:
-        """Users, keys, groups and the audit log."""
-        return Administration(self.policy, self.principal)
+        """Users, keys, groups and the audit log of a server with users."""
+        if not isinstance(self.policy, Tenants):
+            raise NotFound("this memory has one owner and no users: users need a Postgres store")
+        return Administration(self.policy.accounts)
 
     @property
     def syncroom(self) -> SyncRoom:
@@ -86,7 +89,7 @@ class Call:
     @property
     def process(self) -> Process:
         """The state of the process."""
-        return Process(lambda: self.engine)
+        return Process(self.policy, self.principal, lambda: self.engine)
 
 
 def http_app(context: AppContext) -> Starlette:
