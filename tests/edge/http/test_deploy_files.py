@@ -23,6 +23,14 @@ def variables(text: str) -> set[str]:
     return {word for word in words if word.startswith("TRISKELE_")}
 
 
+def test_server_page_names_the_deploy_files_at_its_top() -> None:
+    page = (DEPLOY.parent / "site" / "server.md").read_text(encoding="utf-8")
+    top = page[: page.index("\n## ", page.index("\n## ") + 1)]
+    # A cluster of Citus is for the page about scale.
+    names = {file.name for file in DEPLOY.iterdir()} - {"citus.sql"}
+    assert {name for name in names if f"/blob/main/docs/deploy/{name})" in top} == names
+
+
 def test_compose_file_has_database_and_server() -> None:
     found = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     services = found["services"]
