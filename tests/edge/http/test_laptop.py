@@ -59,6 +59,9 @@ def server(postgres: PostgresProcess, tmp_path_factory: pytest.TempPathFactory) 
     environ |= {"TRISKELE_PRIVACY_KEY": "file", "TRISKELE_SERVER_REQUESTS_PER_MINUTE": "0"}
     # What is proposed asks questions, and who asks early scores differently until the index has settled.
     (home / "config.toml").write_text("[curation]\nmode = 'off'\n")
+    (home / "probes.key").write_text("key-of-the-probes")
+    (home / "probes.key").chmod(0o600)
+    environ["TRISKELE_SERVER_METRICS_KEY_FILE"] = str(home / "probes.key")
     command = [sys.executable, "-m", "triskele", "serve", "--http", "127.0.0.1:0", "--json"]
     accounts = Accounts(url)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ) as process:
@@ -191,6 +194,12 @@ def _plain(text: str) -> str:
     ):
         text = re.sub(pattern, name, text)
     return text
+
+
+def test_server_answers_probes_with_the_key_of_its_settings(server: TeamServer) -> None:
+    for key, status in (("key-of-the-probes", 200), ("another-key", 421)):
+        headers = {"Host": "10.0.0.9:8080", "Authorization": f"Bearer {key}"}
+        assert httpx.get(f"{server.address}/metrics", headers=headers).status_code == status
 
 
 def test_commands_over_a_server_print_what_they_print_locally(
