@@ -233,9 +233,10 @@ def test_the_graph_is_drawn_and_goes_back_in_time(large: Pages) -> None:
 
 
 PATHS = {
-    "search": "?q=port", "browse": "/browse", "timeline": "/browse?view=timeline", "new": "/new", "graph": "/graph",
-    "focus": "/graph?focus=team3", "code": "/code", "review": "/review", "quality": "/quality", "health": "/health",
-    "nothing": "/nowhere", "hostile": "/browse?tag=%3Cimg+src%3Dx+onerror%3Ddocument.title%3D%27broken%27%3E",
+    "home": "", "search": "?q=port", "browse": "/browse", "timeline": "/browse?view=timeline", "new": "/new",
+    "graph": "/graph", "focus": "/graph?focus=team3", "code": "/code", "review": "/review", "quality": "/quality",
+    "health": "/health", "nothing": "/nowhere",
+    "hostile": "/browse?tag=%3Cimg+src%3Dx+onerror%3Ddocument.title%3D%27broken%27%3E",
 }  # fmt: skip
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from page_client import Browser
 
+from triskele.curation.decide import PairDecision
 from triskele.edge.web.search_page import segments
+from triskele.replies.rooms import Rationale
+from triskele.store.values import Use
+from triskele.text import timestamps
+from triskele.types import Verdict
 
 
 @pytest.fixture
@@ -20,8 +27,45 @@ def test_search_page_of_an_empty_store_says_how_to_begin(browser: Browser) -> No
     assert "Nothing has been remembered yet" in browser.get("/ui").text
 
 
-def test_search_page_without_question_shows_the_newest(filled: Browser) -> None:
-    assert "office plant" in filled.get("/ui").text
+def test_search_page_without_question_shows_what_was_learned_this_week(filled: Browser) -> None:
+    page = filled.get("/ui").text
+    assert "Learned this week" in page and "· 3" in page and "office plant" in page
+    assert 'hx-get="/ui/home"' in page and 'hx-get="/ui/home"' not in filled.get("/ui", params={"q": "argo"}).text
+
+
+def test_search_page_does_not_call_old_memories_learned_this_week(
+    filled: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timestamps.now()
+    monkeypatch.setattr("triskele.text.timestamps.now", lambda: now + timedelta(days=8))
+    page = filled.get("/ui").text
+    assert "Learned this week" not in page and "Recently changed" in page and "office plant" in page
+
+
+def test_home_shows_use_by_agents_the_queue_and_health(filled: Browser) -> None:
+    engine = filled.engine
+    empty = filled.get("/ui/home").text
+    assert "Agents were given nothing this week" in empty and "Nothing waits" in empty
+    old, new = (engine.get(engine.remember(f"the backup runs at {hour}").id) for hour in ("02:30", "04:00"))
+    engine.proposals.offer([PairDecision(Verdict.SUPERSEDE, new, old, 0.7, (Rationale("changed value", "2", "4"),))])
+    usage = engine.store.usage
+    usage.injected("talk-1", [Use(old.id, 123, old.content_hash)], client="claude-code", project="shop")
+    page = filled.get("/ui/home").text
+    assert "1 memory, 123 tokens" in page and "claude-code" in page and 'href="/ui/conversation/talk-1"' in page
+    assert "1 proposal" in page and "the backup runs at 04:00" in page
+    assert "5 memories" in page and "found by their words" in page
+
+
+def test_home_says_why_a_prompt_gets_nothing_and_counts_no_use(filled: Browser) -> None:
+    def explained(prompt: str, project: str = "shop") -> str:
+        return filled.get("/ui/home/prompt", params={"prompt": prompt, "project": project}).text
+
+    before = filled.engine.stats()
+    assert "Gives 1 memory" in explained("When do we deploy with Argo CD?")
+    assert "Silent: " in explained("When do we deploy with Argo CD?", "tools")
+    assert "the prompt is empty" in explained("")
+    assert "&lt;b&gt;" not in explained("<b>")
+    assert filled.engine.stats() == before
 
 
 def test_search_page_shows_words_legs_and_rank_of_a_hit(filled: Browser) -> None:

@@ -50,11 +50,11 @@ class Explanation:
         return f"The event names no folder (cwd){narrowed}."
 
 
-def explain(engine: LocalEngine, event: str, payload: Mapping[str, Any]) -> Explanation:
-    """Why the hook would give memories or none."""
+def explain(engine: LocalEngine, event: str, payload: Mapping[str, Any], *, project: str = "") -> Explanation:
+    """Why the hook would give memories or none; a project goes before the folder of the event."""
     if event not in EVENTS:
         raise BadInput(f"unknown hook event {event[:40]!r}: choose one of {', '.join(EVENTS)}")
-    call = HookCall.of_payload(event, payload)
+    call = replace(HookCall.of_payload(event, payload), project=project)
     if not injection.is_from_user(call):
         return Explanation(verdict="silent: no person caused the event, but a subagent, a loop or the client")
     if event in _SILENT:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from starlette.responses import Response
 
 from triskele.edge import wording
+from triskele.edge.hook.explain import explain
 from triskele.edge.web.rendering import PageForm, PageRequest, PageRoute, facets_of, fragment, page, query
 from triskele.edge.web.sessions import PREFIX
 from triskele.errors import BadInput, NotFound, TriskeleError
 from triskele.recall.explain import sentence
 from triskele.recall.plan import DEFAULT, EVIDENCE, FUSIONS, LEGS, RERANKS
+from triskele.text import timestamps
 from triskele.types import Answer, Hit, LegEvidence, Memory, Path
 
 LIMITS = (10, 20, 50)
 EVERY_PROJECT = "*"
-_RECENT = 8
+_RECENT = 5
+_LISTED = 4
+_MOST_LEARNED = 100
+_WEEK = timedelta(days=7)
 # However unsure an answer is, the best hit has a bar of this share of the width.
 _SHORTEST_BAR = 0.05
 _LEG_NAMES = {
@@ -145,8 +151,11 @@ def hits(request: PageRequest) -> Response:
 def _answer(request: PageRequest, form: SearchForm) -> dict[str, Any]:
     nothing: dict[str, Any] = {"answer": None, "problem": "", "recent": [], "short": {}}
     if not form.q:
-        recent = request.engine.browse(all_projects=True, limit=_RECENT).memories
-        return {**nothing, "recent": recent, "short": request.engine.shorten([memory.id for memory in recent])}
+        newest = request.engine.browse(all_projects=True, limit=_MOST_LEARNED).memories
+        learned = sum(memory.updated_at > timestamps.now() - _WEEK for memory in newest)
+        recent = newest[: min(learned, _RECENT) or _RECENT]
+        short = request.engine.shorten([memory.id for memory in recent])
+        return {**nothing, "recent": recent, "short": short, "learned": learned, "most_learned": _MOST_LEARNED}
     request.policy.admit_models(request.principal)
     try:
         answer = request.engine.recall(form.q, logged=False, **form.options())
@@ -211,6 +220,33 @@ def segments(text: str, spans: Iterable[tuple[int, int]]) -> list[Segment]:
     return [*pieces, (text[at:], False)] if at < len(text) else pieces
 
 
+def home(request: PageRequest) -> Response:
+    """Use by agents, the review queue and health; fetched apart because counting takes longer."""
+    engine, first_day = request.engine, f"{timestamps.now() - _WEEK:%Y-%m-%d}"
+    stats, proposals = engine.stats(), engine.curation.proposals()
+    week = [day for day in stats.days if day.day > first_day]
+    return fragment(
+        "_home.html",
+        stats=stats,
+        injected=sum(day.injected for day in week),
+        tokens=sum(day.tokens for day in week),
+        conversations=engine.agents.conversations(limit=_LISTED),
+        waiting=len(proposals),
+        proposals=proposals[:_LISTED],
+        verbs=wording.VERBS,
+        model=engine.settings.recall.model,
+        projects=sorted(stats.by_project),
+    )
+
+
+def prompt(request: PageRequest) -> Response:
+    """Explain what agents are given for a prompt, and why not more."""
+    payload = {"prompt": request.text("prompt")}
+    explained = explain(request.engine, "user-prompt-submit", payload, project=request.text("project", most=200))
+    short = request.engine.shorten([each.memory.id for each in explained.considered])
+    return fragment("_prompt.html", explained=explained, short=short)
+
+
 def why_not(request: PageRequest) -> Response:
     """Explain why a memory, named by id or words, is no hit."""
     form, expected = SearchForm.of(request), request.text("expected").strip()
@@ -244,5 +280,7 @@ def _expected(request: PageRequest, text: str) -> Memory:
 ROUTES: tuple[PageRoute, ...] = (
     PageRoute("GET", "", show, title="Search"),
     PageRoute("GET", "/hits", hits),
+    PageRoute("GET", "/home", home),
+    PageRoute("GET", "/home/prompt", prompt),
     PageRoute("GET", "/why-not", why_not),
 )
