@@ -138,6 +138,7 @@ def test_search_explains_reranks_and_says_why_not(small: Pages) -> None:
     page.wait_for_selector("#hits .hit .legbar rect.dense")
     assert "q=When" in page.url and page.locator("#hits mark").count() > 0
     before = page.locator("#hits [data-id]").evaluate_all("all => all.map(each => each.dataset.id)")
+    page.click("summary:has-text('How to rank')")
     with page.expect_response("**/ui/hits?*"):
         page.uncheck("input[name=leg][value=dense]")
     page.wait_for_selector(".moved.up, .moved.down")
