@@ -32,8 +32,25 @@ def test_every_page_has_a_key_of_its_own(browser: Browser) -> None:
     assert len({route.key for route in titled}) == len(titled)
     html = browser.get("/ui").text
     for route in titled:
-        if route.scope != ADMIN:
+        if route.scope != ADMIN and route.has_content is None:
             assert f'<a href="/ui{route.path}" data-key="{route.key}"' in html and f"<kbd>{route.key}</kbd>" in html
+
+
+def test_navigation_lists_quality_and_code_only_with_content(browser: Browser, tmp_path: Path) -> None:
+    def is_listed(title: str, path: str = "") -> bool:
+        return f"{title}</a>" in browser.get(f"/ui{path}").text
+
+    engine = browser.engine
+    assert not is_listed("Quality") and not is_listed("Code") and is_listed("Review")
+    assert not is_listed("Quality", "/nowhere") and is_listed("Review", "/nowhere")
+    assert is_listed("Quality", "/quality") and is_listed("Code", "/code")
+    opened(engine.settings.home, tmp_path).index()
+    id = engine.remember("harbour runs on port 8000").id
+    question = make_question("which port does harbour use", "exact", "test", judged="hand")
+    save_questions(engine.store, [question])
+    assert is_listed("Code") and not is_listed("Quality")
+    save_labels(engine.store, [Label(question.id, id, 3)], {question.id: question})
+    assert is_listed("Quality")
 
 
 def test_every_page_has_an_empty_state(browser: Browser) -> None:

@@ -40,6 +40,11 @@ def show(request: PageRequest) -> Response:
     return page(request, "code.html", "Code", **_answer(request))
 
 
+def has_trees(request: PageRequest) -> bool:
+    """Whether any tree is indexed."""
+    return bool(tree_index.indexed_trees(request.engine.settings.home))
+
+
 def places(request: PageRequest) -> Response:
     """Only the answer."""
     return fragment("_places.html", **_answer(request))
@@ -102,6 +107,6 @@ def _tokens(snippet: str, extension: str) -> Iterator[tuple[str, str]]:
 
 
 ROUTES: tuple[PageRoute, ...] = (
-    PageRoute("GET", "/code", show, is_local=True, title="Code"),
+    PageRoute("GET", "/code", show, is_local=True, title="Code", has_content=has_trees),
     PageRoute("GET", "/code/places", places, is_local=True),
 )

@@ -58,6 +58,11 @@ def show(request: PageRequest) -> Response:
     )
 
 
+def has_figures(request: PageRequest) -> bool:
+    """Whether questions are judged, or a run is kept."""
+    return bool(judging_state(request.engine).labels or run.reports(request.engine))
+
+
 def table(report: Mapping[str, Any], metric: str) -> dict[str, Any]:
     """The arms by groups of questions, and the intervals of all questions."""
     arms: Mapping[str, Any] = report["arms"]
@@ -112,6 +117,6 @@ def run_gate(request: PageRequest) -> Response:
 
 
 ROUTES: tuple[PageRoute, ...] = (
-    PageRoute("GET", "/quality", show, title="Quality"),
+    PageRoute("GET", "/quality", show, title="Quality", has_content=has_figures),
     PageRoute("POST", "/quality/gate", run_gate),
 )

@@ -122,6 +122,7 @@ class PageRoute(NamedTuple):
     """Which function answers an address below /ui, and the scope it needs.
 
     `title` is its name in the navigation; a page without one is not listed. `is_local`: only on a personal machine.
+    `has_content`: the navigation lists it only if this holds.
     """
 
     method: str
@@ -130,6 +131,7 @@ class PageRoute(NamedTuple):
     scope: str = READ
     is_local: bool = False
     title: str = ""
+    has_content: Callable[[PageRequest], bool] | None = None
 
     @property
     def key(self) -> str:
@@ -164,7 +166,15 @@ def page(request: PageRequest, template: str, active: str, *, status: int = 200,
     batch, note = request.text("done", most=64), request.text("said", most=20)
     plain = {"text": _NOTES[note], "can_undo": False} if note in _NOTES else None
     notice = change_notice(request.engine, batch) if batch else plain
-    return fragment(template, status=status, active=active, notice=notice, viewer=request.principal, **values)
+    shown = [each for each in _titled() if each.title == active or not each.has_content or each.has_content(request)]
+    values |= {"active": active, "navigation": shown, "notice": notice, "viewer": request.principal}
+    return fragment(template, status=status, **values)
+
+
+def _titled() -> list[PageRoute]:
+    """The pages that a navigation can list."""
+    routes: Any = environment().globals["routes"]
+    return [route for route in routes if route.title]
 
 
 def fragment(template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any) -> Response:
@@ -186,8 +196,9 @@ def failure(request: Request, error: TriskeleError) -> Response:
     if request.headers.get("hx-request") == "true":
         headers = {"HX-Retarget": "#notice", "HX-Reswap": "innerHTML"}
         return fragment("_error.html", status=status, headers=headers, message=message)
-    viewer = request.scope[PRINCIPAL] or ANONYMOUS
-    return fragment("error.html", status=status, active="", notice=None, viewer=viewer, message=message, code=status)
+    viewer, shown = request.scope[PRINCIPAL] or ANONYMOUS, [each for each in _titled() if not each.has_content]
+    values: dict[str, Any] = {"active": "", "navigation": shown, "notice": None, "viewer": viewer}
+    return fragment("error.html", status=status, message=message, code=status, **values)
 
 
 def facets_of(engine: Engine) -> Facets:

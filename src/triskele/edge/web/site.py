@@ -75,7 +75,7 @@ def http_app(context: AppContext) -> Starlette:
         exception_handlers={HTTPException: unknown},
     )
     app.router.redirect_slashes = False
-    environment().globals["navigation"] = [route for route in ROUTES if route.title]
+    environment().globals["routes"] = ROUTES
     app.state.process = context.state
     return app
 
