@@ -208,6 +208,17 @@ def test_memory_page_forgets_restores_links_and_supersedes(browser: Browser) -> 
     assert browser.post(f"{address}/link", {"kind": "hates", "other": two}).status_code == 422
 
 
+def test_pages_send_dates_in_iso_for_the_locale_of_the_browser(browser: Browser) -> None:
+    id = browser.engine.remember("the fair", created_at="2024-03-05", valid_to="2024-06-01").id
+    browser.engine.edit(id, valid_to="2024-07-01")
+    page = browser.get(f"/ui/memory/{id}").text
+    assert '<dt>Created</dt><dd><time datetime="2024-03-05" data-as="day">2024-03-05</time>' in page
+    assert '<del><time datetime="2024-06-01" data-as="day">' in page and 'data-as="moment"' in page
+    assert 'name="valid_to" value="2024-07-01"' in page
+    assert re.search(r'<time datetime="\d{4}-\d\d-\d\dT\d\d:\d\dZ" data-as="age"', browser.get("/ui/browse").text)
+    assert '<time datetime="2024-03" data-as="month">2024-03</time>' in browser.get("/ui/browse?view=timeline").text
+
+
 def test_memory_page_shows_a_secret_after_reveal(browser: Browser) -> None:
     id = browser.engine.remember("the staging password is hunter2-Correct-Horse", tags=["staging"]).id
     address = f"/ui/memory/{id}"

@@ -161,7 +161,8 @@ def test_health_page_names_synced_servers(browser: Browser) -> None:
     notes = sync_notes.Notes(browser.engine.store)
     notes.put_state(address="https://memory.example.com", user="ada", at="2026-11-16T11:20:00.000000Z", sent="3")
     health = browser.get("/ui/health").text
-    assert "were synced with https://memory.example.com as ada: 3 changes pushed, last sync 2026-11-16 11:20." in health
+    assert "were synced with https://memory.example.com as ada: 3 changes pushed, last sync <time" in health
+    assert '<time datetime="2026-11-16T11:20Z" data-as="moment">2026-11-16 11:20</time>.' in health
     assert "<b>Nothing.</b>" not in health and "nothing can be sent" not in health
 
 

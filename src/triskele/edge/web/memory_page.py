@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import SequenceMatcher
 from typing import Any
 
 from starlette.responses import Response
 
 from triskele.edge.http.access import REVEAL, WRITE
-from triskele.edge.web.rendering import PageRequest, PageRoute, facets_of, fragment, gone_to, page
+from triskele.edge.web.rendering import PageRequest, PageRoute, day, facets_of, fragment, gone_to, page
 from triskele.errors import BadInput
 from triskele.ingest import EDITABLE
 from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, is_secret
@@ -64,6 +65,8 @@ def _shown(memory: Memory, name: str) -> str:
     value = getattr(memory, name)
     if value is None or value == ():
         return "none"
+    if isinstance(value, datetime):
+        return day(value)
     return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 

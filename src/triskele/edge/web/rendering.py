@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -155,7 +156,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {each.__name__: each for each in (age, day, moment, pairs, plural, query, size)}
+    templates.filters |= {each.__name__: each for each in (age, day, moment, month, pairs, plural, query, size)}
     templates.filters["count"] = "{:,}".format
     templates.globals |= {"static": static, "prefix": PREFIX, "version": __version__}
     return templates
@@ -250,19 +251,31 @@ def static_file(name: str) -> Response:
 
 
 def age(value: datetime) -> str:
-    """How long ago, in one unit."""
+    """How long ago, in one unit, with the moment as its title."""
     seconds = (timestamps.now() - value).total_seconds()
-    return next((f"{int(seconds // length)} {unit}" for unit, length in _AGES if seconds >= length), "now")
+    text = next((f"{int(seconds // length)} {unit}" for unit, length in _AGES if seconds >= length), "now")
+    return _time("age", f"{value:%Y-%m-%dT%H:%MZ}", text)
 
 
-def day(value: datetime | None) -> str:
+def month(value: str) -> str:
+    """A month that is written as 2026-11."""
+    return _time("month", value, value)
+
+
+def day(value: datetime | str | None) -> str:
     """A date."""
-    return "" if value is None else f"{value:%Y-%m-%d}"
+    text = value[:10] if isinstance(value, str) else "" if value is None else f"{value:%Y-%m-%d}"
+    return _time("day", text, text) if text else ""
 
 
 def moment(value: datetime | None) -> str:
-    """A date and the time of the day, in UTC."""
-    return "" if value is None else f"{value:%Y-%m-%d %H:%M}"
+    """A date and the time of the day, in UTC without a script."""
+    return "" if value is None else _time("moment", f"{value:%Y-%m-%dT%H:%MZ}", f"{value:%Y-%m-%d %H:%M}")
+
+
+def _time(form: str, iso: str, text: str) -> Markup:
+    """A time that a script shows in a form of the browser's locale."""
+    return Markup('<time datetime="{}" data-as="{}">{}</time>').format(iso, form, text)
 
 
 def pairs(values: Iterable[Any]) -> list[tuple[str, str]]:

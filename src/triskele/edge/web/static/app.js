@@ -44,6 +44,26 @@
     $("a[data-open]", next)?.focus({ preventScroll: true });
   };
 
+  // Dates: pages send them in ISO, which stays where this script does not run
+
+  const forms = {
+    day: { dateStyle: "medium", timeZone: "UTC" },
+    month: { month: "long", year: "numeric", timeZone: "UTC" },
+    moment: { dateStyle: "medium", timeStyle: "short" },
+    age: { dateStyle: "medium", timeStyle: "short" },
+  };
+  for (const [name, form] of Object.entries(forms)) forms[name] = new Intl.DateTimeFormat(undefined, form);
+
+  const showDates = () => {
+    for (const each of $$("[data-as]")) {
+      const text = forms[each.dataset.as].format(new Date(each.dateTime || each.dataset.at));
+      if (each.dataset.as === "age") each.title = text;
+      else each.textContent = text;
+    }
+  };
+
+  document.addEventListener("htmx:afterSwap", showDates);
+
   // Keys
 
   let isGoing = false;
@@ -177,4 +197,5 @@
   const isWide = matchMedia("(min-width: 60rem)").matches;
   $$("details[data-wide]").forEach((each) => (each.open = isWide));
   countChosen();
+  showDates();
 })();

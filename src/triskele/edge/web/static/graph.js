@@ -9,6 +9,8 @@
   const picked = document.getElementById("picked");
   const told = document.getElementById("told");
   const months = slider.dataset.months.split(" ").filter(Boolean);
+  const days = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeZone: "UTC" });
+  const shownDay = (iso) => iso && days.format(new Date(iso));
   const LINE_PX = 16;
   const NEAR_PX = 14;
 
@@ -225,7 +227,7 @@
     const ties = edges.filter((edge) => (edge.source === node.id || edge.target === node.id) && (edge.group === "tie" || edge.group === "link"));
     const lines = ties.slice(0, 8).map((edge) => {
       const other = byId.get(edge.source === node.id ? edge.target : edge.source);
-      const held = edge.since || edge.until ? `, ${edge.since || "…"} – ${edge.until || "…"}` : "";
+      const held = edge.since || edge.until ? `, ${shownDay(edge.since) || "…"} – ${shownDay(edge.until) || "…"}` : "";
       return line(`${edge.source === node.id ? "" : "← "}${edge.kind} ${other.label}${held}${edge.open ? "" : " (no longer holds)"}`);
     });
     picked.replaceChildren(Object.assign(document.createElement("h2"), { textContent: node.label }), about, ...lines);
@@ -344,7 +346,7 @@
   };
 
   const tellTime = () => {
-    const at = months[Number(slider.value)] || "now";
+    const at = shownDay(months[Number(slider.value)]) || "now";
     document.getElementById("at-text").textContent = at;
     slider.setAttribute("aria-valuetext", at);
   };
