@@ -235,6 +235,17 @@ def test_the_graph_is_drawn_and_goes_back_in_time(large: Pages) -> None:
     assert large.wrong == []
 
 
+def test_the_graph_opens_on_a_drawing_and_names_a_memory_on_focus(large: Pages) -> None:
+    page = large.open("/graph")
+    page.wait_for_selector("#graph[data-nodes]")
+    assert 20 <= int(page.locator("#graph").get_attribute("data-nodes")) <= 80
+    before = page.evaluate("document.getElementById('drawing').toDataURL()")
+    page.locator("#drawn a").first.focus()
+    page.wait_for_function("before => document.getElementById('drawing').toDataURL() !== before", arg=before)
+    page.locator("[data-concept]").first.hover()
+    assert large.wrong == []
+
+
 PATHS = {
     "home": "", "search": "?q=port", "browse": "/browse", "timeline": "/browse?view=timeline", "new": "/new",
     "graph": "/graph", "focus": "/graph?focus=team3", "code": "/code", "review": "/review", "quality": "/quality",

@@ -68,22 +68,35 @@ def test_neighbourhood_bounds_its_nodes(browser: Browser) -> None:
 
 
 def test_graph_page_opens_with_and_without_focus(engine: LocalEngine, browser: Browser) -> None:
-    assert ">billing</a>" in browser.get("/ui/graph/start").text and "/ui/graph/start" in browser.get("/ui/graph").text
+    assert ">billing</a>" in browser.get("/ui/graph").text
     assert "Grace Hopper" in browser.get("/ui/graph?focus=argo+cd").text
     unknown = browser.get("/ui/graph?focus=nothing+like+it")
     assert unknown.status_code == 404 and "no concept is called" in unknown.text
 
 
+def test_graph_starts_with_a_drawing_of_the_most_used_concepts(engine: LocalEngine, browser: Browser) -> None:
+    assert 'data-source="/ui/graph/data?size=80"' in browser.get("/ui/graph").text
+    drawn = browser.get("/ui/graph/data?size=40").json()
+    keys = [node["id"] for node in drawn["nodes"]]
+    assert len(keys) == len(set(keys)) <= 40 and not any(node["focus"] for node in drawn["nodes"])
+    assert {"billing", "team", "Grace Hopper"} <= {node["label"] for node in drawn["nodes"]}
+    ends = [(edge["source"], edge["target"], edge["kind"]) for edge in drawn["edges"]]
+    assert ends and len(ends) == len(set(ends)) and {end for pair in ends for end in pair[:2]} <= set(keys)
+    early = browser.get("/ui/graph/data?at=2025-07-01").json()["nodes"]
+    assert 0 < len(early) < len(keys)
+    assert browser.get("/ui/graph/data?at=2020-01-01").status_code == 404
+
+
 def test_graph_start_follows_new_memories(engine: LocalEngine, browser: Browser) -> None:
-    assert "Zephyr" not in browser.get("/ui/graph/start").text
+    assert "Zephyr" not in browser.get("/ui/graph").text
     for number in range(2):
         engine.remember(f"Zephyr Station has {number} masts", tags=["Zephyr"])
     read_names(engine.store, engine.lexical)
-    assert "Zephyr" in browser.get("/ui/graph/start").text
+    assert "Zephyr" in browser.get("/ui/graph").text
 
 
 def test_graph_page_of_an_empty_store_says_so(browser: Browser) -> None:
-    assert "The graph is empty" in browser.get("/ui/graph/start").text
+    assert "The graph is empty" in browser.get("/ui/graph").text
 
 
 def test_arranged_is_deterministic_and_spreads_nodes() -> None:

@@ -65,7 +65,7 @@ def hostile(browser: Browser, tmp_path: Path) -> tuple[Browser, list[str]]:
     (tree / "deploy.py").write_text(f"def deploy():\n    return '''{MARKUP} {BREAKING}'''\n")
     opened(engine.settings.home, tree).index()
     paths = ["", "/browse", "/browse?view=timeline", "/review", "/health", "/quality", "/graph", "/code?q=deploy"]
-    paths += ["/health/store", "/graph/start"]
+    paths += ["/health/store", "/home", "/home/prompt?prompt=how+do+we+deploy"]
     paths += [f"/conversation/{quote(payload)}" for payload in PAYLOADS]
     paths += [f"/memory/{id}" for id in ids] + ["/hits?q=deploy", f"/why-not?q=deploy&expected={ids[1]}"]
     return browser, paths

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -11,10 +13,10 @@ from numpy.typing import NDArray
 from starlette.responses import JSONResponse, Response
 
 from triskele import validation
-from triskele.edge.web.rendering import PageRequest, PageRoute, fragment, page
+from triskele.edge.web.rendering import PageRequest, PageRoute, page
 from triskele.edge.web.sessions import HEADERS
 from triskele.engine.concepts import MAX_NODES
-from triskele.errors import TriskeleError
+from triskele.errors import NotFound, TriskeleError
 from triskele.replies.rooms import Neighbourhood
 from triskele.text import timestamps
 
@@ -26,6 +28,7 @@ EDGE_GROUPS = (
     ("link", "links"),
     ("closed", "ended"),
 )
+_HUBS = 4
 _STEPS = 60
 _NODE_PX = 46.0
 _WIDER = 1.4
@@ -36,15 +39,16 @@ SIZES = (40, USUAL_NODES, 150, MAX_NODES)
 
 
 def show(request: PageRequest) -> Response:
-    """The page; without a focus it offers the most mentioned concepts."""
-    name, memory = request.text("focus", most=200).strip(), request.text("memory", most=40)
+    """The page; without a focus it draws the most used concepts."""
+    name, memory = _focus(request)
     size = request.number("size", USUAL_NODES, most=MAX_NODES)
     neighbourhood, problem = None, ""
     if name or memory:
         try:
-            neighbourhood = _neighbourhood(request, size)
+            neighbourhood = _neighbourhood(request, size, name, memory)
         except TriskeleError as error:
             problem = str(error)
+    overview = request.engine.concepts.overview()
     return page(
         request,
         "graph.html",
@@ -56,30 +60,44 @@ def show(request: PageRequest) -> Response:
         sizes=SIZES,
         edge_groups=EDGE_GROUPS,
         at=request.text("at", most=40),
-        months=_months(request.engine.concepts.overview().first),
+        months=_months(overview.first),
+        overview=overview,
         neighbourhood=neighbourhood,
         problem=problem,
     )
 
 
-def start(request: PageRequest) -> Response:
-    """The most mentioned concepts, to begin with."""
-    return fragment("_hubs.html", stats=request.engine.concepts.overview())
-
-
 def data(request: PageRequest) -> Response:
     """The drawing as JSON."""
-    neighbourhood = _neighbourhood(request, request.number("size", USUAL_NODES, most=MAX_NODES))
+    size, (name, memory) = request.number("size", USUAL_NODES, most=MAX_NODES), _focus(request)
+    neighbourhood = _neighbourhood(request, size, name, memory) if name or memory else _most_used(request, size)
     return JSONResponse({**drawing(neighbourhood), "left_out": neighbourhood.left_out}, headers=HEADERS)
 
 
-def _neighbourhood(request: PageRequest, size: int) -> Neighbourhood:
-    return request.engine.concepts.neighbourhood(
-        concept=request.text("focus", most=200).strip(),
-        memory=request.text("memory", most=40),
-        at=validation.check_when(request.text("at", most=40) or None),
-        most=size,
-    )
+def _focus(request: PageRequest) -> tuple[str, str]:
+    """The concept or the memory in the middle."""
+    return request.text("focus", most=200).strip(), request.text("memory", most=40)
+
+
+def _neighbourhood(request: PageRequest, size: int, name: str, memory: str = "") -> Neighbourhood:
+    at = validation.check_when(request.text("at", most=40) or None)
+    return request.engine.concepts.neighbourhood(concept=name, memory=memory, at=at, most=size)
+
+
+def _most_used(request: PageRequest, size: int) -> Neighbourhood:
+    """The surroundings of the most used concepts in one drawing, without a focus."""
+    common = sorted(request.engine.concepts.overview().common, key=lambda hub: not hub.connects)
+    hubs = [hub.concept for hub in common[:_HUBS]]
+    parts: list[Neighbourhood] = []
+    for hub in hubs:
+        # A concept may be younger than the moment of the drawing.
+        with suppress(NotFound):
+            parts.append(_neighbourhood(request, max(size // len(hubs), 1), hub))
+    if not parts:
+        raise NotFound("nothing connects memories at that time")
+    nodes = {node.key: replace(node, is_focus=False) for part in parts for node in part.nodes}
+    edges = {(edge.source, edge.kind, edge.target): edge for part in parts for edge in part.edges}
+    return Neighbourhood(tuple(nodes.values()), tuple(edges.values()), (), (), sum(part.left_out for part in parts))
 
 
 def _months(first: datetime | None) -> list[str]:
@@ -143,6 +161,5 @@ def arranged(keys: Sequence[str], pairs: Sequence[tuple[str, str]], focus: str) 
 
 ROUTES: tuple[PageRoute, ...] = (
     PageRoute("GET", "/graph", show, title="Graph"),
-    PageRoute("GET", "/graph/start", start),
     PageRoute("GET", "/graph/data", data),
 )

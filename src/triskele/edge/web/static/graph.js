@@ -307,6 +307,27 @@
     told.hidden = !text;
   };
 
+  // An entry of the list names its node, by pointer and by keyboard.
+  const watch = (each) => {
+    const isItsNode = (node) => node.id === each.dataset.node || (node.kind === "concept" && node.label === each.dataset.concept);
+    const enter = () => ((hovered = nodes.find(isItsNode) || null), redraw());
+    const leave = () => ((hovered = null), redraw());
+    for (const [name, listener] of Object.entries({ mouseenter: enter, focus: enter, mouseleave: leave, blur: leave })) each.addEventListener(name, listener);
+  };
+
+  const listMemories = () => {
+    const list = document.getElementById("drawn");
+    const entries = nodes.filter((node) => node.kind === "memory").map((node) => {
+      const entry = link(`/ui/memory/${node.id.slice(1)}`, node.label);
+      entry.dataset.node = node.id;
+      watch(entry);
+      const item = document.createElement("li");
+      item.append(entry);
+      return item;
+    });
+    list?.replaceChildren(...entries);
+  };
+
   const show = (found) => {
     nodes = found.nodes.map((node) => {
       if (!places.has(node.id)) places.set(node.id, { x: node.x, y: node.y });
@@ -317,7 +338,8 @@
     for (const node of nodes) byId.set(node.id, node);
     hovered = null;
     pick((chosen && byId.get(chosen.id)) || null);
-    if (!view) fit();
+    listMemories();
+    if (!view && nodes.length) fit();
     redraw();
   };
 
@@ -358,10 +380,7 @@
     pause = setTimeout(load, 120);
   });
   for (const each of document.querySelectorAll("[data-edge]")) each.addEventListener("change", redraw);
-  for (const each of document.querySelectorAll("[data-node]")) {
-    each.addEventListener("mouseenter", () => ((hovered = byId.get(each.dataset.node) || null), redraw()));
-    each.addEventListener("mouseleave", () => ((hovered = null), redraw()));
-  }
+  document.querySelectorAll("[data-node], [data-concept]").forEach(watch);
   const recolour = () => (readColours(), redraw());
   document.addEventListener("theme", recolour);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
