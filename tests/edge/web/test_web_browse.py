@@ -208,6 +208,24 @@ def test_memory_page_forgets_restores_links_and_supersedes(browser: Browser) -> 
     assert browser.post(f"{address}/link", {"kind": "hates", "other": two}).status_code == 422
 
 
+def test_undo_of_a_step_says_first_what_it_will_do(browser: Browser) -> None:
+    engine = browser.engine
+    id, other = engine.remember("we ship on Mondays").id, engine.remember("we rest on Sundays").id
+    edited = engine.edit(id, content="we ship on Fridays")[0].batch
+    page = browser.get(f"/ui/memory/{id}").text
+    assert f'hx-get="/ui/undo?batch={edited}"' in page and 'hx-post="/ui/undo"' not in page
+    plan = browser.get(f"/ui/undo?batch={edited}").text
+    assert "Undoing takes back the edit of 1 memory" in plan
+    assert "<del>Fridays</del><ins>Mondays</ins>" in plan and 'hx-post="/ui/undo"' in plan
+    forgotten = engine.forget(id, other)[0].batch
+    plan = browser.get(f"/ui/undo?batch={forgotten}").text
+    assert "Undoing restores 2 memories" in plan and "we rest on Sundays" in plan
+    assert engine.get(id).known_to is not None
+    _undo(browser, f"done={forgotten}")
+    assert engine.get(id).known_to is None
+    assert browser.get("/ui/undo?batch=nothing").status_code == 404
+
+
 def test_pages_send_dates_in_iso_for_the_locale_of_the_browser(browser: Browser) -> None:
     id = browser.engine.remember("the fair", created_at="2024-03-05", valid_to="2024-06-01").id
     browser.engine.edit(id, valid_to="2024-07-01")
