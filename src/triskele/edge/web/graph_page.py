@@ -40,12 +40,12 @@ SIZES = (40, USUAL_NODES, 150, MAX_NODES)
 
 def show(request: PageRequest) -> Response:
     """The page; without a focus it draws the most used concepts."""
-    name, memory = _focus(request)
+    name, memory = request.text("focus", most=200).strip(), request.text("memory", most=40)
     size = request.number("size", USUAL_NODES, most=MAX_NODES)
     neighbourhood, problem = None, ""
     if name or memory:
         try:
-            neighbourhood = _neighbourhood(request, size, name, memory)
+            neighbourhood = _neighbourhood(request, size)
         except TriskeleError as error:
             problem = str(error)
     overview = request.engine.concepts.overview()
@@ -69,19 +69,18 @@ def show(request: PageRequest) -> Response:
 
 def data(request: PageRequest) -> Response:
     """The drawing as JSON."""
-    size, (name, memory) = request.number("size", USUAL_NODES, most=MAX_NODES), _focus(request)
-    neighbourhood = _neighbourhood(request, size, name, memory) if name or memory else _most_used(request, size)
+    draw = _neighbourhood if request.text("focus").strip() or request.text("memory") else _most_used
+    neighbourhood = draw(request, request.number("size", USUAL_NODES, most=MAX_NODES))
     return JSONResponse({**drawing(neighbourhood), "left_out": neighbourhood.left_out}, headers=HEADERS)
 
 
-def _focus(request: PageRequest) -> tuple[str, str]:
-    """The concept or the memory in the middle."""
-    return request.text("focus", most=200).strip(), request.text("memory", most=40)
-
-
-def _neighbourhood(request: PageRequest, size: int, name: str, memory: str = "") -> Neighbourhood:
-    at = validation.check_when(request.text("at", most=40) or None)
-    return request.engine.concepts.neighbourhood(concept=name, memory=memory, at=at, most=size)
+def _neighbourhood(request: PageRequest, size: int, concept: str = "") -> Neighbourhood:
+    return request.engine.concepts.neighbourhood(
+        concept=concept or request.text("focus", most=200).strip(),
+        memory=request.text("memory", most=40),
+        at=validation.check_when(request.text("at", most=40) or None),
+        most=size,
+    )
 
 
 def _most_used(request: PageRequest, size: int) -> Neighbourhood:

@@ -11,7 +11,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from triskele.edge.cli.view import plural
 from triskele.edge.http.access import REVEAL, WRITE
 from triskele.edge.web.rendering import PageRequest, PageRoute, day, facets_of, fragment, gone_to, page
 from triskele.edge.wording import passed_over_lines
@@ -21,16 +20,6 @@ from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outc
 from triskele.validation import MAX_LISTED
 
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
-_MOST_UNDONE = 5
-_REVERSED = {
-    Action.ADDED: "forgets",
-    Action.EDITED: "takes back the edit of",
-    Action.FORGOTTEN: "restores",
-    Action.RESTORED: "forgets",
-    Action.LINKED: "unlinks",
-    Action.UNLINKED: "links again",
-    Action.BOUND: "moves back the folder of",
-}
 _UNCHANGED = {Action.DUPLICATE: "duplicate", Action.UNCHANGED: "unchanged"}
 
 # What a piece of a text became: "same", "added" or "removed".
@@ -77,9 +66,9 @@ def _shown(memory: Memory, name: str) -> str:
     value = getattr(memory, name)
     if value is None or value == ():
         return "none"
-    if isinstance(value, datetime):
-        return day(value)
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return day(value) if isinstance(value, datetime) else str(value)
 
 
 def show(request: PageRequest) -> Response:
@@ -218,24 +207,8 @@ def _trusting(request: PageRequest, *, is_trusted: bool) -> Response:
 
 def plan_undo(request: PageRequest) -> Response:
     """Say what an undo would do, before it does it."""
-    batch = request.text("batch", most=64)
-    planned = request.engine.undo(batch, all_projects=True, anyone=True, dry_run=True)
-    ids_by_verb: dict[str, set[str]] = {}
-    for entry in planned.entries:
-        ids_by_verb.setdefault(_REVERSED.get(entry.action, "takes back a change of"), set()).add(entry.id)
-    pieces = [
-        difference(versions[0].content, versions[1].content if len(versions) > 1 else versions[0].content)
-        for _, versions in planned.named()[:_MOST_UNDONE]
-        if versions
-    ]
-    return fragment(
-        "_undo.html",
-        batch=batch,
-        summary=" and ".join(f"{verb} {plural(len(ids), 'memory')}" for verb, ids in ids_by_verb.items()),
-        pieces=pieces,
-        more=len(planned.entries) - len(pieces),
-        passed_over=passed_over_lines(planned),
-    )
+    planned = request.engine.undo(request.text("batch", most=64), all_projects=True, anyone=True, dry_run=True)
+    return fragment("_undo.html", planned=planned, difference=difference, passed_over=passed_over_lines(planned))
 
 
 def undo(request: PageRequest) -> Response:

@@ -156,7 +156,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {each.__name__: each for each in (age, day, moment, month, pairs, plural, query, size)}
+    templates.filters |= {each.__name__: each for each in (age, day, moment, pairs, plural, query, size)}
     templates.filters["count"] = "{:,}".format
     templates.globals |= {"static": static, "prefix": PREFIX, "version": __version__}
     return templates
@@ -167,15 +167,8 @@ def page(request: PageRequest, template: str, active: str, *, status: int = 200,
     batch, note = request.text("done", most=64), request.text("said", most=20)
     plain = {"text": _NOTES[note], "can_undo": False} if note in _NOTES else None
     notice = change_notice(request.engine, batch) if batch else plain
-    shown = [each for each in _titled() if each.title == active or not each.has_content or each.has_content(request)]
-    values |= {"active": active, "navigation": shown, "notice": notice, "viewer": request.principal}
+    values |= {"active": active, "notice": notice, "viewer": request.principal, "request": request}
     return fragment(template, status=status, **values)
-
-
-def _titled() -> list[PageRoute]:
-    """The pages that a navigation can list."""
-    routes: Any = environment().globals["routes"]
-    return [route for route in routes if route.title]
 
 
 def fragment(template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any) -> Response:
@@ -197,9 +190,8 @@ def failure(request: Request, error: TriskeleError) -> Response:
     if request.headers.get("hx-request") == "true":
         headers = {"HX-Retarget": "#notice", "HX-Reswap": "innerHTML"}
         return fragment("_error.html", status=status, headers=headers, message=message)
-    viewer, shown = request.scope[PRINCIPAL] or ANONYMOUS, [each for each in _titled() if not each.has_content]
-    values: dict[str, Any] = {"active": "", "navigation": shown, "notice": None, "viewer": viewer}
-    return fragment("error.html", status=status, message=message, code=status, **values)
+    viewer = request.scope[PRINCIPAL] or ANONYMOUS
+    return fragment("error.html", status=status, active="", notice=None, viewer=viewer, message=message, code=status)
 
 
 def facets_of(engine: Engine) -> Facets:
@@ -255,11 +247,6 @@ def age(value: datetime) -> str:
     seconds = (timestamps.now() - value).total_seconds()
     text = next((f"{int(seconds // length)} {unit}" for unit, length in _AGES if seconds >= length), "now")
     return _time("age", f"{value:%Y-%m-%dT%H:%MZ}", text)
-
-
-def month(value: str) -> str:
-    """A month that is written as 2026-11."""
-    return _time("month", value, value)
 
 
 def day(value: datetime | str | None) -> str:

@@ -222,20 +222,15 @@ def segments(text: str, spans: Iterable[tuple[int, int]]) -> list[Segment]:
 
 def home(request: PageRequest) -> Response:
     """Use by agents, the review queue and health; fetched apart because counting takes longer."""
-    engine, first_day = request.engine, f"{timestamps.now() - _WEEK:%Y-%m-%d}"
-    stats, proposals = engine.stats(), engine.curation.proposals()
-    week = [day for day in stats.days if day.day > first_day]
+    engine, stats, first_day = request.engine, request.engine.stats(), f"{timestamps.now() - _WEEK:%Y-%m-%d}"
     return fragment(
         "_home.html",
         stats=stats,
-        injected=sum(day.injected for day in week),
-        tokens=sum(day.tokens for day in week),
+        week=[day for day in stats.days if day.day > first_day],
         conversations=engine.agents.conversations(limit=_LISTED),
-        waiting=len(proposals),
-        proposals=proposals[:_LISTED],
+        proposals=engine.curation.proposals(),
         verbs=wording.VERBS,
         model=engine.settings.recall.model,
-        projects=sorted(stats.by_project),
     )
 
 

@@ -75,7 +75,7 @@ def http_app(context: AppContext) -> Starlette:
         exception_handlers={HTTPException: unknown},
     )
     app.router.redirect_slashes = False
-    environment().globals["routes"] = ROUTES
+    environment().globals["navigation"] = [route for route in ROUTES if route.title]
     app.state.process = context.state
     return app
 
