@@ -237,6 +237,35 @@ def test_pages_send_dates_in_iso_for_the_locale_of_the_browser(browser: Browser)
     assert '<time datetime="2024-03" data-as="month">2024-03</time>' in browser.get("/ui/browse?view=timeline").text
 
 
+def test_memory_page_lists_similar_memories(browser: Browser) -> None:
+    engine = browser.engine
+    old = engine.remember("the nightly backup runs at 02:30").id
+    near = engine.remember("every nightly backup that runs at 04:00 is watched by Grace, who reads its log").id
+    far = engine.remember("the office plant drinks on Mondays").id
+    id = engine.remember("the nightly backup runs at 04:00").id
+    assert f'hx-get="/ui/memory/{id}/similar"' in browser.get(f"/ui/memory/{id}").text
+    similar = browser.get(f"/ui/memory/{id}/similar").text
+    assert re.search(rf"contradicts.*?/ui/memory/{old}", similar, re.DOTALL) and similar.count(f"/ui/memory/{old}") == 1
+    assert f"/ui/memory/{near}" in similar and far not in similar and f'/ui/memory/{id}"' not in similar
+    assert "None." in browser.get(f"/ui/memory/{far}/similar").text
+    secret = engine.remember("the staging password is hunter2-Correct-Horse").id
+    assert "/similar" not in browser.get(f"/ui/memory/{secret}").text
+
+
+def test_memory_page_links_a_memory_named_by_words_or_id(browser: Browser) -> None:
+    engine = browser.engine
+    id, other = engine.remember("one thing").id, engine.remember("the <b>lighthouse</b> is red").id
+    address = f"/ui/memory/{id}"
+    for text in ("lighthouse", other, other[:8]):
+        choices = browser.get(f"{address}/choices", params={"other": text}).text
+        assert choices.count(other) == 1 and "&lt;b&gt;lighthouse" in choices, text
+    assert id not in browser.get(f"{address}/choices", params={"other": "one thing"}).text
+    assert "No memory" in browser.get(f"{address}/choices", params={"other": "zebra"}).text
+    assert browser.get(f"{address}/choices", params={"other": " "}).text.strip() == ""
+    browser.post(f"{address}/link", {"kind": "see-also", "other": other})
+    assert [link.target for link in engine.get(id).links] == [other]
+
+
 def test_memory_page_shows_a_secret_after_reveal(browser: Browser) -> None:
     id = browser.engine.remember("the staging password is hunter2-Correct-Horse", tags=["staging"]).id
     address = f"/ui/memory/{id}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -11,15 +12,26 @@ from typing import Any
 
 from starlette.responses import Response
 
+from triskele.agents.injection import LEAST_SHARE
 from triskele.edge.http.access import REVEAL, WRITE
 from triskele.edge.web.rendering import PageRequest, PageRoute, day, facets_of, fragment, gone_to, page
 from triskele.edge.wording import passed_over_lines
-from triskele.errors import BadInput
+from triskele.errors import BadInput, NotFound
 from triskele.ingest import EDITABLE
 from triskele.types import LASTING, Action, JournalEntry, LinkKind, Memory, Outcome, is_secret
 from triskele.validation import MAX_LISTED
 
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+_MOST_SIMILAR = 6
+_REVERSED = {
+    Action.ADDED: "forgets",
+    Action.EDITED: "takes back the edit of",
+    Action.FORGOTTEN: "restores",
+    Action.RESTORED: "forgets",
+    Action.LINKED: "unlinks",
+    Action.UNLINKED: "links again",
+    Action.BOUND: "moves back the folder of",
+}
 _UNCHANGED = {Action.DUPLICATE: "duplicate", Action.UNCHANGED: "unchanged"}
 
 # What a piece of a text became: "same", "added" or "removed".
@@ -166,6 +178,31 @@ def restore(request: PageRequest) -> Response:
     return _done(request.engine.restore(request.named("id"))[0])
 
 
+def similar(request: PageRequest) -> Response:
+    """What a memory repeats, extends or contradicts, and what is nearest to it."""
+    engine, memory = request.engine, request.engine.get(request.named("id"))
+    request.policy.admit_models(request.principal)
+    related = engine.related(id=memory.id)[:_MOST_SIMILAR]
+    hits = engine.recall(memory.content, all_projects=True, logged=False, limit=_MOST_SIMILAR).hits
+    least = LEAST_SHARE * max((hit.score for hit in hits), default=0.0)
+    listed = {memory.id, *(each.memory.id for each in related)}
+    near = [hit.memory for hit in hits if hit.score >= least and hit.memory.id not in listed]
+    return fragment("_similar.html", related=related, near=near[: _MOST_SIMILAR - len(related)])
+
+
+def choices(request: PageRequest) -> Response:
+    """The memories that an id or some words name, to link one of them."""
+    engine, id, text = request.engine, request.engine.get(request.named("id")).id, request.text("other").strip()
+    memories: list[Memory] = []
+    if text:
+        with suppress(NotFound, BadInput):
+            memories.append(engine.get(text))
+        request.policy.admit_models(request.principal)
+        hits = engine.recall(text, all_projects=True, logged=False, limit=_MOST_SIMILAR).hits
+        memories += [hit.memory for hit in hits if hit.memory.id not in [each.id for each in memories]]
+    return fragment("_choices.html", id=id, text=text, memories=memories)
+
+
 def connect(request: PageRequest) -> Response:
     """Link a memory with another one."""
     id = request.engine.get(request.named("id")).id
@@ -231,6 +268,8 @@ def _done(outcome: Outcome) -> Response:
 
 ROUTES: tuple[PageRoute, ...] = (
     PageRoute("GET", "/memory/{id}", show),
+    PageRoute("GET", "/memory/{id}/similar", similar),
+    PageRoute("GET", "/memory/{id}/choices", choices, WRITE),
     PageRoute("GET", "/new", new, WRITE),
     PageRoute("POST", "/memories", create, WRITE),
     PageRoute("POST", "/memory/{id}/edit", edit, WRITE),
