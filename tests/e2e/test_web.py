@@ -22,6 +22,7 @@ from triskele.edge.process import resident
 from triskele.engine.local import LocalEngine
 from triskele.index.name_linking import read_names
 from triskele.server.accounts import Accounts
+from triskele.store.values import Use
 from triskele.types import Add
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("chromium")]
@@ -118,6 +119,10 @@ def large(opened: Callable[[Path], Pages], tmp_path_factory: pytest.TempPathFact
         engine.apply([Add(draft) for draft in drafts])
         engine.remember(f"{PAYLOAD} is how a page would break", tags=[PAYLOAD], project=PAYLOAD)
         engine.remember("the staging password is hunter2-Correct-Horse")
+        used = engine.browse(all_projects=True, limit=3).memories
+        engine.store.usage.injected(
+            "talk", [Use(each.id, 24) for each in used], client="claude-code", project="a-project"
+        )
         engine.upkeep.reindex()
         read_names(engine.store, engine.lexical)
     return opened(home)
@@ -312,12 +317,22 @@ def test_every_page_of_an_empty_store_says_what_to_do(
     assert pages.wrong == []
 
 
+CUT = """[...document.querySelectorAll(".scroll")]
+    .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.innerText)"""
+
+
 def test_a_phone_needs_no_sideways_scrolling(large: Pages) -> None:
     large.page.set_viewport_size({"width": 390, "height": 800})
     for name, path in PATHS.items():
         page = large.open(path, name=f"{name}-phone")
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= 390, (name, width)
+        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert page.evaluate(CUT) == [], name
+    page = large.open("/browse")
+    assert not page.locator("select[name=project]").is_visible()
+    page.click("text=Filters")
+    assert page.locator("select[name=project]").is_visible()
     large.page.set_viewport_size({"width": 1200, "height": 820})
     large.wrong.clear()
 

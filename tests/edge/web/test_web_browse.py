@@ -108,6 +108,13 @@ def test_browse_page_shows_pages(engine: LocalEngine, browser: Browser) -> None:
     assert browser.get("/ui/browse?state=lost").status_code == 422
 
 
+def test_browse_counts_the_filters_that_a_phone_folds(browser: Browser) -> None:
+    browser.engine.remember("one", project="shop", tags=["t0"])
+    assert re.search(r'aria-controls="filters" aria-expanded="false">Filters<', browser.get("/ui/browse").text)
+    page = browser.get("/ui/browse?tag=t0&project=shop&sort=oldest").text
+    assert 'aria-expanded="false">Filters (2)<' in page and 'class="filters folded" id="filters"' in page
+
+
 def test_browse_timeline_groups_by_month(engine: LocalEngine, browser: Browser) -> None:
     page = browser.get("/ui/browse?view=timeline&sort=oldest").text
     assert 'id="m2024-03"' in page and "2024-03: 1" in page

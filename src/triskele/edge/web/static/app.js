@@ -165,6 +165,10 @@
     const target = event.target.closest("button");
     if (!target) return;
     if (target.id === "theme") switchTheme();
+    if ("fold" in target.dataset) {
+      const isFolded = document.getElementById(target.getAttribute("aria-controls")).classList.toggle("folded");
+      target.setAttribute("aria-expanded", String(!isFolded));
+    }
     if (target.id === "help") $("#keys").showModal();
     if ("dismiss" in target.dataset) target.closest(".notice").remove();
     if (target.dataset.copy) copy($(target.dataset.copy), target);
