@@ -163,6 +163,12 @@ def test_option_of_recall_is_read() -> None:
     check(missing_from(file, keys(RecallOptions), present))
 
 
+def test_every_field_of_a_query_is_read_by_a_step_of_recall() -> None:
+    steps = "\n".join(path.read_text() for path in (SOURCE / "recall").glob("*.py"))
+    present = re.findall(r"\bquery\.(\w+)", steps)
+    check(missing_from("the step of recall/ that uses it", (field.name for field in fields(Query)), present))
+
+
 def test_option_that_nothing_reads_is_refused(open_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triskele.engine.local._RECALL_OPTIONS", keys(RecallOptions) | {"unread"})
     with pytest.raises(TypeError, match="unread"):
