@@ -370,6 +370,22 @@ def test_ask_waits_longer_while_a_process_starts_unless_told_otherwise(
         begun[0].close()
 
 
+def test_ask_waits_longer_only_once_for_a_process_that_dies(
+    host: Host, started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "COLD_DEADLINE_MS", client.DEADLINE_MS + 2000)
+    waited = []
+    for age_s in (0, 0, 120):
+        if started:
+            os.utime(host.address.file("err"), (time.time() - age_s,) * 2)
+        began = time.monotonic()
+        with pytest.raises(client.NoAnswer, match="still starting"):
+            client.ask(host.address, "stop", EVENT, began + 0.05, host.environ)
+        waited.append(time.monotonic() - began >= 2)
+    assert waited == [True, False, True]
+    assert len(started) == 3, "each prompt tries to start it"
+
+
 def test_ask_waits_longer_for_a_process_that_listens_since_a_moment(
     host: Host, listener: FakeResident, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,8 +32,8 @@ HTTP, STREAM = "http", "mcp"
 LOOPBACK = "127.0.0.1"
 
 _PAUSE_S = 0.01
-# A process that has listened for less may still be importing.
-_STARTING_S = 2.0
+# A process that has listened for less may still be importing; one that died is waited for again after a minute.
+_STARTING_S, _RETRY_S = 2.0, 60.0
 _VARIABLES = {
     "--home": "TRISKELE_HOME",
     "--store": "TRISKELE_STORE",
@@ -251,7 +251,9 @@ def ask(address: Address, event: str, body: bytes, ends: float, environ: Mapping
             deadline = f"X-Triskele-Deadline-Ms: {left_s * 1000:.0f}"
             status, head, text = exchange(address, f"POST /hook/{event}", (*headers, deadline), body, left_s)
         except (FileNotFoundError, ConnectionRefusedError):
-            is_started, is_starting = is_started or start(address, environ), True
+            if not is_started:
+                is_starting = not _has_died(address)
+                is_started = start(address, environ)
         except TimeoutError:
             continue
         except (ConnectionError, BlockingIOError):
@@ -272,6 +274,16 @@ def _is_starting(address: Address) -> bool:
     except OSError:
         return False
     return 0 <= time.time() - listens_since < _STARTING_S
+
+
+def _has_died(address: Address) -> bool:
+    """Whether a process that was started a short time ago is neither starting nor serving: it will not soon."""
+    try:
+        with open(address.file("starting"), "rb+") as lock:
+            age_s = time.time() - _system.stat(address.file("err")).st_mtime
+            return 0 <= age_s < _RETRY_S and not _is_held(lock.fileno())
+    except OSError:
+        return False
 
 
 def run(arguments: list[str]) -> None:
