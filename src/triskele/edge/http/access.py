@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 READ, WRITE, REVEAL, ADMIN = "read", "write", "reveal", "admin"
 SCOPES = (READ, WRITE, REVEAL, ADMIN)
-_MAX_DAYS = 36_500
+MAX_DAYS = 36_500
 # Where the guard puts the principal of a request, and whether only processes of this user reach the listener.
 PRINCIPAL, IS_OWNER = "triskele.principal", "triskele.is_owner"
 
@@ -85,7 +85,7 @@ def check_expiry(days: int | None, expires_at: Moment | None) -> datetime | None
         return check_when(expires_at)
     if expires_at is not None:
         raise BadInput("a key ends by days or expires_at, not both: leave one out")
-    return timestamps.now() + timedelta(days=check_whole(days, "days", least=1, most=_MAX_DAYS))
+    return timestamps.now() + timedelta(days=check_whole(days, "days", least=1, most=MAX_DAYS))
 
 
 class AccessPolicy:

@@ -6,9 +6,10 @@ import math
 import threading
 import time
 from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -52,11 +53,8 @@ Labels = tuple[tuple[str, str], ...]
 @dataclass(slots=True)
 class _Histogram:
     bounds: Sequence[float]
-    counts: list[int] = field(default_factory=list)
+    counts: list[int]
     total: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)
 
 
 class Metrics:
@@ -64,21 +62,19 @@ class Metrics:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._counters: dict[str, dict[Labels, int]] = {}
-        self._histograms: dict[str, dict[Labels, _Histogram]] = {}
+        self._counters: dict[str, Counter[Labels]] = defaultdict(Counter)
+        self._histograms: dict[str, dict[Labels, _Histogram]] = defaultdict(dict)
 
     def count(self, name: str, **labels: str) -> None:
         """Add one to a counter."""
         with self._mutex:
-            series = self._counters.setdefault(name, {})
-            key = tuple(sorted(labels.items()))
-            series[key] = series.get(key, 0) + 1
+            self._counters[name][tuple(sorted(labels.items()))] += 1
 
     def observe(self, name: str, value: float, **labels: str) -> None:
         """Add one duration in seconds, or one confidence, to a histogram."""
+        key, bounds = tuple(sorted(labels.items())), _BOUNDS.get(name, _BOUNDS_S)
         with self._mutex:
-            series = self._histograms.setdefault(name, {})
-            histogram = series.setdefault(tuple(sorted(labels.items())), _Histogram(_BOUNDS.get(name, _BOUNDS_S)))
+            histogram = self._histograms[name].setdefault(key, _Histogram(bounds, [0] * (len(bounds) + 1)))
             histogram.counts[bisect_left(histogram.bounds, value)] += 1
             histogram.total += value
 

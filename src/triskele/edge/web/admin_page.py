@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
-
 from starlette.responses import Response
 
-from triskele.edge.http.access import ADMIN, SCOPES, Quotas
+from triskele.edge.http.access import ADMIN, MAX_DAYS, SCOPES, Quotas, check_expiry
 from triskele.edge.web.rendering import PageRequest, PageRoute, fragment, gone_to, page
 from triskele.errors import BadInput, NotFound
 from triskele.server.keys import AccessKey
@@ -15,7 +12,6 @@ from triskele.server.tenants import Tenants, quotas_in_force
 from triskele.text import timestamps
 
 _LINES = 50
-_MOST_DAYS = 36500
 _QUOTAS = ("memories", "requests_per_minute", "model_tokens_per_day")
 
 
@@ -51,20 +47,16 @@ def create_user(request: PageRequest) -> Response:
 
 def _quota(request: PageRequest, name: str) -> int | None:
     text = request.text(name, most=12).strip()
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit()):
+    if text and not (text.isascii() and text.isdigit()):
         raise BadInput("a quota is a whole number; empty leaves it to the settings of the server, 0 is no limit")
-    return int(text)
+    return int(text) if text else None
 
 
 def create_key(request: PageRequest) -> Response:
     """Make a key and show it, once."""
-    days = request.number("days", 0, least=0, most=_MOST_DAYS)
-    details: dict[str, Any] = {"label": request.text("label", most=100), "scopes": tuple(request.many("scope"))}
-    if days:
-        details["expires_at"] = timestamps.now() + timedelta(days=days)
-    text, key = _tenants(request).accounts.create_key(request.text("user", most=64), **details)
+    user, label, scopes = request.text("user", most=64), request.text("label", most=100), tuple(request.many("scope"))
+    ends = check_expiry(request.number("days", 0, least=0, most=MAX_DAYS) or None, None)
+    text, key = _tenants(request).accounts.create_key(user, label=label, scopes=scopes, expires_at=ends)
     return fragment("_new_key.html", text=text, key=key)
 
 
